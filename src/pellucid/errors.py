@@ -1,0 +1,107 @@
+"""What can go wrong, said once.
+
+An error is a value (`ErrorInfo`) before it is an exception, because most errors here do not unwind a stack:
+they travel down a stream as an event and leave in the client protocol's own form. Exceptions exist for the
+two places that have no stream yet: a request that cannot be accepted, and a library caller.
+
+`kind` is the closed vocabulary that every protocol maps to its own status and name.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+import msgspec
+
+ErrorKind = Literal[
+    "invalid_request",  # the request is wrong; sending it again will not help
+    "unauthorized",  # no or unknown credentials
+    "forbidden",  # known, but not allowed
+    "not_found",
+    "too_large",
+    "unsupported",  # understood, but not something this gateway or model can do
+    "too_many_requests",
+    "model_error",  # the model or its server failed, or said something that is not its protocol
+    "unavailable",  # nobody answered, or answered "not now"
+    "timeout",
+    "server_error",  # our own fault
+]
+
+ERROR_KINDS: tuple[ErrorKind, ...] = get_args(ErrorKind)
+
+
+class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
+    """One error, in nobody's dialect.
+
+    `message` says what was wrong, where, and what would be right, in a sentence for a person.
+    `code` is the finest machine-readable name known (the provider's own where there is one).
+    `param` is the path of the offending request field (`input[2].content[0].type`).
+    `status` is the upstream's HTTP status, `native` its error body; neither leaves in a lesser view.
+    """
+
+    kind: ErrorKind
+    message: str
+    code: str | None = None
+    param: str | None = None
+    status: int | None = None
+    retry_after: float | None = None
+    """Seconds after which a retry may succeed, where the provider says so."""
+    native: Any = None
+
+
+class PellucidError(Exception):
+    """The root of every exception this package raises on purpose."""
+
+    def __init__(self, info: ErrorInfo) -> None:
+        super().__init__(info.message)
+        self.info = info
+
+
+class RequestError(PellucidError):
+    """The caller asked for something that cannot be done as asked."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: ErrorKind = "invalid_request",
+        code: str | None = None,
+        param: str | None = None,
+    ) -> None:
+        super().__init__(ErrorInfo(kind=kind, message=message, code=code, param=param))
+
+
+class ModelError(PellucidError):
+    """The model's side failed before it produced anything: refused, unreachable, or not speaking its protocol."""
+
+
+class IllegalEvent(PellucidError):
+    """A sequence of events broke the legal order (see `pellucid.fold`). Always a bug in the writer.
+
+    `rule` is the name of the rule that was broken.
+    """
+
+    def __init__(self, rule: str, message: str) -> None:
+        super().__init__(ErrorInfo(kind="server_error", code="illegal_event", message=f"{rule}: {message}"))
+        self.rule = rule
+
+
+class FrameTooLarge(PellucidError):
+    """One frame of a byte stream grew past the limit before it ended."""
+
+    def __init__(self, what: str, limit: int) -> None:
+        super().__init__(
+            ErrorInfo(
+                kind="model_error",
+                code="frame_too_large",
+                message=f"{what} did not end within {limit} bytes",
+            )
+        )
+
+
+class ConfigError(PellucidError):
+    """The configuration is wrong; every mistake is listed with its key and what would be right."""
+
+    def __init__(self, mistakes: list[str]) -> None:
+        super().__init__(ErrorInfo(kind="invalid_request", code="config", message="\n".join(mistakes)))
+        self.mistakes = mistakes

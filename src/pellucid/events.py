@@ -1,0 +1,237 @@
+"""The one ordered stream: what happens, in the order in which it happened.
+
+Three brackets, one inside the other (`pellucid.fold` states and enforces the legal order):
+
+    ResponseStart … ResponseEnd        one turn of a model; decoders write only these and what is inside
+      ItemStart … ItemEnd              one item: a stretch of reasoning, a message, a call
+        PartStart PartDelta* PartEnd   one part of it
+
+`run` adds what is outside a turn: tool calls and results, and exactly one RunEnd. A part opens without text and
+its text comes in deltas, so whoever only reads deltas has read everything; `PartEnd.part` is the part, complete.
+What is known only at the end of an item (OpenAI's encrypted content, say) stands on `ItemEnd` alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, TypeAlias
+
+import msgspec
+
+from .errors import ErrorInfo
+from .parts import (
+    FinishReason,
+    ModelResponsePart,
+    Origin,
+    RetryPromptPart,
+    ToolCallPart,
+    ToolReturnPart,
+    Usage,
+)
+
+Cause = Literal["eof", "error", "cancelled"]
+"""Why a machine is told to end: the bytes are over, the transport failed, or nobody is listening any more."""
+
+ItemKind = Literal["reasoning", "message", "tool_call", "builtin_tool", "file", "compaction", "opaque"]
+ItemStatus = Literal["completed", "incomplete"]
+RunStatus = Literal["completed", "incomplete", "failed", "cancelled"]
+IncompleteReason = Literal["max_output_tokens", "max_tool_calls", "content_filter"]
+
+
+# --- deltas ----------------------------------------------------------------------------------------------
+
+
+class _Delta(
+    msgspec.Struct,
+    frozen=True,
+    tag_field="part_delta_kind",
+    omit_defaults=True,
+    repr_omit_defaults=True,
+    gc=False,
+):
+    part_delta_kind: ClassVar[str]
+
+
+class ThinkingPartDelta(_Delta, tag="thinking"):
+    """More reasoning: content appends, a signature replaces, details merge."""
+
+    part_delta_kind: ClassVar[Literal["thinking"]] = "thinking"
+    content_delta: str | None = None
+    signature_delta: str | None = None
+    provider_name: str | None = None
+    provider_details: dict[str, Any] | None = None
+
+
+class TextPartDelta(_Delta, tag="text"):
+    """More answer: content, log-probabilities and annotations append."""
+
+    part_delta_kind: ClassVar[Literal["text"]] = "text"
+    content_delta: str = ""
+    logprobs: list[dict[str, Any]] | None = None
+    annotations: list[dict[str, Any]] | None = None
+
+
+class RefusalPartDelta(_Delta, tag="refusal"):
+    part_delta_kind: ClassVar[Literal["refusal"]] = "refusal"
+    content_delta: str = ""
+
+
+class ToolCallPartDelta(_Delta, tag="tool_call"):
+    """More of a call's arguments, as JSON text."""
+
+    part_delta_kind: ClassVar[Literal["tool_call"]] = "tool_call"
+    args_delta: str = ""
+
+
+PartDelta: TypeAlias = ThinkingPartDelta | TextPartDelta | RefusalPartDelta | ToolCallPartDelta
+
+
+# --- events ----------------------------------------------------------------------------------------------
+
+
+class _Event(
+    msgspec.Struct, frozen=True, tag_field="event_kind", omit_defaults=True, repr_omit_defaults=True, gc=False
+):
+    event_kind: ClassVar[str]
+
+
+class ResponseStartEvent(_Event, tag="response_start"):
+    """A model began to answer."""
+
+    event_kind: ClassVar[Literal["response_start"]] = "response_start"
+    origin: Origin
+    provider_response_id: str | None = None
+    model_name: str | None = None
+
+
+class ResponseEndEvent(_Event, tag="response_end"):
+    """The turn is over. `native_finish_reason` is the provider's own word for why."""
+
+    event_kind: ClassVar[Literal["response_end"]] = "response_end"
+    finish_reason: FinishReason | None = None
+    native_finish_reason: str | None = None
+    usage: Usage = Usage()
+    provider_response_id: str | None = None
+    model_name: str | None = None
+    provider_details: dict[str, Any] | None = None
+
+
+class ItemStartEvent(_Event, tag="item_start"):
+    """An item opens. `index` counts items within the turn; `id` is the public id, minted by the run."""
+
+    event_kind: ClassVar[Literal["item_start"]] = "item_start"
+    index: int
+    kind: ItemKind
+    id: str | None = None
+    native_id: str | None = None
+
+
+class ItemEndEvent(_Event, tag="item_end"):
+    """An item closes, with all that only its end tells.
+
+    `signature` is the item's final opaque value; `native` is whatever else must go back verbatim to the
+    item's maker, in that wire's own JSON; `origin` says who that is.
+    """
+
+    event_kind: ClassVar[Literal["item_end"]] = "item_end"
+    index: int
+    status: ItemStatus = "completed"
+    signature: str | None = None
+    native: Any = None
+    origin: Origin | None = None
+
+
+class PartStartEvent(_Event, tag="part_start"):
+    """A part opens. `index` counts parts within the turn. Parts with text open empty; others are whole."""
+
+    event_kind: ClassVar[Literal["part_start"]] = "part_start"
+    index: int
+    part: ModelResponsePart
+    previous_part_kind: str | None = None
+
+
+class PartDeltaEvent(_Event, tag="part_delta"):
+    event_kind: ClassVar[Literal["part_delta"]] = "part_delta"
+    index: int
+    delta: PartDelta
+
+
+class PartEndEvent(_Event, tag="part_end"):
+    """A part closes; `part` is all of it."""
+
+    event_kind: ClassVar[Literal["part_end"]] = "part_end"
+    index: int
+    part: ModelResponsePart
+
+
+class ErrorEvent(_Event, tag="error"):
+    """Something broke. Within a turn it comes after everything open was closed, and before ResponseEnd."""
+
+    event_kind: ClassVar[Literal["error"]] = "error"
+    error: ErrorInfo
+
+
+class FunctionToolCallEvent(_Event, tag="function_tool_call"):
+    """The run is about to call a function for the model."""
+
+    event_kind: ClassVar[Literal["function_tool_call"]] = "function_tool_call"
+    part: ToolCallPart
+
+
+class FunctionToolResultEvent(_Event, tag="function_tool_result"):
+    """What the function returned, or why the model must try again. `id` is the result item's public id."""
+
+    event_kind: ClassVar[Literal["function_tool_result"]] = "function_tool_result"
+    result: ToolReturnPart | RetryPromptPart
+    id: str | None = None
+
+
+class FinalResultEvent(_Event, tag="final_result"):
+    """What follows is the run's result, not a step towards it."""
+
+    event_kind: ClassVar[Literal["final_result"]] = "final_result"
+    tool_name: str | None = None
+    tool_call_id: str | None = None
+
+
+class RunEndEvent(_Event, tag="run_end"):
+    """The run is over: exactly one, last.
+
+    `usage` is the sum over the run's turns; `error` is set when `status` is `failed`, `incomplete_reason` when
+    it is `incomplete`.
+    """
+
+    event_kind: ClassVar[Literal["run_end"]] = "run_end"
+    status: RunStatus
+    usage: Usage = Usage()
+    error: ErrorInfo | None = None
+    incomplete_reason: IncompleteReason | None = None
+
+
+class SideEvent(_Event, tag="side"):
+    """What only one protocol knows (AG-UI's state and activity, a local queue's position, …).
+
+    Others ignore it. It may stand anywhere before RunEnd, and changes nothing that is open.
+    """
+
+    event_kind: ClassVar[Literal["side"]] = "side"
+    namespace: str
+    name: str
+    value: Any = None
+
+
+ModelEvent: TypeAlias = (
+    ResponseStartEvent
+    | ItemStartEvent
+    | PartStartEvent
+    | PartDeltaEvent
+    | PartEndEvent
+    | ItemEndEvent
+    | ErrorEvent
+    | ResponseEndEvent
+)
+"""What a decoder writes."""
+
+Event: TypeAlias = (
+    ModelEvent | FunctionToolCallEvent | FunctionToolResultEvent | FinalResultEvent | RunEndEvent | SideEvent
+)
+"""What a run writes, and everything downstream reads."""

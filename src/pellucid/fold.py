@@ -1,0 +1,355 @@
+"""The one reader: turns events into messages, and states the legal order.
+
+The rules. `Fold.feed` raises `IllegalEvent` with the rule's name for the first event that breaks one.
+
+    turn        ResponseStart opens a turn, ResponseEnd closes it; turns do not nest. Item, part and error events
+                stand inside a turn; tool calls, tool results and RunEnd outside.
+    item        ItemStart opens an item, ItemEnd closes it; at most one is open. `index` counts 0, 1, 2 … in a turn.
+    part        PartStart opens a part inside an item, PartEnd closes it; at most one is open. `index` counts
+                0, 1, 2 … in a turn, across items.
+    kind        A part lives in an item of its kind; a delta and an end are of their part's kind.
+    text        Parts with text open empty; the end's text is exactly what the deltas added up to.
+    empty       A delta says something; a thinking part has text, a signature or details; an item other than
+                reasoning has at least one part.
+    closed      Items, the error and the turn end only when everything inside them is closed.
+    incomplete  A cut-off part makes its item incomplete, and nothing but the turn's end (or its error) follows it.
+    error       At most one error in a turn, and only ResponseEnd after it.
+    result      A tool result answers a call that was announced, once.
+    run         RunEnd comes once, outside a turn, and last.
+
+Side events and FinalResult may stand anywhere before RunEnd and change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from msgspec.structs import replace
+
+from .emit import ITEM_OF
+from .errors import ErrorInfo, IllegalEvent
+from .events import (
+    ErrorEvent,
+    Event,
+    FinalResultEvent,
+    FunctionToolCallEvent,
+    FunctionToolResultEvent,
+    ItemEndEvent,
+    ItemStartEvent,
+    PartDelta,
+    PartDeltaEvent,
+    PartEndEvent,
+    PartStartEvent,
+    RefusalPartDelta,
+    ResponseEndEvent,
+    ResponseStartEvent,
+    RunEndEvent,
+    SideEvent,
+    TextPartDelta,
+    ThinkingPartDelta,
+    ToolCallPartDelta,
+)
+from .parts import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    ModelResponsePart,
+    RefusalPart,
+    RetryPromptPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    Usage,
+)
+
+DELTA_OF: dict[type[ModelResponsePart], type[PartDelta]] = {
+    ThinkingPart: ThinkingPartDelta,
+    TextPart: TextPartDelta,
+    RefusalPart: RefusalPartDelta,
+    ToolCallPart: ToolCallPartDelta,
+}
+"""Parts that stream, and the delta each takes."""
+
+
+class Fold:
+    """Feed it events; read what they amount to.
+
+    `messages` holds every whole turn so far, and the tool results between turns; `response` is the last turn that
+    ended; `snapshot()` is the turn under way.
+    """
+
+    def __init__(self) -> None:
+        self.messages: list[ModelMessage] = []
+        self.response: ModelResponse | None = None
+        self.error: ErrorInfo | None = None
+        self.ended: RunEndEvent | None = None
+        self.usage = Usage()
+        self._turn: ResponseStartEvent | None = None
+        self._failed = False
+        self._cut = False
+        self._items = 0
+        self._starts = 0
+        self._parts: list[ModelResponsePart] = []
+        self._item: ItemStartEvent | None = None
+        self._item_first = 0
+        self._open: PartStartEvent | None = None
+        self._delta: type[PartDelta] | None = None
+        self._pieces: list[str] = []
+        self._calls: dict[str, bool] = {}
+        self._results: list[ToolReturnPart | RetryPromptPart] = []
+
+    def feed(self, event: Event) -> None:
+        """Take one event. Raises `IllegalEvent` if it may not stand here."""
+        # Deltas are nearly all there is: they do not pay for the table.
+        if type(event) is PartDeltaEvent:
+            self._part_delta(event)
+        else:
+            if self.ended is not None:
+                _refuse("run", f"{event.event_kind} after run_end")
+            _STEPS[type(event)](self, event)
+
+    def snapshot(self) -> ModelResponse | None:
+        """The turn under way, its open part marked incomplete; None between turns."""
+        if self._turn is None:
+            return None
+        parts = list(self._parts)
+        if self._open is not None and self._delta is not None:
+            field = "args" if isinstance(self._open.part, ToolCallPart) else "content"
+            changes: dict[str, Any] = {field: "".join(self._pieces), "complete": False}
+            parts.append(replace(self._open.part, **changes))
+        return ModelResponse(
+            parts,
+            origin=self._turn.origin,
+            model_name=self._turn.model_name,
+            provider_response_id=self._turn.provider_response_id,
+        )
+
+    # --- turns -----------------------------------------------------------------------------------------------
+
+    def _response_start(self, event: ResponseStartEvent) -> None:
+        if self._turn is not None:
+            _refuse("turn", "response_start inside a turn")
+        self._flush_results()
+        self._turn = event
+        self._failed = self._cut = False
+        self._items = self._starts = 0
+        self._parts = []
+
+    def _response_end(self, event: ResponseEndEvent) -> None:
+        turn = self._inside(event)
+        self._all_closed(event)
+        self.response = ModelResponse(
+            self._parts,
+            usage=event.usage,
+            origin=turn.origin,
+            model_name=event.model_name or turn.model_name,
+            provider_response_id=event.provider_response_id or turn.provider_response_id,
+            finish_reason=event.finish_reason,
+            native_finish_reason=event.native_finish_reason,
+            provider_details=event.provider_details,
+        )
+        self.messages.append(self.response)
+        self.usage = self.usage + event.usage
+        self._turn = None
+
+    def _error(self, event: ErrorEvent) -> None:
+        self._inside(event)
+        self._all_closed(event)
+        if self._failed:
+            _refuse("error", "a second error in one turn")
+        self._failed = True
+        self.error = event.error
+
+    # --- items -----------------------------------------------------------------------------------------------
+
+    def _item_start(self, event: ItemStartEvent) -> None:
+        self._inside(event)
+        self._may_go_on(event)
+        if self._item is not None:
+            _refuse("item", f"item {event.index} opens while item {self._item.index} is open")
+        if event.index != self._items:
+            _refuse("item", f"item index {event.index}, expected {self._items}")
+        self._item = event
+        self._item_first = len(self._parts)
+
+    def _item_end(self, event: ItemEndEvent) -> None:
+        self._inside(event)
+        item = self._item
+        if item is None or event.index != item.index:
+            _refuse("item", f"item {event.index} closes but is not open")
+        if self._open is not None:
+            _refuse("closed", f"item {event.index} closes while part {self._open.index} is open")
+        first = self._item_first
+        if first == len(self._parts):
+            if item.kind != "reasoning":
+                _refuse("empty", f"a {item.kind} item without a part")
+            # A signature (or nothing but an id) in place of any text is still a thought that happened.
+            self._parts.append(ThinkingPart("", id=item.native_id))
+        cut = any(not getattr(part, "complete", True) for part in self._parts[first:])
+        if cut and event.status == "completed":
+            _refuse("incomplete", f"item {event.index} is completed but its last part was cut off")
+        self._cut = event.status == "incomplete"
+        self._parts[first:] = [self._in_item(part, item) for part in self._parts[first:]]
+        self._parts[first] = _with_item_data(self._parts[first], event)
+        self._item = None
+        self._items += 1
+
+    def _in_item(self, part: ModelResponsePart, item: ItemStartEvent) -> ModelResponsePart:
+        return part if item.id is None or part.item_id is not None else replace(part, item_id=item.id)
+
+    # --- parts -----------------------------------------------------------------------------------------------
+
+    def _part_start(self, event: PartStartEvent) -> None:
+        self._inside(event)
+        if self._item is None:
+            _refuse("part", f"part {event.index} opens outside an item")
+        if self._open is not None:
+            _refuse("part", f"part {event.index} opens while part {self._open.index} is open")
+        if event.index != self._starts:
+            _refuse("part", f"part index {event.index}, expected {self._starts}")
+        kind = ITEM_OF[type(event.part)]
+        if kind != self._item.kind:
+            _refuse("kind", f"a {event.part.part_kind} part in a {self._item.kind} item")
+        self._delta = DELTA_OF.get(type(event.part))
+        if self._delta is not None and _text_of(event.part):
+            _refuse("text", f"part {event.index} opens with text; text comes in deltas")
+        self._open = event
+        self._starts += 1
+        self._pieces = []
+
+    def _part_delta(self, event: PartDeltaEvent) -> None:
+        open_ = self._open
+        if open_ is None or event.index != open_.index:
+            _refuse("part", f"a delta for part {event.index}, which is not open")
+        delta = event.delta
+        if type(delta) is not self._delta:
+            _refuse("kind", f"a {delta.part_delta_kind} delta for a {open_.part.part_kind} part")
+        text = delta.args_delta if isinstance(delta, ToolCallPartDelta) else delta.content_delta
+        if text:
+            self._pieces.append(text)
+        elif isinstance(delta, ThinkingPartDelta) and (delta.signature_delta is not None or delta.provider_details):
+            self._sealed = True
+        elif not (isinstance(delta, TextPartDelta) and delta.annotations):
+            _refuse("empty", f"a delta for part {event.index} that says nothing")
+
+    def _part_end(self, event: PartEndEvent) -> None:
+        open_, part = self._open, event.part
+        if open_ is None or event.index != open_.index:
+            _refuse("part", f"part {event.index} closes but is not open")
+        if type(part) is not type(open_.part):
+            _refuse("kind", f"part {event.index} opened as {open_.part.part_kind}, closes as {part.part_kind}")
+        if self._delta is not None and _text_of(part) != "".join(self._pieces):
+            _refuse("text", f"the end of part {event.index} is not what its deltas added up to")
+        if isinstance(part, ThinkingPart) and not (part.content or part.signature or part.provider_details):
+            _refuse("empty", f"thinking part {event.index} holds nothing")
+        self._parts.append(part)
+        self._open = None
+
+    # --- the run ---------------------------------------------------------------------------------------------
+
+    def _tool_call(self, event: FunctionToolCallEvent) -> None:
+        self._outside(event)
+        self._calls[event.part.tool_call_id] = False
+
+    def _tool_result(self, event: FunctionToolResultEvent) -> None:
+        self._outside(event)
+        call_id = event.result.tool_call_id
+        if self._calls.get(call_id, True):
+            _refuse("result", f"a result for call {call_id!r}, which is not waiting for one")
+        self._calls[call_id] = True
+        self._results.append(event.result)
+
+    def _run_end(self, event: RunEndEvent) -> None:
+        self._outside(event)
+        self._flush_results()
+        self.ended = event
+        self.error = event.error or self.error
+
+    def _anywhere(self, event: SideEvent | FinalResultEvent) -> None:
+        pass
+
+    # --- the rules' common parts -----------------------------------------------------------------------------
+
+    def _inside(self, event: Event) -> ResponseStartEvent:
+        if self._turn is None:
+            _refuse("turn", f"{event.event_kind} outside a turn")
+        if self._failed and not isinstance(event, ResponseEndEvent):
+            _refuse("error", f"{event.event_kind} after the turn's error")
+        return self._turn
+
+    def _outside(self, event: Event) -> None:
+        if self._turn is not None:
+            rule = "run" if isinstance(event, RunEndEvent) else "turn"
+            _refuse(rule, f"{event.event_kind} inside a turn")
+
+    def _may_go_on(self, event: Event) -> None:
+        if self._cut:
+            _refuse("incomplete", f"{event.event_kind} after an incomplete item")
+
+    def _all_closed(self, event: Event) -> None:
+        if self._open is not None:
+            _refuse("closed", f"{event.event_kind} while part {self._open.index} is open")
+        if self._item is not None:
+            _refuse("closed", f"{event.event_kind} while item {self._item.index} is open")
+
+    def _flush_results(self) -> None:
+        if self._results:
+            self.messages.append(ModelRequest(list(self._results)))
+            self._results = []
+
+
+def fold(events: list[Event]) -> Fold:
+    """Fold a whole list. Raises `IllegalEvent`."""
+    folded = Fold()
+    for event in events:
+        folded.feed(event)
+    return folded
+
+
+def _text_of(part: ModelResponsePart) -> str:
+    if isinstance(part, ToolCallPart):
+        # An object for arguments is whole when the part opens; its deltas are the same, as JSON text.
+        return part.args_as_json() if part.args else ""
+    return part.content if isinstance(part, ThinkingPart | TextPart | RefusalPart) else ""
+
+
+def _says_something(delta: PartDelta) -> bool:
+    """Of a delta without text: whether it brings anything else."""
+    if isinstance(delta, ThinkingPartDelta):
+        return delta.signature_delta is not None or bool(delta.provider_details)
+    return isinstance(delta, TextPartDelta) and bool(delta.annotations)
+
+
+def _with_item_data(part: ModelResponsePart, end: ItemEndEvent) -> ModelResponsePart:
+    """An item's own signature and native data live on its first part."""
+    changes: dict[str, Any] = {}
+    if end.signature is not None and getattr(part, "signature", None) is None and hasattr(part, "signature"):
+        changes["signature"] = end.signature
+    if end.native is not None and hasattr(part, "provider_details"):
+        changes["provider_details"] = {**(part.provider_details or {}), "native": end.native}
+    if changes and end.origin is not None and hasattr(part, "provider_name"):
+        changes["provider_name"] = end.origin.provider
+    return replace(part, **changes) if changes else part
+
+
+def _refuse(rule: str, message: str) -> NoReturn:
+    raise IllegalEvent(rule, message)
+
+
+_STEPS: dict[type[Event], Callable[[Fold, Any], None]] = {
+    ResponseStartEvent: Fold._response_start,
+    ResponseEndEvent: Fold._response_end,
+    ErrorEvent: Fold._error,
+    ItemStartEvent: Fold._item_start,
+    ItemEndEvent: Fold._item_end,
+    PartStartEvent: Fold._part_start,
+    PartDeltaEvent: Fold._part_delta,
+    PartEndEvent: Fold._part_end,
+    FunctionToolCallEvent: Fold._tool_call,
+    FunctionToolResultEvent: Fold._tool_result,
+    FinalResultEvent: Fold._anywhere,
+    SideEvent: Fold._anywhere,
+    RunEndEvent: Fold._run_end,
+}

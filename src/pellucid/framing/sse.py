@@ -1,0 +1,144 @@
+"""Server-sent events, both ways (WHATWG HTML, "Interpreting an event stream").
+
+The decoder takes bytes as they come and gives whole events. Its rules:
+
+* lines end with LF, CRLF or CR, even mixed, also when a CRLF is cut in two; one leading BOM is skipped;
+* a blank line dispatches; `data` lines join with LF; a comment (`:` first) and unknown fields are nothing;
+* an event without data is nothing, whatever its name (the standard says so, and keep-alives rely on it);
+* an event that the bytes end in the middle of is never dispatched (`rest` says whether there was one);
+* an event may not exceed `limit` bytes: `FrameTooLarge`, once, before memory is spent on it.
+
+`id` and `retry` steer reconnection, which is no part of reading one response; they are skipped.
+
+Two paths: blocks that are nothing but LF-ended `data:`/`event:` lines (all that providers send) are split by C
+code; everything else takes the line-by-line path. Both give the same events: a test compares them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..errors import FrameTooLarge
+
+DEFAULT_LIMIT = 32 * 1024 * 1024
+"""Bytes in one event. Providers send whole base64 images in one."""
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class SSE(NamedTuple):
+    """One event: its name (`""` when it has none, which means `message`) and its data, still encoded."""
+
+    event: str
+    data: bytes
+
+
+class SSEDecoder:
+    """`feed(bytes) -> [SSE]`. Keep one per response."""
+
+    __slots__ = ("_at_start", "_data", "_data_size", "_event", "_held", "_held_size", "_limit", "_skip_lf")
+
+    def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
+        self._limit = limit
+        self._held: list[bytes] = []
+        """Pieces of the line under way; joined once, when it ends."""
+        self._held_size = 0
+        self._data: list[bytes] = []
+        """Data lines of the event under way."""
+        self._data_size = 0
+        self._event = ""
+        self._at_start = True
+        self._skip_lf = False
+
+    @property
+    def rest(self) -> bool:
+        """Whether an event has begun and not ended."""
+        return bool(self._held or self._data)
+
+    def feed(self, chunk: bytes) -> list[SSE]:
+        """The events that `chunk` completes. Raises `FrameTooLarge`."""
+        if not chunk:
+            return []
+        if self._at_start:
+            chunk = self._without_bom(chunk)
+            if not chunk:
+                return []
+        if self._skip_lf:
+            self._skip_lf = False
+            if chunk[0] == 0x0A:
+                chunk = chunk[1:]
+        events: list[SSE] = []
+        # The path nearly all real traffic takes: whole events, LF only, nothing under way.
+        if not self._held and not self._data and not self._event and b"\r" not in chunk:
+            end = chunk.rfind(b"\n\n")
+            if end >= 0:
+                for block in chunk[:end].split(b"\n\n"):
+                    if block.startswith(b"data: ") and b"\n" not in block:
+                        if len(block) > self._limit:
+                            raise FrameTooLarge("a server-sent event", self._limit)
+                        events.append(SSE("", block[6:]))
+                    else:
+                        self._lines(block + b"\n\n", events)
+                chunk = chunk[end + 2 :]
+                if not chunk:
+                    return events
+        self._lines(chunk, events)
+        return events
+
+    def _without_bom(self, chunk: bytes) -> bytes:
+        """`chunk`, less a byte-order mark at the very start, which may come in pieces."""
+        start = b"".join(self._held) + chunk
+        if len(start) < len(_BOM) and _BOM.startswith(start):
+            self._held = [start]
+            return b""
+        self._held = []
+        self._at_start = False
+        return start[len(_BOM) :] if start.startswith(_BOM) else start
+
+    def _lines(self, chunk: bytes, events: list[SSE]) -> None:
+        """The general path: line by line."""
+        if b"\r" in chunk:
+            # A CR at the very end ends its line now; an LF that follows it in the next chunk belongs to it.
+            self._skip_lf = chunk.endswith(b"\r")
+            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        *lines, tail = chunk.split(b"\n")
+        for line in lines:
+            if self._held:
+                self._held.append(line)
+                line = b"".join(self._held)
+                self._held = []
+                self._held_size = 0
+            self._line(line, events)
+        if tail:
+            self._held.append(tail)
+            self._held_size += len(tail)
+            self._check()
+
+    def _line(self, line: bytes, events: list[SSE]) -> None:
+        if not line:
+            if self._data:
+                events.append(SSE(self._event, b"\n".join(self._data)))
+                self._data = []
+                self._data_size = 0
+            self._event = ""
+            return
+        field, _, value = line.partition(b":")
+        if value.startswith(b" "):
+            value = value[1:]
+        if field == b"data":
+            self._data.append(value)
+            self._data_size += len(value)
+            self._check()
+        elif field == b"event":
+            self._event = value.decode("utf-8", "replace")
+
+    def _check(self) -> None:
+        if self._data_size + self._held_size > self._limit:
+            raise FrameTooLarge("a server-sent event", self._limit)
+
+
+def sse_event(data: bytes, event: str | None = None) -> bytes:
+    """One event as bytes, LF only. `data` must not hold line breaks (JSON on one line never does)."""
+    if event is None:
+        return b"data: %b\n\n" % data
+    return b"event: %b\ndata: %b\n\n" % (event.encode(), data)

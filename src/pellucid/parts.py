@@ -1,0 +1,409 @@
+"""What a model and its user say to each other: parts, and the two messages that hold them.
+
+The names are Pydantic AI's (its guide is one of the documents this package was built from), so that code
+written against it reads the same here. Parts are immutable and flat; parts of one *item* (an OpenAI
+reasoning item with several summaries, say) carry the same `item_id`.
+
+Three kinds of opaque data are told apart, because providers do:
+
+* a signature over visible text: `ThinkingPart(content="…", signature="…")`;
+* a blob in place of the text: `ThinkingPart(content="", signature="…", form="redacted")` or an empty
+  `content` with a signature;
+* a signature on something that is not reasoning (Gemini): `signature` of a text or tool-call part.
+
+Opaque strings are strings: never decoded, trimmed or re-encoded.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, ClassVar, Literal, TypeAlias
+
+import msgspec
+
+Form = Literal["raw", "summary", "redacted"]
+"""How a thinking part's text relates to the model's real thought."""
+
+FinishReason = Literal["stop", "length", "content_filter", "tool_call", "error"]
+
+
+class Origin(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
+    """Who made it: opaque data is bound to all four and goes back to nobody else."""
+
+    provider: str
+    """Whose endpoint: `openai`, `anthropic`, `deepseek`, or the operator's own name for an upstream."""
+    api: str
+    """Which wire: `openai_chat`, `openai_responses`, `anthropic`, …"""
+    model: str
+    """The model as it was asked for (what the provider calls it in its answer may be more precise)."""
+    account: str | None = None
+    """A label for the account or deployment, where one provider has several."""
+
+
+def same_origin(a: Origin | None, b: Origin | None) -> bool:
+    """Whether opaque data made by `a` may be handed to `b`. Unknown origins match nobody."""
+    return a is not None and a == b
+
+
+class _Part(msgspec.Struct, frozen=True, tag_field="part_kind", omit_defaults=True, repr_omit_defaults=True):
+    part_kind: ClassVar[str]
+
+
+# --- what a model says -----------------------------------------------------------------------------------
+
+
+class ThinkingPart(_Part, tag="thinking"):
+    """A piece of reasoning. `content` may be empty when there is a `signature`."""
+
+    part_kind: ClassVar[Literal["thinking"]] = "thinking"
+    content: str
+    id: str | None = None
+    """The provider's id of the item (never shown to clients, used only towards that provider)."""
+    signature: str | None = None
+    """Anthropic and Bedrock `signature`, OpenAI `encrypted_content`, OpenRouter `signature` or `data`, …"""
+    provider_name: str | None = None
+    """Signatures are only sent back to the same provider."""
+    provider_details: dict[str, Any] | None = None
+    form: Form = "raw"
+    complete: bool = True
+    """False when the model was cut off in it."""
+    item_id: str | None = None
+    """Our own public id of the item, the same on every protocol."""
+    origin: Origin | None = None
+    """Set where the part has travelled alone; otherwise its response's origin holds."""
+
+
+class TextPart(_Part, tag="text"):
+    """A piece of the answer."""
+
+    part_kind: ClassVar[Literal["text"]] = "text"
+    content: str
+    id: str | None = None
+    signature: str | None = None
+    provider_name: str | None = None
+    provider_details: dict[str, Any] | None = None
+    annotations: list[dict[str, Any]] | None = None
+    """Citations, in OpenAI's shape (`{"type": "url_citation", "start_index": 0, …}`)."""
+    logprobs: list[dict[str, Any]] | None = None
+    complete: bool = True
+    item_id: str | None = None
+    origin: Origin | None = None
+
+
+class RefusalPart(_Part, tag="refusal"):
+    """The model declined, in words."""
+
+    part_kind: ClassVar[Literal["refusal"]] = "refusal"
+    content: str
+    id: str | None = None
+    provider_name: str | None = None
+    complete: bool = True
+    item_id: str | None = None
+
+
+class ToolCallPart(_Part, tag="tool-call"):
+    """The model asks for a function to be called.
+
+    `args` is JSON text as the model wrote it, or an object where the wire carries one. It may be invalid
+    JSON: models make mistakes, and an incomplete call is kept as it was cut.
+    """
+
+    part_kind: ClassVar[Literal["tool-call"]] = "tool-call"
+    tool_name: str
+    args: str | dict[str, Any] | None = None
+    tool_call_id: str = ""
+    id: str | None = None
+    signature: str | None = None
+    provider_name: str | None = None
+    provider_details: dict[str, Any] | None = None
+    complete: bool = True
+    item_id: str | None = None
+    origin: Origin | None = None
+
+    def args_as_json(self) -> str:
+        """The arguments as JSON text; `{}` when there are none."""
+        return json_text(self.args)
+
+    def args_as_dict(self) -> dict[str, Any]:
+        """The arguments as an object. Raises `msgspec.DecodeError` when the model wrote something else."""
+        if isinstance(self.args, dict):
+            return self.args
+        return msgspec.json.decode(self.args, type=dict[str, Any]) if self.args else {}
+
+
+class BuiltinToolCallPart(_Part, tag="builtin-tool-call"):
+    """The provider itself runs a tool (web search, code interpreter, …)."""
+
+    part_kind: ClassVar[Literal["builtin-tool-call"]] = "builtin-tool-call"
+    tool_name: str
+    args: str | dict[str, Any] | None = None
+    tool_call_id: str = ""
+    id: str | None = None
+    provider_name: str | None = None
+    provider_details: dict[str, Any] | None = None
+    item_id: str | None = None
+    origin: Origin | None = None
+
+
+class BuiltinToolReturnPart(_Part, tag="builtin-tool-return"):
+    """What the provider's own tool returned."""
+
+    part_kind: ClassVar[Literal["builtin-tool-return"]] = "builtin-tool-return"
+    tool_name: str
+    content: Any = None
+    tool_call_id: str = ""
+    id: str | None = None
+    provider_name: str | None = None
+    provider_details: dict[str, Any] | None = None
+    item_id: str | None = None
+    origin: Origin | None = None
+
+
+class FilePart(_Part, tag="file"):
+    """A file the model made (an image, say). `data` is base64, as on every wire that carries files."""
+
+    part_kind: ClassVar[Literal["file"]] = "file"
+    data: str
+    media_type: str
+    thought: bool = False
+    """Made while thinking (Gemini marks such images)."""
+    id: str | None = None
+    signature: str | None = None
+    provider_name: str | None = None
+    provider_details: dict[str, Any] | None = None
+    item_id: str | None = None
+    origin: Origin | None = None
+
+
+class CompactionPart(_Part, tag="compaction"):
+    """A provider's compressed stand-in for earlier turns: readable, opaque, or both."""
+
+    part_kind: ClassVar[Literal["compaction"]] = "compaction"
+    content: str | None = None
+    signature: str | None = None
+    id: str | None = None
+    provider_name: str | None = None
+    provider_details: dict[str, Any] | None = None
+    item_id: str | None = None
+    origin: Origin | None = None
+
+
+class OpaquePart(_Part, tag="opaque"):
+    """A block this version does not know: kept whole, sent back verbatim to who made it, shown to nobody."""
+
+    part_kind: ClassVar[Literal["opaque"]] = "opaque"
+    type: str
+    """The block's own type name, for diagnostics."""
+    native: Any
+    id: str | None = None
+    provider_name: str | None = None
+    item_id: str | None = None
+    origin: Origin | None = None
+
+
+# --- what goes to a model --------------------------------------------------------------------------------
+
+
+class SealedPart(_Part, tag="sealed"):
+    """Reasoning that came back sealed, not opened yet. It must be opened before a provider sees it."""
+
+    part_kind: ClassVar[Literal["sealed"]] = "sealed"
+    token: str
+    item_id: str | None = None
+
+
+class SystemPromptPart(_Part, tag="system-prompt"):
+    """Instructions. `role` keeps the difference that OpenAI makes between `system` and `developer`."""
+
+    part_kind: ClassVar[Literal["system-prompt"]] = "system-prompt"
+    content: str
+    role: Literal["system", "developer"] = "system"
+
+
+class _Content(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True, repr_omit_defaults=True):
+    kind: ClassVar[str]
+
+
+class Text(_Content, tag="text"):
+    kind: ClassVar[Literal["text"]] = "text"
+    text: str
+
+
+class Image(_Content, tag="image"):
+    """An image by `url` (also `data:` URLs), base64 `data` with its `media_type`, or a provider's `file_id`."""
+
+    kind: ClassVar[Literal["image"]] = "image"
+    url: str | None = None
+    data: str | None = None
+    media_type: str | None = None
+    file_id: str | None = None
+    detail: Literal["low", "high", "auto", "original"] | None = None
+
+
+class Audio(_Content, tag="audio"):
+    kind: ClassVar[Literal["audio"]] = "audio"
+    data: str | None = None
+    media_type: str | None = None
+    url: str | None = None
+
+
+class Video(_Content, tag="video"):
+    kind: ClassVar[Literal["video"]] = "video"
+    url: str | None = None
+    data: str | None = None
+    media_type: str | None = None
+
+
+class File(_Content, tag="file"):
+    kind: ClassVar[Literal["file"]] = "file"
+    url: str | None = None
+    data: str | None = None
+    media_type: str | None = None
+    file_id: str | None = None
+    filename: str | None = None
+
+
+UserContent: TypeAlias = Text | Image | Audio | Video | File
+
+
+class UserPromptPart(_Part, tag="user-prompt"):
+    part_kind: ClassVar[Literal["user-prompt"]] = "user-prompt"
+    content: str | list[UserContent]
+    name: str | None = None
+
+
+class ToolReturnPart(_Part, tag="tool-return"):
+    """What a function returned: text, content parts, or any JSON value."""
+
+    part_kind: ClassVar[Literal["tool-return"]] = "tool-return"
+    tool_name: str
+    content: Any
+    tool_call_id: str = ""
+    outcome: Literal["success", "failed", "denied"] = "success"
+
+    def content_as_text(self) -> str:
+        """The content as the text that chat-like wires carry."""
+        if self.content is None:
+            return ""
+        return self.content if isinstance(self.content, str) else json_text(self.content)
+
+
+class RetryPromptPart(_Part, tag="retry-prompt"):
+    """The model is told to try again: its tool arguments or its output did not validate."""
+
+    part_kind: ClassVar[Literal["retry-prompt"]] = "retry-prompt"
+    content: str
+    tool_name: str | None = None
+    tool_call_id: str = ""
+
+
+ModelResponsePart: TypeAlias = (
+    ThinkingPart
+    | TextPart
+    | RefusalPart
+    | ToolCallPart
+    | BuiltinToolCallPart
+    | BuiltinToolReturnPart
+    | FilePart
+    | CompactionPart
+    | OpaquePart
+    | SealedPart
+)
+ModelRequestPart: TypeAlias = SystemPromptPart | UserPromptPart | ToolReturnPart | RetryPromptPart
+
+
+# --- messages --------------------------------------------------------------------------------------------
+
+
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
+    """Tokens. What a provider does not report is None: never 0, never guessed.
+
+    `output_tokens` includes reasoning on every provider (Gemini reports it apart; its decoder adds it).
+    """
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    output_reasoning_tokens: int | None = None
+    cache_read_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    input_audio_tokens: int | None = None
+    output_audio_tokens: int | None = None
+    details: dict[str, int] = {}
+    """Every other integer the provider reported, by its own name."""
+
+    @property
+    def total_tokens(self) -> int | None:
+        if self.input_tokens is None or self.output_tokens is None:
+            return None
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        """The sum over turns. A number that one side does not know is the other's; None only if neither knows."""
+        known = {
+            name: _plus(getattr(self, name), getattr(other, name))
+            for name in self.__struct_fields__
+            if name != "details"
+        }
+        details = dict(self.details)
+        for name, value in other.details.items():
+            details[name] = details.get(name, 0) + value
+        return Usage(**known, details=details)
+
+
+def _plus(a: int | None, b: int | None) -> int | None:
+    return b if a is None else a if b is None else a + b
+
+
+class _Message(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True, repr_omit_defaults=True):
+    kind: ClassVar[str]
+
+
+class ModelRequest(_Message, tag="request"):
+    """What was said to the model in one go."""
+
+    kind: ClassVar[Literal["request"]] = "request"
+    parts: list[ModelRequestPart]
+    instructions: str | None = None
+    timestamp: datetime | None = None
+
+
+class ModelResponse(_Message, tag="response"):
+    """What the model said in one turn, in the order in which it said it."""
+
+    kind: ClassVar[Literal["response"]] = "response"
+    parts: list[ModelResponsePart]
+    usage: Usage = Usage()
+    origin: Origin | None = None
+    model_name: str | None = None
+    """What the provider calls the model in its answer."""
+    provider_response_id: str | None = None
+    finish_reason: FinishReason | None = None
+    native_finish_reason: str | None = None
+    provider_details: dict[str, Any] | None = None
+    timestamp: datetime | None = None
+
+    @property
+    def thinking(self) -> str | None:
+        """All readable reasoning, paragraphs apart, or None."""
+        texts = [part.content for part in self.parts if isinstance(part, ThinkingPart) and part.content]
+        return "\n\n".join(texts) if texts else None
+
+    @property
+    def text(self) -> str | None:
+        """The answer, or None."""
+        texts = [part.content for part in self.parts if isinstance(part, TextPart)]
+        return "".join(texts) if texts else None
+
+    @property
+    def tool_calls(self) -> list[ToolCallPart]:
+        return [part for part in self.parts if isinstance(part, ToolCallPart)]
+
+
+ModelMessage: TypeAlias = ModelRequest | ModelResponse
+
+
+def json_text(value: Any) -> str:
+    """`value` as JSON text; text is taken for JSON already, nothing at all is `{}`."""
+    if isinstance(value, str):
+        return value or "{}"
+    return "{}" if value is None else msgspec.json.encode(value).decode()

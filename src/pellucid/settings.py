@@ -1,0 +1,97 @@
+"""How a model is to be used: settings, tools, and the whole request for one turn.
+
+Settings are plain dictionaries (`TypedDict`), as in the guide this package follows, so that they merge with `|`:
+model < agent < run, shallowly. Provider-specific classes extend `ModelSettings` beside their models.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias, TypedDict
+
+import msgspec
+
+from .parts import ModelMessage
+
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+ThinkingLevel: TypeAlias = bool | Effort
+"""How much to think. True: the model's own default amount; False and `none`: not at all."""
+
+
+class ModelSettings(TypedDict, total=False):
+    """Settings that mean the same for every model. A provider's own setting wins over its unified twin."""
+
+    max_tokens: int
+    """The most tokens the model may write, reasoning included."""
+    temperature: float
+    top_p: float
+    top_k: int
+    seed: int
+    presence_penalty: float
+    frequency_penalty: float
+    logit_bias: dict[str, int]
+    stop_sequences: list[str]
+    logprobs: bool
+    top_logprobs: int
+    parallel_tool_calls: bool
+    thinking: ThinkingLevel
+    """Absent: whatever the model does unasked."""
+    thinking_budget: int
+    """Tokens of thought, where a provider counts them."""
+    thinking_summary: Literal["auto", "concise", "detailed"]
+    verbosity: Literal["low", "medium", "high"]
+    service_tier: str
+    user: str
+    """A stable, pseudonymous id of the end user, for the provider's abuse detection."""
+    cache_key: str
+    metadata: dict[str, str]
+    timeout: float
+    """Seconds for the whole turn."""
+    extra_headers: dict[str, str]
+    extra_body: dict[str, Any]
+
+
+def merge_settings(*layers: ModelSettings | None) -> ModelSettings:
+    """The layers, later ones winning, key by key (nested values are replaced whole)."""
+    merged: ModelSettings = {}
+    for layer in layers:
+        if layer:
+            merged = {**merged, **layer}
+    return merged
+
+
+class ToolDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A function the model may call. `parameters` is a JSON Schema for the arguments object."""
+
+    name: str
+    parameters: dict[str, Any] = {}
+    description: str | None = None
+    strict: bool | None = None
+
+
+class ToolChoice(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Whether the model may, must or must not call; `names` narrows which functions it may choose from."""
+
+    mode: Literal["auto", "none", "required"] = "auto"
+    names: tuple[str, ...] = ()
+
+
+class OutputFormat(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The form of the answer's text."""
+
+    kind: Literal["text", "json_object", "json_schema"] = "text"
+    name: str | None = None
+    schema: dict[str, Any] | None = None
+    description: str | None = None
+    strict: bool | None = None
+
+
+class ModelCall(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One turn's request, in nobody's dialect. A provider module turns it into its wire's body."""
+
+    model: str
+    messages: list[ModelMessage]
+    settings: ModelSettings = {}
+    tools: tuple[ToolDefinition, ...] = ()
+    tool_choice: ToolChoice = ToolChoice()
+    output: OutputFormat = OutputFormat()
+    stream: bool = True

@@ -1,0 +1,30 @@
+"""NDJSON framing: lines, whatever the cuts."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pellucid.errors import FrameTooLarge
+from pellucid.framing import NDJSONDecoder
+
+
+@given(st.lists(st.sampled_from([b'{"a":1}', b"x", b"\n", b"\r\n", b" "]), max_size=30), st.data())
+def test_any_cut_gives_the_same_lines(pieces: list[bytes], data: st.DataObject) -> None:
+    body = b"".join(pieces)
+    expected = [line.strip() for line in body.split(b"\n") if line.strip()]
+    decoder, lines, rest = NDJSONDecoder(), [], body
+    while rest:
+        n = data.draw(st.integers(1, len(rest)))
+        lines += decoder.feed(rest[:n])
+        rest = rest[n:]
+    assert lines + decoder.end() == expected
+    assert decoder.end() == []
+
+
+def test_a_line_that_never_ends_is_refused() -> None:
+    decoder = NDJSONDecoder(limit=10)
+    with pytest.raises(FrameTooLarge, match="10 bytes"):
+        for _ in range(5):
+            decoder.feed(b"xxxx")
+    with pytest.raises(FrameTooLarge):
+        NDJSONDecoder(limit=10).feed(b"x" * 11 + b"\n")
