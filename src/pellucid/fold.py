@@ -191,13 +191,9 @@ class Fold:
         if cut and event.status == "completed":
             _refuse("incomplete", f"item {event.index} is completed but its last part was cut off")
         self._cut = event.status == "incomplete"
-        self._parts[first:] = [self._in_item(part, item) for part in self._parts[first:]]
-        self._parts[first] = _with_item_data(self._parts[first], event)
+        self._parts[first:] = _with_item_data(self._parts[first:], item, event)
         self._item = None
         self._items += 1
-
-    def _in_item(self, part: ModelResponsePart, item: ItemStartEvent) -> ModelResponsePart:
-        return part if item.id is None or part.item_id is not None else replace(part, item_id=item.id)
 
     # --- parts -----------------------------------------------------------------------------------------------
 
@@ -322,16 +318,21 @@ def _says_something(delta: PartDelta) -> bool:
     return isinstance(delta, TextPartDelta) and bool(delta.annotations)
 
 
-def _with_item_data(part: ModelResponsePart, end: ItemEndEvent) -> ModelResponsePart:
-    """An item's own signature and native data live on its first part."""
-    changes: dict[str, Any] = {}
-    if end.signature is not None and getattr(part, "signature", None) is None and hasattr(part, "signature"):
+def _with_item_data(
+    parts: list[ModelResponsePart], start: ItemStartEvent, end: ItemEndEvent
+) -> list[ModelResponsePart]:
+    """The parts of an item with its public id. Its own signature and native data live on its first part."""
+    if start.id is not None:
+        parts = [part if part.item_id is not None else replace(part, item_id=start.id) for part in parts]
+    first, changes = parts[0], {}
+    signed = any(getattr(part, "signature", None) is not None for part in parts)
+    if end.signature is not None and not signed and hasattr(first, "signature"):
         changes["signature"] = end.signature
-    if end.native is not None and hasattr(part, "provider_details"):
-        changes["provider_details"] = {**(part.provider_details or {}), "native": end.native}
-    if changes and end.origin is not None and hasattr(part, "provider_name"):
+    if end.native is not None and hasattr(first, "provider_details"):
+        changes["provider_details"] = {**(first.provider_details or {}), "native": end.native}
+    if changes and end.origin is not None:
         changes["provider_name"] = end.origin.provider
-    return replace(part, **changes) if changes else part
+    return [replace(first, **changes), *parts[1:]] if changes else parts
 
 
 def _refuse(rule: str, message: str) -> NoReturn:

@@ -1,0 +1,86 @@
+"""What of the history goes back to whom: decided here, for every wire.
+
+* Made by the same origin (provider, wire, model, account): verbatim and in order.
+* Made by another: its signatures, ids and other opaque data never leave; its readable reasoning as the row says.
+* Made by nobody knows whom (a client gave it back as plain text): readable reasoning goes where the row has a place
+  for unsigned reasoning; there is nothing opaque to keep.
+* Cut off: a tool call or a thought that was cut off is not a fact about the model's mind; neither goes back.
+* Sealed: must have been opened before it comes here.
+
+The strategies by which a row says what to do are `Profile.replay`, `foreign`, `lost` and `lost_on`.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from ..errors import RequestError
+from ..parts import (
+    ModelResponse,
+    ModelResponsePart,
+    OpaquePart,
+    Origin,
+    SealedPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    same_origin,
+)
+from .profiles import Profile
+
+
+def parts_to_send(response: ModelResponse, target: Origin, row: Profile) -> list[ModelResponsePart]:
+    """The parts of one earlier response that may go to `target`, in order, with nothing opaque that is not its own.
+
+    Raises `RequestError` if the response still holds sealed reasoning.
+    """
+    kept: list[ModelResponsePart] = []
+    for part in response.parts:
+        if isinstance(part, SealedPart):
+            raise RequestError(
+                "the history holds sealed reasoning that was not opened; open it before it goes to a model",
+                code="sealed_reasoning",
+            )
+        origin = getattr(part, "origin", None) or response.origin
+        if same_origin(origin, target):
+            sent: ModelResponsePart | None = part
+        else:
+            sent = _without_opaque(part, known=origin is not None, row=row)
+        if sent is not None and _may_go_back(sent):
+            kept.append(sent)
+    return kept
+
+
+def _may_go_back(part: ModelResponsePart) -> bool:
+    if isinstance(part, ThinkingPart | ToolCallPart):
+        return part.complete
+    return True
+
+
+def _without_opaque(part: ModelResponsePart, *, known: bool, row: Profile) -> ModelResponsePart | None:
+    """`part` for a model that did not make it; None if nothing of it may go."""
+    if isinstance(part, ThinkingPart):
+        welcome = row.replay in ("field", "carrier") if not known else row.foreign == "field"
+        if not welcome or not part.content:
+            return None
+        return ThinkingPart(part.content, form=part.form, complete=part.complete)
+    if isinstance(part, OpaquePart):
+        return None
+    if isinstance(part, TextPart | ToolCallPart):
+        return replace(part, id=None, signature=None, provider_name=None, provider_details=None)
+    return part
+
+
+def reasoning_text(parts: list[ModelResponsePart]) -> str | None:
+    """The readable reasoning among `parts` as one text, as sibling-field wires carry it; None if there is none."""
+    texts = [part.content for part in parts if isinstance(part, ThinkingPart) and part.content]
+    return "\n\n".join(texts) if texts else None
+
+
+def stand_in(parts: list[ModelResponsePart], row: Profile) -> str | None:
+    """What to send for reasoning that did not come back, where the row's provider refuses a message without it."""
+    if row.lost == "omit":
+        return None
+    if row.lost_on == "tool_calls" and not any(isinstance(part, ToolCallPart) for part in parts):
+        return None
+    return "" if row.lost == "empty" else " "

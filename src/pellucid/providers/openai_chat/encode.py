@@ -1,0 +1,330 @@
+"""A call as the body of a Chat Completions request.
+
+The messages are OpenAI's; how to ask for thought, and how earlier thought goes back, are the row's strategies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...errors import RequestError
+from ...parts import (
+    Audio,
+    File,
+    Image,
+    ModelRequest,
+    ModelResponse,
+    ModelResponsePart,
+    Origin,
+    RefusalPart,
+    RetryPromptPart,
+    SystemPromptPart,
+    Text,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserContent,
+    UserPromptPart,
+)
+from ...settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition
+from .. import history
+from ..profiles import Profile
+from .details import details_of
+
+Body = dict[str, Any]
+
+# Settings that are the same number under the same name on this wire.
+_SAME_NAME = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "seed",
+    "presence_penalty",
+    "frequency_penalty",
+    "logit_bias",
+    "logprobs",
+    "top_logprobs",
+    "parallel_tool_calls",
+    "verbosity",
+    "service_tier",
+    "user",
+    "metadata",
+)
+_RENAMED = {"stop_sequences": "stop", "cache_key": "prompt_cache_key"}
+
+
+def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
+    """The request's JSON body. Raises `RequestError` for what this wire cannot carry."""
+    settings = call.settings
+    body: Body = {"model": call.model, "messages": _messages(call, row, target)}
+    if call.stream:
+        body["stream"] = True
+        if row.stream_usage:
+            body["stream_options"] = {"include_usage": True}
+    if "max_tokens" in settings:
+        body[row.max_tokens] = settings["max_tokens"]
+    for name in _SAME_NAME:
+        if name in settings:
+            body[name] = settings[name]  # type: ignore[literal-required]
+    for name, there in _RENAMED.items():
+        if name in settings:
+            body[there] = settings[name]  # type: ignore[literal-required]
+    if call.tools:
+        body["tools"] = [_tool(tool) for tool in call.tools]
+        body |= _tool_choice(call.tool_choice)
+    body |= _output(call.output)
+    body |= _THINKING[row.thinking](settings, row)
+    return body | settings.get("extra_body", {})
+
+
+# --- how to ask for thought --------------------------------------------------------------------------------------
+
+
+def _off(settings: ModelSettings) -> bool:
+    return settings.get("thinking") in (False, "none")
+
+
+def _effort(settings: ModelSettings, row: Profile) -> str | None:
+    """The row's nearest word for the level asked for; None to say nothing."""
+    level = settings.get("thinking")
+    if level is None or level is True:
+        return None
+    return nearest_effort("none" if level is False else level, row.efforts)
+
+
+LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+
+
+def nearest_effort(level: str, known: tuple[str, ...]) -> str | None:
+    """`level`, or the nearest of the `known` ones; thinking is not switched on or off by rounding."""
+    if level in known or level not in LEVELS:
+        return level
+    if level == "none":
+        return None
+    at = LEVELS.index(level)
+    choices = [name for name in known if name in LEVELS and name != "none"]
+    return min(choices, key=lambda name: abs(LEVELS.index(name) - at), default=None)
+
+
+def _ask_effort(settings: ModelSettings, row: Profile) -> Body:
+    effort = _effort(settings, row)
+    return {"reasoning_effort": effort} if effort is not None else {}
+
+
+def _ask_thinking_type(settings: ModelSettings, row: Profile) -> Body:
+    if "thinking" not in settings:
+        return {}
+    if _off(settings):
+        return {"thinking": {"type": "disabled"}}
+    effort = _effort(settings, row) if row.efforts != Profile().efforts else None
+    return {"thinking": {"type": "enabled"}} | ({"reasoning_effort": effort} if effort else {})
+
+
+def _ask_enable_thinking(settings: ModelSettings, row: Profile) -> Body:
+    body: Body = {"enable_thinking": not _off(settings)} if "thinking" in settings else {}
+    if "thinking_budget" in settings:
+        body["thinking_budget"] = settings["thinking_budget"]
+    return body
+
+
+def _ask_reasoning_object(settings: ModelSettings, row: Profile) -> Body:
+    asked: Body = {}
+    effort = _effort(settings, row)
+    if "thinking_budget" in settings:
+        asked["max_tokens"] = settings["thinking_budget"]
+    elif effort is not None:
+        asked["effort"] = effort
+    elif settings.get("thinking") is True:
+        asked["enabled"] = True
+    elif _off(settings):
+        asked["enabled"] = False
+    if "thinking_summary" in settings and asked:
+        asked["summary"] = settings["thinking_summary"]
+    return {"reasoning": asked} if asked else {}
+
+
+def _ask_template(settings: ModelSettings, row: Profile) -> Body:
+    if "thinking" not in settings:
+        return {}
+    body: Body = {"chat_template_kwargs": {"enable_thinking": not _off(settings)}}
+    effort = _effort(settings, row)
+    return body if effort in (None, "none") else body | {"reasoning_effort": effort}
+
+
+_THINKING: dict[str, Callable[[ModelSettings, Profile], Body]] = {
+    "effort": _ask_effort,
+    "thinking_type": _ask_thinking_type,
+    "enable_thinking": _ask_enable_thinking,
+    "reasoning_object": _ask_reasoning_object,
+    "template": _ask_template,
+    "none": lambda settings, row: {},
+}
+
+
+# --- tools and output --------------------------------------------------------------------------------------------
+
+
+def _tool(tool: ToolDefinition) -> Body:
+    function: Body = {"name": tool.name, "parameters": tool.parameters or {"type": "object", "properties": {}}}
+    if tool.description is not None:
+        function["description"] = tool.description
+    if tool.strict is not None:
+        function["strict"] = tool.strict
+    return {"type": "function", "function": function}
+
+
+def _tool_choice(choice: ToolChoice) -> Body:
+    if len(choice.names) == 1 and choice.mode == "required":
+        return {"tool_choice": {"type": "function", "function": {"name": choice.names[0]}}}
+    return {} if choice.mode == "auto" else {"tool_choice": choice.mode}
+
+
+def _output(output: OutputFormat) -> Body:
+    if output.kind == "text":
+        return {}
+    if output.kind == "json_object":
+        return {"response_format": {"type": "json_object"}}
+    schema: Body = {"name": output.name or "output", "schema": output.schema or {}}
+    if output.strict is not None:
+        schema["strict"] = output.strict
+    if output.description is not None:
+        schema["description"] = output.description
+    return {"response_format": {"type": "json_schema", "json_schema": schema}}
+
+
+# --- messages ----------------------------------------------------------------------------------------------------
+
+
+def _messages(call: ModelCall, row: Profile, target: Origin) -> list[Body]:
+    messages: list[Body] = []
+    for message in call.messages:
+        if isinstance(message, ModelResponse):
+            said = _assistant(message, row, target, thinking_off=_off(call.settings))
+            if said is not None:
+                messages.append(said)
+        else:
+            messages += _request(message, row)
+    return messages
+
+
+def _request(message: ModelRequest, row: Profile) -> list[Body]:
+    out: list[Body] = []
+    if message.instructions:
+        out.append({"role": row.system_role, "content": message.instructions})
+    for part in message.parts:
+        match part:
+            case SystemPromptPart():
+                role = part.role if row.system_role == "developer" else "system"
+                out.append({"role": role, "content": part.content})
+            case UserPromptPart():
+                content = part.content if isinstance(part.content, str) else [_content(c) for c in part.content]
+                out.append({"role": "user", "content": content} | ({"name": part.name} if part.name else {}))
+            case ToolReturnPart():
+                out.append({"role": "tool", "tool_call_id": part.tool_call_id, "content": part.content_as_text()})
+            case RetryPromptPart() if part.tool_name is not None:
+                out.append({"role": "tool", "tool_call_id": part.tool_call_id, "content": part.content})
+            case RetryPromptPart():
+                out.append({"role": "user", "content": part.content})
+    return out
+
+
+def _content(content: UserContent) -> Body:
+    match content:
+        case Text():
+            return {"type": "text", "text": content.text}
+        case Image() if content.url or content.data:
+            image: Body = {"url": content.url or _data_url(content.media_type or "image/png", content.data or "")}
+            return {"type": "image_url", "image_url": image | ({"detail": content.detail} if content.detail else {})}
+        case Audio() if content.data:
+            kind = (content.media_type or "audio/wav").rpartition("/")[2].removeprefix("x-")
+            form = {"mpeg": "mp3"}.get(kind, kind)
+            return {"type": "input_audio", "input_audio": {"data": content.data, "format": form}}
+        case File():
+            file: Body = {}
+            if content.filename:
+                file["filename"] = content.filename
+            if content.file_id:
+                file["file_id"] = content.file_id
+            elif content.data:
+                file["file_data"] = _data_url(content.media_type or "application/octet-stream", content.data)
+            elif content.url:
+                file["file_data"] = content.url
+            return {"type": "file", "file": file}
+        case _:
+            raise RequestError(
+                f"a {content.kind} in this form cannot be sent over Chat Completions",
+                kind="unsupported",
+                code="unsupported_content",
+            )
+
+
+def _data_url(media_type: str, data: str) -> str:
+    return f"data:{media_type};base64,{data}"
+
+
+def _assistant(response: ModelResponse, row: Profile, target: Origin, *, thinking_off: bool) -> Body | None:
+    """One earlier answer; None when nothing of it may be said."""
+    parts = history.parts_to_send(response, target, row)
+    calls = [part for part in parts if isinstance(part, ToolCallPart)]
+    text = "".join(part.content for part in parts if isinstance(part, TextPart | RefusalPart))
+    thought = [part for part in parts if isinstance(part, ThinkingPart)]
+    if not (calls or text or thought):
+        return None
+    body: Body = {"role": "assistant", "content": text or ("" if not calls else None)}
+    if calls:
+        body["tool_calls"] = [_call(call) for call in calls]
+    carried = _REPLAY[row.replay](parts, row)
+    if not carried and not thinking_off and not thought:
+        carried = _in_field(history.stand_in(parts, row), row)
+    return body | carried
+
+
+def _call(call: ToolCallPart) -> Body:
+    body: Body = {
+        "id": call.tool_call_id,
+        "type": "function",
+        "function": {"name": call.tool_name, "arguments": call.args_as_json()},
+    }
+    if call.signature is not None:
+        body["extra_content"] = {"google": {"thought_signature": call.signature}}
+    return body
+
+
+# --- how earlier thought goes back -------------------------------------------------------------------------------
+
+
+def _in_field(text: str | None, row: Profile) -> Body:
+    return {} if text is None else dict.fromkeys((row.replay_field, *row.replay_also), text)
+
+
+def _replay_field(parts: list[ModelResponsePart], row: Profile) -> Body:
+    return _in_field(history.reasoning_text(parts), row)
+
+
+def _replay_details(parts: list[ModelResponsePart], row: Profile) -> Body:
+    details = details_of(parts)
+    return {"reasoning_details": details} if details else _replay_field(parts, row)
+
+
+def _replay_carrier(parts: list[ModelResponsePart], row: Profile) -> Body:
+    details = details_of(parts)
+    if details:
+        return {"reasoning_details": details}
+    said: list[str] = []
+    for part in parts:
+        if isinstance(part, ThinkingPart) and part.content:
+            marks = part.provider_details or {}
+            said += (marks.get("open", "<think>\n"), part.content, marks.get("close", "\n</think>\n\n"))
+        elif isinstance(part, TextPart):
+            said.append(part.content)
+    return {"content": "".join(said)} if said else {}
+
+
+_REPLAY: dict[str, Callable[[list[ModelResponsePart], Profile], Body]] = {
+    "none": lambda parts, row: {},
+    "field": _replay_field,
+    "details": _replay_details,
+    "carrier": _replay_carrier,
+}
