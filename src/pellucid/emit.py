@@ -198,6 +198,10 @@ class Emitter:
         self._out = []
         return out
 
+    def is_open(self, key: Key) -> bool:
+        """Whether block `key` is the part that is open."""
+        return self._open is not None and self._open.key == key
+
     # --- the turn ------------------------------------------------------------------------------------------
 
     def start(self, provider_response_id: str | None = None, model_name: str | None = None) -> None:
@@ -223,10 +227,12 @@ class Emitter:
         self.failed = True
         self._out.append(ErrorEvent(error))
 
-    def end(self, cause: Cause = "eof") -> list[ModelEvent]:
-        """Close the turn and take what is left. Idempotent."""
+    def end(self, cause: Cause = "eof", error: ErrorInfo | None = None) -> list[ModelEvent]:
+        """Close the turn and take what is left; `error` says what broke. Idempotent."""
         if not self._ended:
             self.start()
+            if error is not None:
+                self.fail(error)
             cut = cause != "eof" or self.finish_reason in ("length", "content_filter", "error")
             self._close_all(complete=not cut)
             self._ended = True

@@ -51,7 +51,7 @@ class _Delta(
     part_delta_kind: ClassVar[str]
 
 
-class ThinkingPartDelta(_Delta, tag="thinking"):
+class ThinkingPartDelta(_Delta, tag="thinking", frozen=True):
     """More reasoning: content appends, a signature replaces, details merge."""
 
     part_delta_kind: ClassVar[Literal["thinking"]] = "thinking"
@@ -61,7 +61,7 @@ class ThinkingPartDelta(_Delta, tag="thinking"):
     provider_details: dict[str, Any] | None = None
 
 
-class TextPartDelta(_Delta, tag="text"):
+class TextPartDelta(_Delta, tag="text", frozen=True):
     """More answer: content, log-probabilities and annotations append."""
 
     part_delta_kind: ClassVar[Literal["text"]] = "text"
@@ -70,12 +70,12 @@ class TextPartDelta(_Delta, tag="text"):
     annotations: list[dict[str, Any]] | None = None
 
 
-class RefusalPartDelta(_Delta, tag="refusal"):
+class RefusalPartDelta(_Delta, tag="refusal", frozen=True):
     part_delta_kind: ClassVar[Literal["refusal"]] = "refusal"
     content_delta: str = ""
 
 
-class ToolCallPartDelta(_Delta, tag="tool_call"):
+class ToolCallPartDelta(_Delta, tag="tool_call", frozen=True):
     """More of a call's arguments, as JSON text."""
 
     part_delta_kind: ClassVar[Literal["tool_call"]] = "tool_call"
@@ -94,7 +94,7 @@ class _Event(
     event_kind: ClassVar[str]
 
 
-class ResponseStartEvent(_Event, tag="response_start"):
+class ResponseStartEvent(_Event, tag="response_start", frozen=True):
     """A model began to answer."""
 
     event_kind: ClassVar[Literal["response_start"]] = "response_start"
@@ -103,7 +103,7 @@ class ResponseStartEvent(_Event, tag="response_start"):
     model_name: str | None = None
 
 
-class ResponseEndEvent(_Event, tag="response_end"):
+class ResponseEndEvent(_Event, tag="response_end", frozen=True):
     """The turn is over. `native_finish_reason` is the provider's own word for why."""
 
     event_kind: ClassVar[Literal["response_end"]] = "response_end"
@@ -115,7 +115,7 @@ class ResponseEndEvent(_Event, tag="response_end"):
     provider_details: dict[str, Any] | None = None
 
 
-class ItemStartEvent(_Event, tag="item_start"):
+class ItemStartEvent(_Event, tag="item_start", frozen=True):
     """An item opens. `index` counts items within the turn; `id` is the public id, minted by the run."""
 
     event_kind: ClassVar[Literal["item_start"]] = "item_start"
@@ -125,7 +125,7 @@ class ItemStartEvent(_Event, tag="item_start"):
     native_id: str | None = None
 
 
-class ItemEndEvent(_Event, tag="item_end"):
+class ItemEndEvent(_Event, tag="item_end", frozen=True):
     """An item closes, with all that only its end tells.
 
     `signature` is the item's final opaque value; `native` is whatever else must go back verbatim to the
@@ -140,7 +140,7 @@ class ItemEndEvent(_Event, tag="item_end"):
     origin: Origin | None = None
 
 
-class PartStartEvent(_Event, tag="part_start"):
+class PartStartEvent(_Event, tag="part_start", frozen=True):
     """A part opens. `index` counts parts within the turn. Parts with text open empty; others are whole."""
 
     event_kind: ClassVar[Literal["part_start"]] = "part_start"
@@ -149,13 +149,13 @@ class PartStartEvent(_Event, tag="part_start"):
     previous_part_kind: str | None = None
 
 
-class PartDeltaEvent(_Event, tag="part_delta"):
+class PartDeltaEvent(_Event, tag="part_delta", frozen=True):
     event_kind: ClassVar[Literal["part_delta"]] = "part_delta"
     index: int
     delta: PartDelta
 
 
-class PartEndEvent(_Event, tag="part_end"):
+class PartEndEvent(_Event, tag="part_end", frozen=True):
     """A part closes; `part` is all of it."""
 
     event_kind: ClassVar[Literal["part_end"]] = "part_end"
@@ -163,21 +163,21 @@ class PartEndEvent(_Event, tag="part_end"):
     part: ModelResponsePart
 
 
-class ErrorEvent(_Event, tag="error"):
+class ErrorEvent(_Event, tag="error", frozen=True):
     """Something broke. Within a turn it comes after everything open was closed, and before ResponseEnd."""
 
     event_kind: ClassVar[Literal["error"]] = "error"
     error: ErrorInfo
 
 
-class FunctionToolCallEvent(_Event, tag="function_tool_call"):
+class FunctionToolCallEvent(_Event, tag="function_tool_call", frozen=True):
     """The run is about to call a function for the model."""
 
     event_kind: ClassVar[Literal["function_tool_call"]] = "function_tool_call"
     part: ToolCallPart
 
 
-class FunctionToolResultEvent(_Event, tag="function_tool_result"):
+class FunctionToolResultEvent(_Event, tag="function_tool_result", frozen=True):
     """What the function returned, or why the model must try again. `id` is the result item's public id."""
 
     event_kind: ClassVar[Literal["function_tool_result"]] = "function_tool_result"
@@ -185,7 +185,7 @@ class FunctionToolResultEvent(_Event, tag="function_tool_result"):
     id: str | None = None
 
 
-class FinalResultEvent(_Event, tag="final_result"):
+class FinalResultEvent(_Event, tag="final_result", frozen=True):
     """What follows is the run's result, not a step towards it."""
 
     event_kind: ClassVar[Literal["final_result"]] = "final_result"
@@ -193,7 +193,7 @@ class FinalResultEvent(_Event, tag="final_result"):
     tool_call_id: str | None = None
 
 
-class RunEndEvent(_Event, tag="run_end"):
+class RunEndEvent(_Event, tag="run_end", frozen=True):
     """The run is over: exactly one, last.
 
     `usage` is the sum over the run's turns; `error` is set when `status` is `failed`, `incomplete_reason` when
@@ -207,7 +207,7 @@ class RunEndEvent(_Event, tag="run_end"):
     incomplete_reason: IncompleteReason | None = None
 
 
-class SideEvent(_Event, tag="side"):
+class SideEvent(_Event, tag="side", frozen=True):
     """What only one protocol knows (AG-UI's state and activity, a local queue's position, …).
 
     Others ignore it. It may stand anywhere before RunEnd, and changes nothing that is open.
@@ -228,8 +228,9 @@ ModelEvent: TypeAlias = (
     | ItemEndEvent
     | ErrorEvent
     | ResponseEndEvent
+    | SideEvent
 )
-"""What a decoder writes."""
+"""What a turn is made of. Decoders write all of it but side events."""
 
 Event: TypeAlias = (
     ModelEvent | FunctionToolCallEvent | FunctionToolResultEvent | FinalResultEvent | RunEndEvent | SideEvent

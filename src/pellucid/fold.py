@@ -324,7 +324,8 @@ def _with_item_data(
     """The parts of an item with its public id. Its own signature and native data live on its first part."""
     if start.id is not None:
         parts = [part if part.item_id is not None else replace(part, item_id=start.id) for part in parts]
-    first, changes = parts[0], {}
+    first = parts[0]
+    changes: dict[str, Any] = {}
     signed = any(getattr(part, "signature", None) is not None for part in parts)
     if end.signature is not None and not signed and hasattr(first, "signature"):
         changes["signature"] = end.signature

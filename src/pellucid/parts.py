@@ -52,7 +52,7 @@ class _Part(msgspec.Struct, frozen=True, tag_field="part_kind", omit_defaults=Tr
 # --- what a model says -----------------------------------------------------------------------------------
 
 
-class ThinkingPart(_Part, tag="thinking"):
+class ThinkingPart(_Part, tag="thinking", frozen=True):
     """A piece of reasoning. `content` may be empty when there is a `signature`."""
 
     part_kind: ClassVar[Literal["thinking"]] = "thinking"
@@ -73,7 +73,7 @@ class ThinkingPart(_Part, tag="thinking"):
     """Set where the part has travelled alone; otherwise its response's origin holds."""
 
 
-class TextPart(_Part, tag="text"):
+class TextPart(_Part, tag="text", frozen=True):
     """A piece of the answer."""
 
     part_kind: ClassVar[Literal["text"]] = "text"
@@ -90,7 +90,7 @@ class TextPart(_Part, tag="text"):
     origin: Origin | None = None
 
 
-class RefusalPart(_Part, tag="refusal"):
+class RefusalPart(_Part, tag="refusal", frozen=True):
     """The model declined, in words."""
 
     part_kind: ClassVar[Literal["refusal"]] = "refusal"
@@ -101,7 +101,7 @@ class RefusalPart(_Part, tag="refusal"):
     item_id: str | None = None
 
 
-class ToolCallPart(_Part, tag="tool-call"):
+class ToolCallPart(_Part, tag="tool-call", frozen=True):
     """The model asks for a function to be called.
 
     `args` is JSON text as the model wrote it, or an object where the wire carries one. It may be invalid
@@ -131,7 +131,7 @@ class ToolCallPart(_Part, tag="tool-call"):
         return msgspec.json.decode(self.args, type=dict[str, Any]) if self.args else {}
 
 
-class BuiltinToolCallPart(_Part, tag="builtin-tool-call"):
+class BuiltinToolCallPart(_Part, tag="builtin-tool-call", frozen=True):
     """The provider itself runs a tool (web search, code interpreter, …)."""
 
     part_kind: ClassVar[Literal["builtin-tool-call"]] = "builtin-tool-call"
@@ -145,7 +145,7 @@ class BuiltinToolCallPart(_Part, tag="builtin-tool-call"):
     origin: Origin | None = None
 
 
-class BuiltinToolReturnPart(_Part, tag="builtin-tool-return"):
+class BuiltinToolReturnPart(_Part, tag="builtin-tool-return", frozen=True):
     """What the provider's own tool returned."""
 
     part_kind: ClassVar[Literal["builtin-tool-return"]] = "builtin-tool-return"
@@ -159,7 +159,7 @@ class BuiltinToolReturnPart(_Part, tag="builtin-tool-return"):
     origin: Origin | None = None
 
 
-class FilePart(_Part, tag="file"):
+class FilePart(_Part, tag="file", frozen=True):
     """A file the model made (an image, say). `data` is base64, as on every wire that carries files."""
 
     part_kind: ClassVar[Literal["file"]] = "file"
@@ -175,7 +175,7 @@ class FilePart(_Part, tag="file"):
     origin: Origin | None = None
 
 
-class CompactionPart(_Part, tag="compaction"):
+class CompactionPart(_Part, tag="compaction", frozen=True):
     """A provider's compressed stand-in for earlier turns: readable, opaque, or both."""
 
     part_kind: ClassVar[Literal["compaction"]] = "compaction"
@@ -188,7 +188,7 @@ class CompactionPart(_Part, tag="compaction"):
     origin: Origin | None = None
 
 
-class OpaquePart(_Part, tag="opaque"):
+class OpaquePart(_Part, tag="opaque", frozen=True):
     """A block this version does not know: kept whole, sent back verbatim to who made it, shown to nobody."""
 
     part_kind: ClassVar[Literal["opaque"]] = "opaque"
@@ -204,7 +204,7 @@ class OpaquePart(_Part, tag="opaque"):
 # --- what goes to a model --------------------------------------------------------------------------------
 
 
-class SealedPart(_Part, tag="sealed"):
+class SealedPart(_Part, tag="sealed", frozen=True):
     """Reasoning that came back sealed, not opened yet. It must be opened before a provider sees it."""
 
     part_kind: ClassVar[Literal["sealed"]] = "sealed"
@@ -212,7 +212,7 @@ class SealedPart(_Part, tag="sealed"):
     item_id: str | None = None
 
 
-class SystemPromptPart(_Part, tag="system-prompt"):
+class SystemPromptPart(_Part, tag="system-prompt", frozen=True):
     """Instructions. `role` keeps the difference that OpenAI makes between `system` and `developer`."""
 
     part_kind: ClassVar[Literal["system-prompt"]] = "system-prompt"
@@ -224,12 +224,12 @@ class _Content(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True
     kind: ClassVar[str]
 
 
-class Text(_Content, tag="text"):
+class Text(_Content, tag="text", frozen=True):
     kind: ClassVar[Literal["text"]] = "text"
     text: str
 
 
-class Image(_Content, tag="image"):
+class Image(_Content, tag="image", frozen=True):
     """An image by `url` (also `data:` URLs), base64 `data` with its `media_type`, or a provider's `file_id`."""
 
     kind: ClassVar[Literal["image"]] = "image"
@@ -240,21 +240,21 @@ class Image(_Content, tag="image"):
     detail: Literal["low", "high", "auto", "original"] | None = None
 
 
-class Audio(_Content, tag="audio"):
+class Audio(_Content, tag="audio", frozen=True):
     kind: ClassVar[Literal["audio"]] = "audio"
     data: str | None = None
     media_type: str | None = None
     url: str | None = None
 
 
-class Video(_Content, tag="video"):
+class Video(_Content, tag="video", frozen=True):
     kind: ClassVar[Literal["video"]] = "video"
     url: str | None = None
     data: str | None = None
     media_type: str | None = None
 
 
-class File(_Content, tag="file"):
+class File(_Content, tag="file", frozen=True):
     kind: ClassVar[Literal["file"]] = "file"
     url: str | None = None
     data: str | None = None
@@ -266,13 +266,13 @@ class File(_Content, tag="file"):
 UserContent: TypeAlias = Text | Image | Audio | Video | File
 
 
-class UserPromptPart(_Part, tag="user-prompt"):
+class UserPromptPart(_Part, tag="user-prompt", frozen=True):
     part_kind: ClassVar[Literal["user-prompt"]] = "user-prompt"
     content: str | list[UserContent]
     name: str | None = None
 
 
-class ToolReturnPart(_Part, tag="tool-return"):
+class ToolReturnPart(_Part, tag="tool-return", frozen=True):
     """What a function returned: text, content parts, or any JSON value."""
 
     part_kind: ClassVar[Literal["tool-return"]] = "tool-return"
@@ -288,7 +288,7 @@ class ToolReturnPart(_Part, tag="tool-return"):
         return self.content if isinstance(self.content, str) else json_text(self.content)
 
 
-class RetryPromptPart(_Part, tag="retry-prompt"):
+class RetryPromptPart(_Part, tag="retry-prompt", frozen=True):
     """The model is told to try again: its tool arguments or its output did not validate."""
 
     part_kind: ClassVar[Literal["retry-prompt"]] = "retry-prompt"
@@ -358,7 +358,7 @@ class _Message(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True
     kind: ClassVar[str]
 
 
-class ModelRequest(_Message, tag="request"):
+class ModelRequest(_Message, tag="request", frozen=True):
     """What was said to the model in one go."""
 
     kind: ClassVar[Literal["request"]] = "request"
@@ -367,7 +367,7 @@ class ModelRequest(_Message, tag="request"):
     timestamp: datetime | None = None
 
 
-class ModelResponse(_Message, tag="response"):
+class ModelResponse(_Message, tag="response", frozen=True):
     """What the model said in one turn, in the order in which it said it."""
 
     kind: ClassVar[Literal["response"]] = "response"

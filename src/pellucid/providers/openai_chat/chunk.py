@@ -2,7 +2,7 @@
 
 Only the fields that mean something here are decoded; msgspec skips the rest without building it. Fields that
 servers fill with several types are typed loosely. A chunk that does not fit even so is read once more, field by
-field, leaving out only what does not fit (`lenient`): a decoder is total.
+field, leaving out only what does not fit: a decoder is total.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from typing import Any
 
 import msgspec
 
+from ..loose import REFUSED, loose_json
+
 
 class Function(msgspec.Struct, gc=False):
     name: str | None = None
-    arguments: str | dict[str, Any] | None = None
+    arguments: Any = None
 
 
 class ToolCall(msgspec.Struct):
@@ -62,6 +64,9 @@ class Chunk(msgspec.Struct):
     error: Any = None
     base_resp: dict[str, Any] | None = None
     x_groq: dict[str, Any] | None = None
+    # Error objects that stand alone, as some servers send them.
+    message: Any = None
+    detail: Any = None
 
 
 _decode = msgspec.json.Decoder(Chunk).decode
@@ -71,39 +76,50 @@ def read_chunk(data: bytes) -> Chunk | None:
     """The chunk, or None when `data` is not a JSON object at all."""
     try:
         return _decode(data)
-    except msgspec.ValidationError:
-        value = msgspec.json.decode(data)
-        return _lenient(value, Chunk) if isinstance(value, dict) else None
-    except (msgspec.DecodeError, RecursionError):
+    except REFUSED:
+        pass
+    try:
+        value = loose_json(data)
+    except ValueError:
         return None
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]  # Google wraps its errors so
+    fitting: Chunk | None = _lenient(value, Chunk) if isinstance(value, dict) else None
+    return fitting
 
 
 def _lenient(value: dict[str, Any], to: type[Any]) -> Any:
     """`value` as `to`, without the fields whose values do not fit."""
     fitting: dict[str, Any] = {}
     for field in msgspec.structs.fields(to):
-        if field.encode_name not in value:
-            continue
-        raw = value[field.encode_name]
-        nested = _NESTED.get((to, field.encode_name))
-        if nested is not None and isinstance(raw, dict):
-            fitting[field.name] = _lenient(raw, nested)
-        elif nested is not None and isinstance(raw, list):
-            fitting[field.name] = [_lenient(entry, nested) for entry in raw if isinstance(entry, dict)]
+        raw = value.get(field.name)
+        one, many = _ONE.get((to, field.name)), _MANY.get((to, field.name))
+        entries = [entry for entry in (raw if isinstance(raw, list) else [raw]) if isinstance(entry, dict)]
+        if one is not None:
+            if isinstance(raw, dict):
+                fitting[field.name] = _lenient(raw, one)
+        elif many is not None:
+            if entries or isinstance(raw, list):
+                fitting[field.name] = [_lenient(entry, many) for entry in entries]
         else:
-            try:
-                fitting[field.name] = msgspec.convert(raw, field.type)
-            except msgspec.ValidationError:
-                continue
-    return to(**fitting)
+            for candidate in (raw, entries):
+                try:
+                    fitting[field.name] = msgspec.convert(candidate, field.type)
+                    break
+                except msgspec.ValidationError:
+                    continue
+    return to(**{name: entry for name, entry in fitting.items() if entry is not None})
 
 
-_NESTED: dict[tuple[type[Any], str], type[Any]] = {
-    (Chunk, "choices"): Choice,
+# Fields that hold one struct, and fields that hold a list of them.
+_ONE: dict[tuple[type[Any], str], type[Any]] = {
     (Choice, "delta"): Delta,
     (Choice, "message"): Delta,
     (Choice, "logprobs"): Logprobs,
-    (Delta, "tool_calls"): ToolCall,
     (Delta, "function_call"): Function,
     (ToolCall, "function"): Function,
+}
+_MANY: dict[tuple[type[Any], str], type[Any]] = {
+    (Chunk, "choices"): Choice,
+    (Delta, "tool_calls"): ToolCall,
 }

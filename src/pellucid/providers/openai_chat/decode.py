@@ -6,7 +6,7 @@ that a block is over: the next one does, or the end.
 
 from __future__ import annotations
 
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import msgspec
 
@@ -43,14 +43,6 @@ REASONING, TEXT, REFUSAL = "reasoning", "text", "refusal"
 """The keys of the blocks that have no index on this wire."""
 
 
-class Decoder(Protocol):
-    """What every decoder is: `feed` bytes, then `end` once; both give events."""
-
-    def feed(self, data: bytes) -> list[ModelEvent]: ...
-
-    def end(self, cause: Cause = "eof") -> list[ModelEvent]: ...
-
-
 def decoder(row: Profile, origin: Origin, content_type: str = "text/event-stream") -> StreamDecoder | BodyDecoder:
     """The decoder for what the server says it sends: some answer a request for a stream with a whole body."""
     if content_type.partition(";")[0].strip().lower() == "application/json":
@@ -78,12 +70,12 @@ class StreamDecoder:
             reader.emit.fail(error.info)
         return reader.emit.take()
 
-    def end(self, cause: Cause = "eof") -> list[ModelEvent]:
+    def end(self, cause: Cause = "eof", error: ErrorInfo | None = None) -> list[ModelEvent]:
         reader = self._reader
         if cause == "eof" and not self._done and (self._sse.rest or not reader.finished):
             reader.flush()
             reader.emit.fail(TRUNCATED if reader.heard else EMPTY)
-        return reader.end(cause)
+        return reader.end(cause, error)
 
 
 class BodyDecoder:
@@ -104,14 +96,14 @@ class BodyDecoder:
             self._reader.emit.fail(FrameTooLarge("the response body", self._limit).info)
         return self._reader.emit.take()
 
-    def end(self, cause: Cause = "eof") -> list[ModelEvent]:
+    def end(self, cause: Cause = "eof", error: ErrorInfo | None = None) -> list[ModelEvent]:
         body = b"".join(self._pieces)
         self._pieces = []
         if cause == "eof" and not self._reader.emit.failed and not self._reader.ended:
             self._reader.frame(body)
             if not self._reader.heard and not self._reader.emit.failed:
                 self._reader.emit.fail(_not_this_wire(body))
-        return self._reader.end(cause)
+        return self._reader.end(cause, error)
 
 
 TRUNCATED = ErrorInfo(
@@ -204,14 +196,14 @@ class _Reader:
             self.emit.tool_call(key, "".join(pieces), name="", call_id=call_id)
         self._unnamed = {}
 
-    def end(self, cause: Cause) -> list[ModelEvent]:
+    def end(self, cause: Cause, error: ErrorInfo | None = None) -> list[ModelEvent]:
         if not self.ended:
             self.ended = True
             self.flush()
             if cause == "eof" and not self.finished and not self.emit.failed:
                 # Some servers end without a reason (Snowflake). What they did says it.
                 self.emit.finish("tool_call" if self._tool_ids else "stop")
-        return self.emit.end(cause)
+        return self.emit.end(cause, error)
 
     # --- one choice ------------------------------------------------------------------------------------------
 

@@ -30,79 +30,102 @@ class DetailsReader:
         self._row = row
         self._merges: dict[object, Merge] = {}
         self._data: dict[object, str] = {}
-        self._last: object = None
+        self._known: dict[object, dict[str, Any]] = {}
+        self._about: object = None
+        self._signed = False
         self._unindexed = 0
-        self._told: dict[object, dict[str, Any]] = {}
 
-    def read(self, entries: list[dict[str, Any]], already: str) -> None:
-        """`already` is text that came in the sibling field before any details did: not to be told twice."""
-        for entry in entries:
+    def read(self, entries: list[dict[str, Any]], already: str, *, whole: bool) -> bool:
+        """Whether any entry has text of its own, which the sibling field would only repeat.
+
+        `already` is text that came in the sibling field before any details did: not to be told twice. In a `whole`
+        body every entry is a block; in a stream most are fragments of one.
+        """
+        told = False
+        for position, entry in enumerate(entries):
             kind = entry.get("type")
             if not isinstance(kind, str):
                 kind = "reasoning.text"
-            key = self._key(entry, kind)
+            index, block = self._key(entry, kind, position, whole)
             if kind in _TEXT:
-                self._text(key, kind, entry, already)
+                told = self._text(index, block, kind, entry, already) or told
             elif kind == "reasoning.encrypted":
-                self._encrypted(key, entry)
+                self._encrypted(index, block, entry)
             else:
                 self._emit.whole(
                     OpaquePart(kind, entry, id=_str(entry, "id"), provider_name=self._emit.origin.provider),
                 )
+        return told
 
-    def _text(self, key: tuple[object, str], kind: str, entry: dict[str, Any], already: str) -> None:
+    def _text(self, index: object, block: object, kind: str, entry: dict[str, Any], already: str) -> bool:
         name, form = _TEXT[kind]
         text = _str(entry, name) or ""
+        told = bool(text)
+        self._signed = "signature" in entry and entry["signature"] is not None
+        repeated = {}
         if text and text == already:
-            text = ""
+            # Told by the field; kept here for the way back, where the signature must stand beside its text.
+            repeated, text = {name: text}, ""
         elif text:
-            merge = self._merges.get(key)
+            merge = self._merges.get(block)
             if merge is None:
-                merge = self._merges[key] = Merge(self._row.merge)
+                merge = self._merges[block] = Merge(self._row.merge)
             text = merge.next(text)
+        self._say(index, block, kind, entry, text, _str(entry, "signature"), form, repeated)
+        return told
+
+    def _encrypted(self, index: object, block: object, entry: dict[str, Any]) -> None:
+        data = self._data[block] = self._data.get(block, "") + (_str(entry, "data") or "")
+        self._say(index, block, "reasoning.encrypted", entry, "", data or None, "redacted", {})
+
+    def _say(
+        self,
+        index: object,
+        block: object,
+        kind: str,
+        entry: dict[str, Any],
+        text: str,
+        signature: str | None,
+        form: Form,
+        repeated: dict[str, Any],
+    ) -> None:
+        """One fragment, with what must be said again when the entry goes back: once a part, and again if it changes."""
+        said = {name: entry[name] for name in ("format", "index", "id") if entry.get(name) is not None}
+        known = self._known.setdefault(block, {})
+        if self._emit.is_open(block):
+            details = {name: value for name, value in said.items() if known.get(name) != value}
+            known |= said
+        else:
+            known |= said
+            if not (text or signature or repeated):
+                return
+            details = {"type": kind, **known}
+            if _str(known, "id"):
+                del details["id"]  # it is the part's own
         self._emit.thinking(
-            key,
+            block,
             text,
-            item=("details", key[0]),
+            item=("details", index),
             form=form,
-            id=_str(entry, "id"),
-            signature=_str(entry, "signature"),
-            details=self._news(key, kind, entry),
+            id=_str(known, "id"),
+            signature=signature,
+            details=details | repeated,
         )
 
-    def _encrypted(self, key: tuple[object, str], entry: dict[str, Any]) -> None:
-        data = self._data[key] = self._data.get(key, "") + (_str(entry, "data") or "")
-        self._emit.thinking(
-            key,
-            item=("details", key[0]),
-            form="redacted",
-            id=_str(entry, "id"),
-            signature=data or None,
-            details=self._news(key, "reasoning.encrypted", entry),
-        )
+    def _key(self, entry: dict[str, Any], kind: str, position: int, whole: bool) -> tuple[object, object]:
+        """The entry's item and block. Without an index, it goes on with the last one of its type and id.
 
-    def _key(self, entry: dict[str, Any], kind: str) -> tuple[object, str]:
-        """An entry without an index goes on with the last one of its type and id, or begins a new one."""
+        It begins a new one if that was signed, which only a whole block is, or stands in the same list.
+        """
         index = entry.get("index")
         if not isinstance(index, int):
             about = (kind, _str(entry, "id"))
-            if about != self._last:
+            more = _str(entry, "text") is not None and self._signed
+            if about != self._about or more or position > 0 or whole:
                 self._unindexed += 1
-            self._last = about
+            self._about = about
             index = f"unindexed-{self._unindexed}"
-        return (index, kind)
-
-    def _news(self, key: object, kind: str, entry: dict[str, Any]) -> dict[str, Any] | None:
-        """What must be said again when the entry goes back; None while it is what was already told."""
-        told = self._told.get(key)
-        said = {name: entry[name] for name in ("format", "index", "id") if entry.get(name) is not None}
-        if told is None:
-            # An id that comes with the first fragment is the part's own id.
-            self._told[key] = {"type": kind, **said}
-            return {"type": kind, **{name: value for name, value in said.items() if name != "id"}}
-        news = {name: value for name, value in said.items() if told.get(name) != value}
-        told.update(news)
-        return news or None
+        return index, (index, kind, position) if whole else (index, kind)
 
 
 def details_of(parts: list[ModelResponsePart]) -> list[dict[str, Any]]:
@@ -117,24 +140,25 @@ def details_of(parts: list[ModelResponsePart]) -> list[dict[str, Any]]:
         kind = part.provider_details.get("type")
         if kind not in (*_TEXT, "reasoning.encrypted"):
             continue
+        said = part.provider_details
         entry: dict[str, Any] = {"type": kind}
-        native_id = part.provider_details.get("id", part.id)
+        native_id = said.get("id", part.id)
         if native_id is not None:
             entry["id"] = native_id
-        entry |= {name: part.provider_details[name] for name in ("format", "index") if name in part.provider_details}
+        entry |= {name: said[name] for name in ("format", "index") if name in said}
         if kind == "reasoning.encrypted":
             entry["data"] = part.signature or ""
         else:
-            entry[_TEXT[kind][0]] = part.content
+            name = _TEXT[kind][0]
+            entry[name] = said.get(name, part.content)
             if part.signature is not None:
                 entry["signature"] = part.signature
-        # A signature that came after its text had already been left belongs to that text.
-        slot = (entry["index"], kind) if "index" in entry else None
-        earlier = merged.get(slot) if slot is not None else None
-        if earlier is not None and not part.content and "signature" in entry:
-            earlier["signature"] = entry["signature"]
-            continue
-        if slot is not None:
+            # A signature that came after its text had already been left belongs to that text.
+            slot = (entry.get("index"), kind)
+            earlier = merged.get(slot)
+            if earlier is not None and not entry[name] and "signature" not in earlier:
+                earlier["signature"] = part.signature
+                continue
             merged[slot] = entry
         entries.append(entry)
     return entries

@@ -1,0 +1,135 @@
+"""One model at one upstream: asked with a `ModelCall`, it answers with a `Turn` of event batches."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from ..errors import ErrorInfo, ModelError
+from ..events import ModelEvent
+from ..parts import Origin
+from ..providers.faults import fault_of_response
+from ..providers.profiles import Profile
+from ..providers.wires import WIRES, Decoder
+from ..settings import ModelCall, ModelSettings, merge_settings
+from ..transport import Answer, Limits, Transport
+
+MAX_ERROR_BODY = 64 * 1024
+
+
+class Turn(Protocol):
+    """What is read from a model: batches of events, one for each read of the upstream.
+
+    An agent, a replay and a remote model look the same to whoever drives a run.
+    """
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the model has not begun because others are before this turn."""
+        ...
+
+    async def read(self) -> list[ModelEvent] | None:
+        """The next batch (it may be empty); None when the turn is over. Never raises for the model's faults."""
+        ...
+
+    def cancel(self) -> list[ModelEvent]:
+        """Stop now, give the connection up, and close what is open."""
+        ...
+
+
+class Model:
+    """A model that is reached over HTTP."""
+
+    def __init__(
+        self,
+        name: str,
+        profile: Profile,
+        transport: Transport,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        account: str | None = None,
+        settings: ModelSettings | None = None,
+        limits: Limits | None = None,
+        headers: dict[str, str] | None = None,
+        provider: str | None = None,
+    ) -> None:
+        self.name = name
+        """What the upstream calls it."""
+        self.profile = profile.for_model(name)
+        self.origin = Origin(provider or profile.name, profile.wire, name, account)
+        self.settings = settings or {}
+        self._wire = WIRES[profile.wire]
+        self._transport = transport
+        self._limits = limits
+        self._url = (base_url or profile.base_url).rstrip("/") + profile.path
+        self._headers = {"Content-Type": "application/json", **_credentials(profile, api_key), **(headers or {})}
+
+    async def open(self, call: ModelCall) -> Turn:
+        """Ask. Raises `ModelError` (nobody answered, or an error status) and `RequestError` (cannot be asked)."""
+        settings = merge_settings(self.settings, call.settings)
+        call = replace(call, model=self.name, settings=settings)
+        body = self.body(call)
+        answer = await self._transport.open(
+            self._url,
+            {**self._headers, **settings.get("extra_headers", {})},
+            msgspec.json.encode(body),
+            self._limits,
+        )
+        if answer.status >= 400:
+            raise ModelError(await _fault(answer))
+        return HTTPTurn(answer, self._wire.decoder(self.profile, self.origin, answer.content_type))
+
+    def body(self, call: ModelCall) -> dict[str, Any]:
+        """The request's body on the wire."""
+        return self._wire.encode(call, self.profile, self.origin)
+
+
+class HTTPTurn:
+    """A turn that is read from a socket."""
+
+    waiting = False
+
+    def __init__(self, answer: Answer, decoder: Decoder) -> None:
+        self._answer = answer
+        self._decoder = decoder
+        self._over = False
+
+    async def read(self) -> list[ModelEvent] | None:
+        if self._over:
+            return None
+        try:
+            data = await self._answer.read()
+        except ModelError as error:
+            self._over = True
+            # What came is kept; the turn ends as its protocol's own kind of error.
+            return self._decoder.end("error", error.info)
+        if data:
+            return self._decoder.feed(data)
+        self._over = True
+        self._answer.close()
+        return self._decoder.end()
+
+    def cancel(self) -> list[ModelEvent]:
+        self._over = True
+        self._answer.close()
+        return self._decoder.end("cancelled")
+
+
+async def _fault(answer: Answer) -> ErrorInfo:
+    try:
+        body = await answer.read_all(MAX_ERROR_BODY)
+    except ModelError:
+        body = b""
+    headers = {name.lower(): value for name, value in answer.headers.items()}
+    return fault_of_response(answer.status, headers, body)
+
+
+def _credentials(profile: Profile, api_key: str | None) -> dict[str, str]:
+    if api_key is None or profile.auth == "none":
+        return {}
+    if profile.auth == "api-key":
+        return {"api-key": api_key}
+    return {"Authorization": f"Bearer {api_key}"}

@@ -1,0 +1,408 @@
+"""Events to OpenResponses: server-sent events, and the response they add up to.
+
+The order within an item is the specification's: `output_item.added`, then per content part `content_part.added`,
+deltas, the part's own `.done`, `content_part.done`, and last `output_item.done`. Indices are derived here: an item's
+place in `output`, a part's place in its item. `sequence_number` counts 0, 1, 2 … over everything.
+
+An encoder is pure: the time is handed in with each batch, and all that one batch gives is one piece of bytes. The
+events that come by the thousand are written from templates, everything else from the types.
+
+What becomes of what this protocol has no word for: a provider's own tools, files, compactions and opaque blocks
+are not shown (extension items would break clients that were not asked); they stay in the record of the turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+
+from ...errors import ErrorInfo
+from ...events import (
+    Event,
+    FunctionToolResultEvent,
+    ItemEndEvent,
+    ItemStartEvent,
+    PartDeltaEvent,
+    PartEndEvent,
+    PartStartEvent,
+    ResponseStartEvent,
+    RunEndEvent,
+    TextPartDelta,
+    ToolCallPartDelta,
+)
+from ...parts import (
+    ModelResponsePart,
+    RefusalPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    Usage,
+)
+from . import types as t
+from .errors import error_payload
+
+Dialect = Literal["openresponses", "openai"]
+"""Whose names raw reasoning events get. The fields are the same."""
+
+REASONING_EVENTS: dict[Dialect, str] = {
+    "openresponses": "response.reasoning",
+    "openai": "response.reasoning_text",
+}
+
+DONE = b"data: [DONE]\n\n"
+
+_json = msgspec.json.Encoder().encode
+
+
+class Encoder:
+    """One response's stream. `feed` gives bytes to send; `response` is the resource as it stands."""
+
+    def __init__(self, response: t.Response, dialect: Dialect = "openresponses", *, obfuscate: bool = False) -> None:
+        self.response = response
+        self._dialect = dialect
+        self._reasoning = REASONING_EVENTS[dialect]
+        self._obfuscate = obfuscate
+        self._sequence = 0
+        self._out: list[bytes] = []
+        self._item: _Item | None = None
+        self._part: _Part | None = None
+        self._thought: ThinkingPart | None = None
+        """A thinking part that has begun and shown nothing yet."""
+
+    def start(self, *, queued: bool = False) -> bytes:
+        """The events that open the stream; `queued` when the model has yet to become free."""
+        if queued:
+            self.response.status = "queued"
+        self._response_event("created")
+        self._response_event(self.response.status)
+        return self._take()
+
+    def feed(self, events: list[Event], now: int) -> bytes:
+        """What these events are on the wire (maybe nothing). `now` is in whole seconds."""
+        for event in events:
+            if type(event) is PartDeltaEvent:
+                self._delta(event)
+            else:
+                step = _STEPS.get(type(event))
+                if step is not None:
+                    step(self, event, now)
+        return self._take()
+
+    # --- deltas ------------------------------------------------------------------------------------------------
+
+    def _delta(self, event: PartDeltaEvent) -> None:
+        part, delta = self._part, event.delta
+        text = delta.args_delta if isinstance(delta, ToolCallPartDelta) else delta.content_delta
+        if part is None:
+            if not self._thought or not text or self._item is None:
+                return
+            part = self._open_thought(self._item, self._thought)
+        if text:
+            tail = part.tail
+            if self._obfuscate:
+                tail = b',"obfuscation":"%b"%b' % (b"x" * (-len(text) % 32), tail)
+            if isinstance(delta, TextPartDelta):
+                logprobs = _json(_logprobs(delta.logprobs)) if delta.logprobs else b"[]"
+                tail = b',"logprobs":%b%b' % (logprobs, tail)
+            self._out.append(part.head % self._sequence + part.middle + _json(text) + tail)
+            self._sequence += 1
+        if isinstance(delta, TextPartDelta) and delta.annotations:
+            for citation in _citations(delta.annotations):
+                self._write(
+                    "response.output_text.annotation.added",
+                    **part.place,
+                    annotation_index=len(part.annotations),
+                    annotation=citation,
+                )
+                part.annotations.append(citation)
+
+    # --- items -------------------------------------------------------------------------------------------------
+
+    def _item_start(self, event: ItemStartEvent, now: int) -> None:
+        opening = _OPENING.get(event.kind)
+        if opening is None:
+            return
+        self._item = _Item(event.id or "", len(self.response.output), event.kind)
+        # A call's name is known only with its part, and the item's first event must carry it.
+        if event.kind != "tool_call":
+            self._write("response.output_item.added", output_index=self._item.index, item=opening(event.id or ""))
+
+    def _item_end(self, event: ItemEndEvent, now: int) -> None:
+        item, self._item = self._item, None
+        if item is None:
+            return
+        done = item.done(event.status)
+        self.response.output = [*self.response.output, done]
+        self._write("response.output_item.done", output_index=item.index, item=done)
+
+    # --- parts -------------------------------------------------------------------------------------------------
+
+    def _part_start(self, event: PartStartEvent, now: int) -> None:
+        item, part = self._item, event.part
+        if item is None:
+            return
+        if isinstance(part, ThinkingPart):
+            # It may turn out to be a signature and nothing to read: its content part opens with its first text.
+            self._thought = part
+        elif isinstance(part, TextPart):
+            place = item.place(content_index=len(item.contents))
+            self._write("response.content_part.added", **place, part=t.OutputText(text=""))
+            self._open("response.output_text", place)
+        elif isinstance(part, RefusalPart):
+            place = item.place(content_index=len(item.contents))
+            self._write("response.content_part.added", **place, part=t.Refusal(refusal=""))
+            self._open("response.refusal", place)
+        elif isinstance(part, ToolCallPart):
+            item.call = t.FunctionCallItem(
+                id=item.id, call_id=part.tool_call_id, name=part.tool_name, arguments="", status="in_progress"
+            )
+            self._write("response.output_item.added", output_index=item.index, item=item.call)
+            self._open("response.function_call_arguments", item.place())
+
+    def _open_thought(self, item: _Item, thought: ThinkingPart) -> _Part:
+        if thought.form == "summary":
+            place = item.place(summary_index=len(item.summaries))
+            self._write("response.reasoning_summary_part.added", **place, part=t.SummaryText(text=""))
+            return self._open("response.reasoning_summary_text", place)
+        place = item.place(content_index=len(item.contents))
+        self._write("response.content_part.added", **place, part=t.ReasoningText(text=""))
+        return self._open(self._reasoning, place)
+
+    def _open(self, name: str, place: dict[str, Any]) -> _Part:
+        self._part = _Part(name, place)
+        return self._part
+
+    def _part_end(self, event: PartEndEvent, now: int) -> None:
+        item, open_, part = self._item, self._part, event.part
+        self._part = self._thought = None
+        if item is None or open_ is None:
+            return
+        name, place = open_.name, open_.place
+        if isinstance(part, ThinkingPart) and part.form == "summary":
+            summary = t.SummaryText(text=part.content)
+            item.summaries.append(summary)
+            self._write(f"{name}.done", **place, text=part.content)
+            self._write("response.reasoning_summary_part.done", **place, part=summary)
+        elif isinstance(part, ToolCallPart):
+            assert item.call is not None
+            item.call = msgspec.structs.replace(item.call, arguments=part.args_as_json() if part.args else "")
+            self._write(f"{name}.done", **place, arguments=item.call.arguments)
+        else:
+            content = _content(part, open_.annotations)
+            if content is None:
+                return
+            item.contents.append(content)
+            if isinstance(content, t.Refusal):
+                self._write(f"{name}.done", **place, refusal=content.refusal)
+            elif isinstance(content, t.OutputText):
+                self._write(f"{name}.done", **place, text=content.text, logprobs=content.logprobs)
+            else:
+                self._write(f"{name}.done", **place, text=content.text)
+            self._write("response.content_part.done", **place, part=content)
+
+    # --- the run -----------------------------------------------------------------------------------------------
+
+    def _tool_result(self, event: FunctionToolResultEvent, now: int) -> None:
+        result = event.result
+        text = result.content_as_text() if isinstance(result, ToolReturnPart) else result.content
+        item = t.FunctionCallOutputItem(id=event.id or "", call_id=result.tool_call_id, output=text)
+        index = len(self.response.output)
+        self.response.output = [*self.response.output, item]
+        self._write("response.output_item.added", output_index=index, item=item)
+        self._write("response.output_item.done", output_index=index, item=item)
+
+    def _response_start(self, event: ResponseStartEvent, now: int) -> None:
+        if self.response.status == "queued":
+            self.response.status = "in_progress"
+            self._response_event("in_progress")
+
+    def _run_end(self, event: RunEndEvent, now: int) -> None:
+        response = self.response
+        response.usage = _usage(event.usage)
+        if event.status == "completed":
+            response.status = "completed"
+            response.completed_at = now
+            self._response_event("completed")
+        elif event.status == "failed":
+            error = event.error or ErrorInfo("server_error", "the run failed without saying why")
+            response.status = "failed"
+            response.error = t.ResponseError(error.code or error.kind, error.message)
+            self._error_event(error)
+            self._response_event("failed")
+        else:
+            response.status = "incomplete"
+            response.incomplete_details = t.IncompleteDetails(event.incomplete_reason or "cancelled")
+            self._response_event("incomplete")
+        self._out.append(DONE)
+
+    def _error_event(self, error: ErrorInfo) -> None:
+        payload = error_payload(error)
+        if self._dialect == "openai":
+            self._write("error", code=payload["code"], message=payload["message"], param=payload["param"])
+        else:
+            self._write("error", error=payload)
+
+    # --- writing -----------------------------------------------------------------------------------------------
+
+    def _response_event(self, name: str) -> None:
+        self._write(f"response.{name}", response=self.response)
+
+    def _write(self, name: str, **fields: Any) -> None:
+        data = _json({"type": name, "sequence_number": self._sequence, **fields})
+        self._sequence += 1
+        self._out.append(b"event: %b\ndata: %b\n\n" % (name.encode(), data))
+
+    def _take(self) -> bytes:
+        out = self._out
+        if not out:
+            return b""
+        self._out = []
+        return out[0] if len(out) == 1 else b"".join(out)
+
+
+class _Item:
+    """The open item."""
+
+    __slots__ = ("call", "contents", "id", "index", "kind", "summaries")
+
+    def __init__(self, id: str, index: int, kind: str) -> None:
+        self.id = id
+        self.index = index
+        self.kind = kind
+        self.contents: list[t.OutputText | t.Refusal | t.ReasoningText] = []
+        self.summaries: list[t.SummaryText] = []
+        self.call: t.FunctionCallItem | None = None
+
+    def place(self, **index: int) -> dict[str, Any]:
+        return {"item_id": self.id, "output_index": self.index, **index}
+
+    def done(self, status: t.Status) -> t.Item:
+        """The item as it stands in `output`."""
+        if self.kind == "reasoning":
+            contents = [content for content in self.contents if isinstance(content, t.ReasoningText)]
+            return t.ReasoningItem(
+                id=self.id,
+                summary=self.summaries,
+                status=status,
+                content=contents or msgspec.UNSET,
+            )
+        if self.call is not None:
+            return msgspec.structs.replace(self.call, status=status)
+        texts = [content for content in self.contents if not isinstance(content, t.ReasoningText)]
+        return t.MessageItem(id=self.id, status=status, content=texts)
+
+
+class _Part:
+    """The open part: its place, and the template of its deltas."""
+
+    __slots__ = ("annotations", "head", "middle", "name", "place", "tail")
+
+    def __init__(self, name: str, place: dict[str, Any]) -> None:
+        self.name = name
+        self.place = place
+        self.annotations: list[t.UrlCitation] = []
+        event = f"{name}.delta"
+        # Ids are made here and JSON-safe, but a percent sign would be one of the template's.
+        self.head = f'event: {event}\ndata: {{"type":"{event}","sequence_number":%d'.encode()
+        self.middle = b"," + _json(place)[1:-1] + b',"delta":'
+        self.tail = b"}\n\n"
+
+
+def _content(
+    part: ModelResponsePart, annotations: list[t.UrlCitation]
+) -> t.OutputText | t.Refusal | t.ReasoningText | None:
+    if isinstance(part, ThinkingPart):
+        return t.ReasoningText(text=part.content)
+    if isinstance(part, RefusalPart):
+        return t.Refusal(refusal=part.content)
+    if isinstance(part, TextPart):
+        return t.OutputText(text=part.content, annotations=annotations, logprobs=_logprobs(part.logprobs or []))
+    return None
+
+
+def _usage(usage: Usage) -> t.Usage | None:
+    if usage.input_tokens is None and usage.output_tokens is None:
+        return None
+    read, wrote = usage.input_tokens or 0, usage.output_tokens or 0
+    return t.Usage(
+        input_tokens=read,
+        output_tokens=wrote,
+        total_tokens=read + wrote,
+        input_tokens_details=t.InputTokensDetails(usage.cache_read_tokens or 0),
+        output_tokens_details=t.OutputTokensDetails(usage.output_reasoning_tokens or 0),
+    )
+
+
+def _logprobs(raw: list[dict[str, Any]]) -> list[t.LogProb]:
+    """Log-probabilities with every field the schema requires; entries without a token are left out."""
+    return [
+        t.LogProb(
+            token=entry["token"],
+            logprob=_float(entry.get("logprob")),
+            bytes=_bytes(entry),
+            top_logprobs=[
+                t.TopLogProb(token=top["token"], logprob=_float(top.get("logprob")), bytes=_bytes(top))
+                for top in entry.get("top_logprobs") or []
+                if isinstance(top, dict) and isinstance(top.get("token"), str)
+            ],
+        )
+        for entry in raw
+        if isinstance(entry.get("token"), str)
+    ]
+
+
+def _float(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _bytes(entry: dict[str, Any]) -> list[int]:
+    raw = entry.get("bytes")
+    if isinstance(raw, list) and all(isinstance(byte, int) for byte in raw):
+        return raw
+    return list(entry["token"].encode("utf-8", "surrogatepass"))
+
+
+def _citations(raw: list[dict[str, Any]]) -> list[t.UrlCitation]:
+    """The URL citations among the annotations, which some providers nest one level deeper."""
+    found: list[t.UrlCitation] = []
+    for entry in raw:
+        inner = entry.get("url_citation")
+        fields = inner if isinstance(inner, dict) else entry
+        if entry.get("type") == "url_citation" and isinstance(fields.get("url"), str):
+            found.append(
+                t.UrlCitation(
+                    url=fields["url"],
+                    title=fields["title"] if isinstance(fields.get("title"), str) else "",
+                    start_index=_index(fields, "start_index"),
+                    end_index=_index(fields, "end_index"),
+                )
+            )
+    return found
+
+
+def _index(fields: dict[str, Any], name: str) -> int:
+    value = fields.get(name)
+    return value if isinstance(value, int) else 0
+
+
+_OPENING: dict[str, Callable[[str], t.Item | None]] = {
+    "reasoning": lambda id: t.ReasoningItem(id=id, summary=[], status="in_progress"),
+    "message": lambda id: t.MessageItem(id=id, status="in_progress", content=[]),
+    "tool_call": lambda id: None,
+}
+"""The items that have a place in `output`, and what each opens as."""
+
+_STEPS: dict[type[Any], Callable[[Encoder, Any, int], None]] = {
+    ResponseStartEvent: Encoder._response_start,
+    ItemStartEvent: Encoder._item_start,
+    ItemEndEvent: Encoder._item_end,
+    PartStartEvent: Encoder._part_start,
+    PartEndEvent: Encoder._part_end,
+    FunctionToolResultEvent: Encoder._tool_result,
+    RunEndEvent: Encoder._run_end,
+}
+
+__all__ = ["DONE", "Dialect", "Encoder"]

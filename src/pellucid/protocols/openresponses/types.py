@@ -1,0 +1,342 @@
+"""The protocol's objects, for what is written once a response, and for the OpenAPI document.
+
+Deltas, which are nearly all there is, are written from templates (`encode`); a test holds both against the published
+schema. Optional here means absent, never null; nullable fields are always present, as the specification has it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+Status = Literal["in_progress", "completed", "incomplete"]
+
+# --- content -----------------------------------------------------------------------------------------------------
+
+
+class _Typed(msgspec.Struct, tag_field="type", kw_only=True):
+    pass
+
+
+class UrlCitation(_Typed, tag="url_citation"):
+    url: str
+    title: str
+    start_index: int
+    end_index: int
+
+
+class OutputText(_Typed, tag="output_text"):
+    text: str
+    annotations: list[UrlCitation] = []
+    logprobs: list[LogProb] = []
+
+
+class Refusal(_Typed, tag="refusal"):
+    refusal: str
+
+
+class ReasoningText(_Typed, tag="reasoning_text"):
+    """The model's own reasoning, raw."""
+
+    text: str
+
+
+class SummaryText(_Typed, tag="summary_text"):
+    """A summary of the reasoning, safe to show."""
+
+    text: str
+
+
+class TopLogProb(msgspec.Struct):
+    token: str
+    logprob: float
+    bytes: list[int]
+
+
+class LogProb(msgspec.Struct):
+    token: str
+    logprob: float
+    bytes: list[int]
+    top_logprobs: list[TopLogProb]
+
+
+# --- items -------------------------------------------------------------------------------------------------------
+
+
+class MessageItem(_Typed, tag="message"):
+    id: str
+    status: Status
+    content: list[OutputText | Refusal]
+    role: Literal["assistant"] = "assistant"
+
+
+class ReasoningItem(_Typed, tag="reasoning"):
+    id: str
+    summary: list[SummaryText]
+    status: Status
+    content: list[ReasoningText] | UnsetType = UNSET
+    encrypted_content: str | UnsetType = UNSET
+
+
+class FunctionCallItem(_Typed, tag="function_call"):
+    id: str
+    call_id: str
+    name: str
+    arguments: str
+    status: Status
+
+
+class FunctionCallOutputItem(_Typed, tag="function_call_output"):
+    id: str
+    call_id: str
+    output: str
+    status: Status = "completed"
+
+
+Item = MessageItem | ReasoningItem | FunctionCallItem | FunctionCallOutputItem
+
+# --- the response ------------------------------------------------------------------------------------------------
+
+
+class FunctionTool(_Typed, tag="function"):
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class InputTokensDetails(msgspec.Struct):
+    cached_tokens: int
+
+
+class OutputTokensDetails(msgspec.Struct):
+    reasoning_tokens: int
+
+
+class Usage(msgspec.Struct):
+    """Tokens. Where a model does not count reasoning apart, the schema leaves no way but 0."""
+
+    input_tokens: int
+    output_tokens: int
+    total_tokens: int
+    input_tokens_details: InputTokensDetails
+    output_tokens_details: OutputTokensDetails
+
+
+class IncompleteDetails(msgspec.Struct):
+    reason: str
+
+
+class ResponseError(msgspec.Struct):
+    code: str
+    message: str
+
+
+class ReasoningConfig(msgspec.Struct):
+    effort: str | None = None
+    summary: str | None = None
+
+
+class Response(msgspec.Struct, kw_only=True):
+    """The response resource: what was asked, as it was understood, and what came of it."""
+
+    id: str
+    object: Literal["response"] = "response"
+    created_at: int
+    completed_at: int | None = None
+    status: Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"] = "in_progress"
+    incomplete_details: IncompleteDetails | None = None
+    model: str
+    previous_response_id: str | None = None
+    instructions: str | None = None
+    output: list[Item] = []
+    error: ResponseError | None = None
+    tools: list[FunctionTool] = []
+    tool_choice: Any = "auto"
+    truncation: Literal["auto", "disabled"] = "disabled"
+    parallel_tool_calls: bool = True
+    text: dict[str, Any] = {}
+    top_p: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    top_logprobs: int = 0
+    temperature: float = 1.0
+    reasoning: ReasoningConfig | None = None
+    usage: Usage | None = None
+    max_output_tokens: int | None = None
+    max_tool_calls: int | None = None
+    store: bool = False
+    background: bool = False
+    service_tier: str = "default"
+    metadata: dict[str, str] = {}
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+
+
+# --- the request -------------------------------------------------------------------------------------------------
+
+Text10M = Annotated[str, Meta(max_length=10_485_760)]
+Name = Annotated[str, Meta(min_length=1, max_length=64, pattern="^[a-zA-Z0-9_-]+$")]
+
+
+class InputText(_Typed, tag="input_text"):
+    text: Text10M
+
+
+class InputImage(_Typed, tag="input_image"):
+    image_url: str | None = None
+    file_id: str | None = None
+    detail: Literal["low", "high", "auto", "original"] | None = None
+
+
+class InputFile(_Typed, tag="input_file"):
+    filename: str | None = None
+    file_data: str | None = None
+    file_url: str | None = None
+    file_id: str | None = None
+
+
+class InputVideo(_Typed, tag="input_video"):
+    video_url: str
+
+
+class InputAudioData(msgspec.Struct):
+    data: str
+    format: str
+
+
+class InputAudio(_Typed, tag="input_audio"):
+    input_audio: InputAudioData
+
+
+class OutputTextParam(_Typed, tag="output_text"):
+    text: Text10M
+    annotations: list[dict[str, Any]] | None = None
+    logprobs: list[Any] | None = None
+
+
+class PlainTextParam(_Typed, tag="text"):
+    text: Text10M
+
+
+InputContent = InputText | InputImage | InputFile | InputVideo | InputAudio | OutputTextParam | PlainTextParam | Refusal
+
+
+class MessageParam(_Typed, tag="message"):
+    role: Literal["user", "assistant", "system", "developer"]
+    content: Text10M | list[InputContent]
+    id: str | None = None
+    status: str | None = None
+    phase: str | None = None
+
+
+class ReasoningParam(_Typed, tag="reasoning"):
+    summary: list[SummaryText] = []
+    id: str | None = None
+    content: list[ReasoningText] | None = None
+    encrypted_content: str | None = None
+    status: str | None = None
+
+
+class FunctionCallParam(_Typed, tag="function_call"):
+    call_id: Annotated[str, Meta(min_length=1)]
+    name: Annotated[str, Meta(min_length=1)]
+    arguments: str
+    id: str | None = None
+    status: str | None = None
+
+
+class FunctionCallOutputParam(_Typed, tag="function_call_output"):
+    call_id: Annotated[str, Meta(min_length=1)]
+    output: Text10M | list[InputContent]
+    id: str | None = None
+    status: str | None = None
+
+
+class ItemReference(_Typed, tag="item_reference"):
+    id: str
+
+
+class CompactionParam(_Typed, tag="compaction"):
+    encrypted_content: str
+    id: str | None = None
+
+
+ItemParam = (
+    MessageParam | ReasoningParam | FunctionCallParam | FunctionCallOutputParam | ItemReference | CompactionParam
+)
+
+
+class FunctionToolParam(_Typed, tag="function"):
+    name: Name
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class FormatText(_Typed, tag="text"):
+    pass
+
+
+class FormatJsonObject(_Typed, tag="json_object"):
+    pass
+
+
+class FormatJsonSchema(_Typed, tag="json_schema"):
+    name: str = "output"
+    schema: dict[str, Any] = {}
+    description: str | None = None
+    strict: bool | None = None
+
+
+class TextParam(msgspec.Struct):
+    format: FormatText | FormatJsonObject | FormatJsonSchema | None = None
+    verbosity: Literal["low", "medium", "high"] | None = None
+
+
+class ReasoningConfigParam(msgspec.Struct):
+    effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
+    summary: Literal["auto", "concise", "detailed"] | None = None
+    generate_summary: Literal["auto", "concise", "detailed"] | None = None
+
+
+class StreamOptions(msgspec.Struct):
+    include_obfuscation: bool = False
+
+
+class CreateResponse(msgspec.Struct, kw_only=True):
+    """The body of `POST /v1/responses`."""
+
+    model: str | None = None
+    input: Text10M | list[ItemParam] | None = None
+    previous_response_id: str | None = None
+    conversation: Any = None
+    include: list[Literal["reasoning.encrypted_content", "message.output_text.logprobs"]] | None = None
+    tools: list[FunctionToolParam] | None = None
+    tool_choice: Any = None
+    metadata: (
+        Annotated[dict[Annotated[str, Meta(max_length=64)], Annotated[str, Meta(max_length=512)]], Meta(max_length=16)]
+        | None
+    ) = None
+    text: TextParam | None = None
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    presence_penalty: Annotated[float, Meta(ge=-2, le=2)] | None = None
+    frequency_penalty: Annotated[float, Meta(ge=-2, le=2)] | None = None
+    parallel_tool_calls: bool | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    background: bool | None = None
+    max_output_tokens: Annotated[int, Meta(ge=16)] | None = None
+    max_tool_calls: Annotated[int, Meta(ge=1)] | None = None
+    reasoning: ReasoningConfigParam | None = None
+    safety_identifier: Annotated[str, Meta(max_length=64)] | None = None
+    prompt_cache_key: Annotated[str, Meta(max_length=64)] | None = None
+    user: str | None = None
+    truncation: Literal["auto", "disabled"] | None = None
+    instructions: str | None = None
+    store: bool | None = None
+    service_tier: Literal["auto", "default", "flex", "priority"] | None = None
+    top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None

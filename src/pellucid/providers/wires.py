@@ -1,0 +1,33 @@
+"""The wires there are, by name: how to write a request, and what reads the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from ..errors import ErrorInfo
+from ..events import Cause, ModelEvent
+from ..parts import Origin
+from ..settings import ModelCall
+from . import openai_chat
+from .profiles import Profile
+
+
+class Decoder(Protocol):
+    """Bytes to events, sans-IO: `feed` what was read, `end` once with why it is over. Total and idempotent."""
+
+    def feed(self, data: bytes) -> list[ModelEvent]: ...
+
+    def end(self, cause: Cause = "eof", error: ErrorInfo | None = None) -> list[ModelEvent]: ...
+
+
+class Wire(NamedTuple):
+    encode: Callable[[ModelCall, Profile, Origin], dict[str, Any]]
+    """The request's JSON body."""
+    decoder: Callable[[Profile, Origin, str], Decoder]
+    """A decoder for one answer of this content type."""
+
+
+WIRES: dict[str, Wire] = {
+    "openai_chat": Wire(openai_chat.encode, openai_chat.decoder),
+}

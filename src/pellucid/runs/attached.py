@@ -1,0 +1,79 @@
+"""A run that its request drives: nothing is logged, and when the request goes, the run and its upstream go at once.
+
+`open` asks the first model, so that "nobody there" and "refused" can still become an HTTP status; after that every
+fault is an event. `read` gives one batch for each read of the upstream.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ..errors import ErrorInfo, PellucidError
+from ..events import Event
+from ..models import Turn
+from ..run import CallModel, Effect, Mint, Run
+from ..settings import ModelCall
+
+
+class Asked(Protocol):
+    """Whatever can be asked for a turn: a model, a queue in front of one, an agent."""
+
+    async def open(self, call: ModelCall) -> Turn: ...
+
+
+class AttachedRun:
+    """Drives one `Run` against one model."""
+
+    def __init__(self, model: Asked, call: ModelCall, mint: Mint) -> None:
+        self.run = Run(call, mint)
+        self._model = model
+        self._effects: list[Effect] = []
+        self._turn: Turn | None = None
+
+    async def open(self) -> None:
+        """Ask for the first turn. Raises `ModelError` or `RequestError`; there is nothing to clean up then."""
+        [effect] = self.run.start()
+        assert isinstance(effect, CallModel)
+        self._turn = await self._model.open(effect.call)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the model has yet to become free for this run."""
+        return self._turn is not None and self._turn.waiting
+
+    async def read(self) -> list[Event] | None:
+        """The next batch; None after RunEnd."""
+        if self.run.ended is not None:
+            return None
+        if self._turn is None:
+            return await self._next_turn()
+        batch = await self._turn.read()
+        if batch is None:
+            # A turn that stops without its end is a fault of whatever plays the model.
+            return self.run.end(ErrorInfo("model_error", "the model's turn stopped without an end"))
+        events, effects = self.run.feed(batch)
+        if effects:
+            self._turn = None
+            self._effects = effects
+        return events
+
+    def cancel(self) -> list[Event]:
+        """Stop now, upstream included. Gives the events that close what is open."""
+        if self.run.ended is not None:
+            return []
+        self.run.cancel()
+        turn, self._turn = self._turn, None
+        events = self.run.feed(turn.cancel())[0] if turn is not None else []
+        return events + self.run.end()
+
+    async def _next_turn(self) -> list[Event]:
+        [effect] = self._effects
+        assert isinstance(effect, CallModel)  # no tool here is the server's, so the machine never asks for one
+        try:
+            self._turn = await self._model.open(effect.call)
+        except PellucidError as error:
+            return self.run.end(error.info)
+        return []
+
+
+__all__ = ["Asked", "AttachedRun"]

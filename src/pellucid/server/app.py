@@ -1,0 +1,121 @@
+"""The ASGI application: routes, and what lives as long as the server does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Protocol
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from ..errors import ErrorInfo, ErrorKind
+from ..protocols.openresponses import error_body
+from ..telemetry import log
+from ..transport import Transport
+from .catalog import Catalog, Served
+from .config import Config
+from .openapi import document
+from .responses import ResponsesEndpoint
+
+
+class LocalModelService(Served, Protocol):
+    """The embedded model, as the server needs it: it starts, says whether it is ready, and stops."""
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    @property
+    def ready(self) -> bool: ...
+
+
+def create_app(config: Config, local: LocalModelService | None = None, transport: Transport | None = None) -> Starlette:
+    """The gateway as an ASGI application."""
+    door = transport or Transport(config.limits)
+    catalog = Catalog(config, door, local)
+    started = int(time.time())
+
+    async def models(request: Request) -> Response:
+        entries = [
+            {"id": name, "object": "model", "created": started, "owned_by": catalog.find(name)[1].origin.provider}
+            for name in catalog.names()
+        ]
+        return JSONResponse({"object": "list", "data": entries})
+
+    async def health(request: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def ready(request: Request) -> Response:
+        if local is not None and not local.ready:
+            return JSONResponse({"status": "loading", "detail": "the embedded model is loading"}, 503)
+        return JSONResponse({"status": "ready"})
+
+    openapi_document = document()
+
+    async def openapi(request: Request) -> Response:
+        return JSONResponse(openapi_document)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        if local is not None:
+            await local.start()
+        try:
+            yield
+        finally:
+            if local is not None:
+                await local.stop()
+            await door.aclose()
+
+    return Starlette(
+        routes=[
+            Route("/v1/responses", ResponsesEndpoint(config, catalog), methods=["POST"]),
+            Route("/v1/models", models),
+            Route("/health", health),
+            Route("/ready", ready),
+            Route("/openapi.json", openapi),
+        ],
+        exception_handlers={HTTPException: _http_error, Exception: _fault},
+        lifespan=lifespan,
+    )
+
+
+_KIND_OF_STATUS: dict[int, ErrorKind] = {404: "not_found", 405: "invalid_request"}
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code == 405:
+        message = f"{request.method} is not allowed on {request.url.path}"
+    elif error.status_code == 404:
+        message = f"there is nothing at {request.url.path}"
+    else:
+        message = str(error.detail)
+    info = ErrorInfo(_KIND_OF_STATUS.get(error.status_code, "invalid_request"), message)
+    return JSONResponse(error_body(info), error.status_code, headers=error.headers)
+
+
+async def _fault(request: Request, error: Exception) -> Response:
+    log.error("a fault while serving %s %s: %s", request.method, request.url.path, type(error).__name__)
+    info = ErrorInfo("server_error", "the gateway failed; the operator's log says where")
+    return JSONResponse(error_body(info), 500)
+
+
+def settings_of(config: Config) -> dict[str, Any]:
+    """How uvicorn is to serve the application."""
+    return {
+        "host": config.server.host,
+        "port": config.server.port,
+        "http": "httptools",
+        "loop": "uvloop",
+        "log_level": "warning",
+        "access_log": False,
+        "proxy_headers": False,
+        "server_header": False,
+        "backlog": 4096,
+        "timeout_graceful_shutdown": config.server.shutdown_seconds,
+    }

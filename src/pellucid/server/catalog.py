@@ -1,0 +1,105 @@
+"""The models that a gateway serves, by their public names."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import Protocol
+
+from ..errors import RequestError
+from ..models import Model, Turn
+from ..parts import Origin
+from ..settings import ModelCall
+from ..transport import Transport
+from .config import Config, ProviderConfig, api_key
+
+
+class Served(Protocol):
+    """What can stand behind a public name."""
+
+    name: str
+    origin: Origin
+
+    async def open(self, call: ModelCall) -> Turn: ...
+
+
+class Catalog:
+    """Finds the model for a public name.
+
+    A name is, in this order: one of the configured models; a model that a provider lists; `PROVIDER:MODEL`; and,
+    where a single provider lists no models, whatever that provider calls its own.
+    """
+
+    def __init__(self, config: Config, transport: Transport, local: Served | None = None) -> None:
+        self._transport = transport
+        self._profiles = config.all_profiles()
+        self._providers = config.providers
+        self._named: dict[str, Served] = {}
+        self._open: dict[tuple[str, str], Served] = {}
+        for name, entry in config.models.items():
+            if entry.provider == "local":
+                if local is not None:
+                    self._named[name] = local
+            else:
+                self._named[name] = self._model(entry.provider, entry.model or name, dict(entry.settings))
+        for provider_name, provider in config.providers.items():
+            for name in provider.models:
+                self._named.setdefault(name, self._model(provider_name, name))
+        if local is not None:
+            self._named.setdefault(local.name, local)
+            self._named.setdefault("local", local)
+        self._any = [name for name, provider in config.providers.items() if not provider.models]
+        self.default = config.server.default_model
+
+    def names(self) -> list[str]:
+        """The public names that are known; a provider that lists none may serve others."""
+        return list(self._named)
+
+    def find(self, name: str | None) -> tuple[str, Served]:
+        """The public name and its model. Raises `RequestError` (`model_not_found`)."""
+        if name is None:
+            name = self.default or next(iter(self._named), None)
+            if name is None:
+                raise RequestError(
+                    "model: required, as this gateway has no default model", param="model", code="missing"
+                )
+        served = self._named.get(name) or self._by_provider(name)
+        if served is None:
+            near = get_close_matches(name, self._named, 1)
+            known = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(self._named) or 'none by name'}"
+            raise RequestError(
+                f"model: no model {name!r} here; {known}", kind="not_found", code="model_not_found", param="model"
+            )
+        return name, served
+
+    def _by_provider(self, name: str) -> Served | None:
+        provider, colon, model = name.partition(":")
+        if colon and provider in self._providers and model:
+            return self._opened(provider, model)
+        if len(self._any) == 1:
+            return self._opened(self._any[0], name)
+        return None
+
+    def _opened(self, provider: str, model: str) -> Served:
+        key = (provider, model)
+        served = self._open.get(key)
+        if served is None:
+            if len(self._open) >= 1024:  # names come from clients
+                self._open.clear()
+            served = self._open[key] = self._model(provider, model)
+        return served
+
+    def _model(self, provider_name: str, model: str, settings: dict[str, object] | None = None) -> Model:
+        provider: ProviderConfig = self._providers[provider_name]
+        profile = self._profiles[provider.profile or provider_name]
+        return Model(
+            model,
+            profile,
+            self._transport,
+            base_url=provider.base_url,
+            api_key=api_key(provider, profile),
+            account=provider.account,
+            settings=settings,  # type: ignore[arg-type]
+            limits=provider.limits,
+            headers=provider.headers,
+            provider=provider_name,
+        )
