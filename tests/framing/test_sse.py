@@ -1,5 +1,7 @@
 """SSE framing: the WHATWG rules, and independence of how the bytes were cut."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -49,7 +51,7 @@ def reference(body: bytes) -> list[SSE]:
 
 def cut(body: bytes, places: list[int]) -> list[bytes]:
     edges = sorted({min(place, len(body)) for place in places} | {0, len(body)})
-    return [body[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    return [body[a:b] for a, b in pairwise(edges)]
 
 
 # Text made of what matters to the parser, so that hypothesis finds the corners quickly.
@@ -122,10 +124,8 @@ def test_the_standards_cases(body: bytes, events: list[SSE]) -> None:
 
 
 def test_an_event_that_never_ends_is_refused_before_memory_is_spent() -> None:
-    decoder = SSEDecoder(limit=100)
     with pytest.raises(FrameTooLarge, match="100 bytes"):
-        for _ in range(1000):
-            decoder.feed(b"data: xxxxxxxxxx")
+        decode(*[b"data: xxxxxxxxxx"] * 1000, limit=100)
     with pytest.raises(FrameTooLarge):
         decode(b"data: " + b"x" * 200 + b"\n\n", limit=100)
     with pytest.raises(FrameTooLarge):

@@ -259,6 +259,7 @@ def test_public_ids_and_late_data_end_up_on_the_parts() -> None:
 START, END = ResponseStartEvent(ORIGIN), ResponseEndEvent()
 ITEM, ITEM_END = ItemStartEvent(0, "message"), ItemEndEvent(0)
 PART, PART_END = PartStartEvent(0, TextPart("")), PartEndEvent(0, TextPart("a"))
+THOUGHT = PartStartEvent(0, ThinkingPart(""))
 DELTA = PartDeltaEvent(0, TextPartDelta("a"))
 ERROR = ErrorEvent(ErrorInfo("model_error", "x"))
 RUN_END = RunEndEvent("completed")
@@ -291,7 +292,7 @@ CUT = [START, ITEM, PART, DELTA, PartEndEvent(0, TextPart("a", complete=False))]
         ("text", [START, ITEM, PART, DELTA, PartEndEvent(0, TextPart("b"))]),
         ("empty", [START, ITEM, PART, PartDeltaEvent(0, TextPartDelta(""))]),
         ("empty", [START, ITEM, ITEM_END]),
-        ("empty", [START, ItemStartEvent(0, "reasoning"), PartStartEvent(0, ThinkingPart("")), PartEndEvent(0, ThinkingPart(""))]),
+        ("empty", [START, ItemStartEvent(0, "reasoning"), THOUGHT, PartEndEvent(0, ThinkingPart(""))]),
         ("closed", [START, ITEM, PART, ITEM_END]),
         ("closed", [START, ITEM, PART, DELTA, PART_END, END]),
         ("closed", [START, ITEM, PART, ERROR]),

@@ -16,17 +16,20 @@ from msgspec.structs import replace
 
 from ..errors import RequestError
 from ..parts import (
+    CompactionPart,
     ModelResponse,
     ModelResponsePart,
     OpaquePart,
     Origin,
     SealedPart,
-    TextPart,
     ThinkingPart,
     ToolCallPart,
     same_origin,
 )
 from .profiles import Profile
+
+_OPAQUE = ("id", "signature", "provider_name", "provider_details", "origin")
+"""What only the maker of a part understands, whatever kind of part it is."""
 
 
 def parts_to_send(response: ModelResponse, target: Origin, row: Profile) -> list[ModelResponsePart]:
@@ -66,9 +69,10 @@ def _without_opaque(part: ModelResponsePart, *, known: bool, row: Profile) -> Mo
         return ThinkingPart(part.content, form=part.form, complete=part.complete)
     if isinstance(part, OpaquePart):
         return None
-    if isinstance(part, TextPart | ToolCallPart):
-        return replace(part, id=None, signature=None, provider_name=None, provider_details=None)
-    return part
+    if isinstance(part, CompactionPart) and part.content is None:
+        return None
+    bare = {name: None for name in _OPAQUE if getattr(part, name, None) is not None}
+    return replace(part, **bare) if bare else part
 
 
 def reasoning_text(parts: list[ModelResponsePart]) -> str | None:

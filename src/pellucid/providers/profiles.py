@@ -6,30 +6,21 @@ same form in the configuration. Evidence for each row's values is beside the row
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin
 
 import msgspec
+from msgspec.structs import fields
 
+from .. import tags
 from ..errors import ConfigError
 
 
-class ModelRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What differs for the models of a provider whose name matches the pattern `match`."""
-
-    match: str
-    tags: str | msgspec.UnsetType | None = msgspec.UNSET
-    implicit_start: str | msgspec.UnsetType | None = msgspec.UNSET
-    thinking: str | msgspec.UnsetType = msgspec.UNSET
-    efforts: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
-    replay: str | msgspec.UnsetType = msgspec.UNSET
-    lost: str | msgspec.UnsetType = msgspec.UNSET
-
-
-class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """One dialect."""
 
     name: str = ""
@@ -59,14 +50,22 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     # Asking.
     max_tokens: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    thinking: Literal["effort", "thinking_type", "enable_thinking", "reasoning_object", "template", "none"] = "none"
+    thinking: Literal[
+        "effort", "thinking_type", "enable_thinking", "reasoning_object", "reasoning_switch", "template", "none"
+    ] = "none"
     """How to say how much to think:
-    `effort` `reasoning_effort: low`; `thinking_type` `thinking: {type: enabled}` (and `reasoning_effort` where the
-    row has efforts); `enable_thinking` `enable_thinking: true, thinking_budget: N`; `reasoning_object`
-    `reasoning: {effort: low}`; `template` `chat_template_kwargs: {enable_thinking: true}` and `reasoning_effort`;
-    `none`: it cannot be said."""
+    `effort` `reasoning_effort: low`; `thinking_type` `thinking: {type: enabled}` and `reasoning_effort`;
+    `enable_thinking` `enable_thinking: true`; `reasoning_object` `reasoning: {effort: low}`; `reasoning_switch`
+    `reasoning: {enabled: true}` and `reasoning_effort`; `template` `chat_template_kwargs: {enable_thinking: true}`
+    and `reasoning_effort`; `none`: it cannot be said."""
     efforts: tuple[str, ...] = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-    """The levels this provider knows. Others are rounded to the nearest."""
+    """The levels this provider knows. Others are rounded to the nearest; where there are none, none is sent."""
+    thinking_on: str = "enabled"
+    """What `thinking_type` calls it to think."""
+    template_switches: tuple[str, ...] = ("enable_thinking",)
+    """What chat templates call the switch; a template ignores the names that it does not know."""
+    budget_field: str = ""
+    """Where a budget of thinking tokens goes; empty: it cannot be said. (`reasoning_object` has its own place.)"""
     system_role: Literal["system", "developer"] = "system"
     stream_usage: bool = True
     """Whether `stream_options: {include_usage: true}` may be sent."""
@@ -74,29 +73,29 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     # What goes back (see `history`).
     replay: Literal["none", "field", "details", "carrier"] = "none"
     """How own reasoning goes back: not at all; as text in `replay_field`; as the merged `reasoning_details`, or in
-    the field where there are none; or each part in the carrier it came in (details, tags, else the field)."""
+    the field where there are none; or as the carrier it came in: the merged details, else tags in the content."""
+    replay_on: Literal["always", "thinking"] = "always"
+    """`thinking`: not to a model that is told not to think."""
     replay_field: str = "reasoning_content"
     replay_also: tuple[str, ...] = ()
     """Further fields that get the same text, for servers of which one does not know the version."""
+    replay_signature: str = ""
+    """The field for the signature beside the text; empty: there is none."""
     foreign: Literal["drop", "field"] = "drop"
     """What becomes of another model's readable reasoning."""
     lost: Literal["omit", "empty", "space"] = "omit"
     """What to send where the reasoning of an own message did not come back."""
     lost_on: Literal["all", "tool_calls"] = "tool_calls"
 
-    models: tuple[ModelRow, ...] = ()
+    models: tuple[dict[str, Any], ...] = ()
+    """What differs for the models whose name fits the pattern `match` (`*` and `?`; capitals make no difference)."""
 
     def for_model(self, model: str) -> Profile:
-        """This profile with what differs for `model`; of several matching rows the first."""
+        """This profile with what differs for `model`; of several rows that fit, the first."""
         for row in self.models:
-            if fnmatchcase(model, row.match):
-                return _derive(self, {**_changes(row), "models": ()})
+            if fnmatchcase(model.lower(), row["match"].lower()):
+                return _derive(self, {name: value for name, value in row.items() if name != "match"} | {"models": ()})
         return self
-
-
-def _changes(row: ModelRow) -> dict[str, Any]:
-    values = {name: getattr(row, name) for name in row.__struct_fields__ if name != "match"}
-    return {name: value for name, value in values.items() if value is not msgspec.UNSET}
 
 
 def _derive(base: Profile, changes: Mapping[str, Any]) -> Profile:
@@ -111,22 +110,67 @@ def load_profiles(rows: Mapping[str, Mapping[str, Any]], known: Mapping[str, Pro
     loaded: dict[str, Profile] = {}
     mistakes: list[str] = []
     for name, row in rows.items():
+        where = f"profiles.{name}"
+        if not isinstance(row, Mapping):
+            mistakes.append(f"{where}: {row!r} is not right; it must be a table")
+            continue
         values = dict(row)
         base_name = values.pop("extends", None)
-        base = loaded.get(base_name) or known.get(base_name) if base_name is not None else Profile()
-        if base is None:
-            choices = ", ".join(sorted({*known, *loaded}))
-            mistakes.append(f"profiles.{name}.extends: no profile {base_name!r}; there are: {choices}")
+        choices = {**known, **loaded}
+        if base_name is not None and (not isinstance(base_name, str) or base_name not in choices):
+            mistakes.append(f"{where}.extends: there is no profile {base_name!r}; {_meant(base_name, choices)}")
             continue
-        try:
+        base = Profile() if base_name is None else choices[base_name]
+        found = _mistakes(where, values, _FIELDS)
+        if not found:
+            for number, model_row in enumerate(values.get("models", ())):
+                found += _mistakes(f"{where}.models[{number}]", model_row, _MODEL_FIELDS, needed="match")
+        mistakes += found
+        if not found:
             loaded[name] = _derive(base, {"title": name, **values, "name": name})
-            for model_row in loaded[name].models:
-                _derive(base, _changes(model_row))  # a mistake in it is found now, not at the first request
-        except msgspec.ValidationError as error:
-            mistakes.append(f"profiles.{name}: {error}")
     if mistakes:
         raise ConfigError(mistakes)
     return loaded
+
+
+# --- what can be wrong with a row --------------------------------------------------------------------------------
+
+_FIELDS = {field.name: field.type for field in fields(Profile) if field.name != "name"}
+_MODEL_FIELDS = {"match": str, **{name: _FIELDS[name] for name in _FIELDS if name not in ("title", "wire", "models")}}
+
+
+def _mistakes(where: str, values: Mapping[str, Any], known: Mapping[str, Any], needed: str | None = None) -> list[str]:
+    """One line for each value that cannot be, with what could."""
+    found = [] if needed is None or needed in values else [f"{where}.{needed}: it is missing; it must be a text"]
+    for name, value in values.items():
+        if name not in known:
+            found.append(f"{where}.{name}: there is no such key; {_meant(name, known)}")
+            continue
+        try:
+            msgspec.convert(value, known[name])
+        except msgspec.ValidationError:
+            found.append(f"{where}.{name}: {value!r} is not right; it must be {_wanted(known[name])}")
+            continue
+        if name == "tags" and value not in tags.FAMILIES:
+            found.append(f"{where}.{name}: there is no marker family {value!r}; {_meant(value, tags.FAMILIES)}")
+    return found
+
+
+def _meant(name: object, choices: Iterable[str]) -> str:
+    near = get_close_matches(str(name), list(choices), 1)
+    return f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(sorted(choices))}"
+
+
+def _wanted(type_: Any) -> str:
+    """A type, for people."""
+    options = [option for option in get_args(type_) if option not in (type(None), Ellipsis)]
+    if get_origin(type_) is Literal:
+        return f"one of {', '.join(repr(option) for option in options)}"
+    if get_origin(type_) is tuple:
+        return "a list of tables" if get_origin(options[0]) is dict else "a list of texts"
+    if options:
+        return _wanted(options[0])
+    return "true or false" if type_ is bool else "a text"
 
 
 @cache

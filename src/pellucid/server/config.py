@@ -24,6 +24,8 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     host: str = "127.0.0.1"
     port: int = 8080
     workers: int = 1
+    allow_unauthenticated: bool = False
+    """Whether to listen where others can reach it without knowing who they are."""
     max_body_bytes: int = 32 * 1024 * 1024
     reasoning_events: Literal["openresponses", "openai"] = "openresponses"
     """Whose names raw reasoning events have unless a request says otherwise."""

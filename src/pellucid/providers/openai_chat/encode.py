@@ -71,9 +71,7 @@ def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
     for name, there in _RENAMED.items():
         if name in settings:
             body[there] = settings[name]  # type: ignore[literal-required]
-    if call.tools:
-        body["tools"] = [_tool(tool) for tool in call.tools]
-        body |= _tool_choice(call.tool_choice)
+    body |= _tools(call.tools, call.tool_choice)
     body |= _output(call.output)
     body |= _THINKING[row.thinking](settings, row)
     return body | settings.get("extra_body", {})
@@ -118,15 +116,26 @@ def _ask_thinking_type(settings: ModelSettings, row: Profile) -> Body:
         return {}
     if _off(settings):
         return {"thinking": {"type": "disabled"}}
-    effort = _effort(settings, row) if row.efforts != Profile().efforts else None
-    return {"thinking": {"type": "enabled"}} | ({"reasoning_effort": effort} if effort else {})
+    return {"thinking": {"type": row.thinking_on}} | _ask_effort(settings, row)
 
 
 def _ask_enable_thinking(settings: ModelSettings, row: Profile) -> Body:
     body: Body = {"enable_thinking": not _off(settings)} if "thinking" in settings else {}
-    if "thinking_budget" in settings:
-        body["thinking_budget"] = settings["thinking_budget"]
-    return body
+    return body | _budget(settings, row)
+
+
+def _budget(settings: ModelSettings, row: Profile) -> Body:
+    if not row.budget_field or "thinking_budget" not in settings:
+        return {}
+    return {row.budget_field: settings["thinking_budget"]}
+
+
+def _ask_reasoning_switch(settings: ModelSettings, row: Profile) -> Body:
+    if "thinking" not in settings:
+        return {}
+    if _off(settings):
+        return {"reasoning": {"enabled": False}}
+    return {"reasoning": {"enabled": True}} | _ask_effort(settings, row)
 
 
 def _ask_reasoning_object(settings: ModelSettings, row: Profile) -> Body:
@@ -146,11 +155,11 @@ def _ask_reasoning_object(settings: ModelSettings, row: Profile) -> Body:
 
 
 def _ask_template(settings: ModelSettings, row: Profile) -> Body:
+    body = _budget(settings, row)
     if "thinking" not in settings:
-        return {}
-    body: Body = {"chat_template_kwargs": {"enable_thinking": not _off(settings)}}
-    effort = _effort(settings, row)
-    return body if effort in (None, "none") else body | {"reasoning_effort": effort}
+        return body
+    body |= {"chat_template_kwargs": dict.fromkeys(row.template_switches, not _off(settings))}
+    return body if _off(settings) else body | _ask_effort(settings, row)
 
 
 _THINKING: dict[str, Callable[[ModelSettings, Profile], Body]] = {
@@ -158,6 +167,7 @@ _THINKING: dict[str, Callable[[ModelSettings, Profile], Body]] = {
     "thinking_type": _ask_thinking_type,
     "enable_thinking": _ask_enable_thinking,
     "reasoning_object": _ask_reasoning_object,
+    "reasoning_switch": _ask_reasoning_switch,
     "template": _ask_template,
     "none": lambda settings, row: {},
 }
@@ -175,10 +185,17 @@ def _tool(tool: ToolDefinition) -> Body:
     return {"type": "function", "function": function}
 
 
-def _tool_choice(choice: ToolChoice) -> Body:
-    if len(choice.names) == 1 and choice.mode == "required":
-        return {"tool_choice": {"type": "function", "function": {"name": choice.names[0]}}}
-    return {} if choice.mode == "auto" else {"tool_choice": choice.mode}
+def _tools(tools: tuple[ToolDefinition, ...], choice: ToolChoice) -> Body:
+    """The tools, and whether to call one. Only OpenAI knows how to narrow a choice: others are told of fewer tools."""
+    if not tools:
+        return {}
+    if choice.names and choice.mode != "none":
+        chosen = tuple(tool for tool in tools if tool.name in choice.names)
+        if len(chosen) == 1 and choice.mode == "required":
+            one: Body = {"type": "function", "function": {"name": chosen[0].name}}
+            return {"tools": [_tool(tool) for tool in tools], "tool_choice": one}
+        tools = chosen
+    return {"tools": [_tool(tool) for tool in tools]} | ({} if choice.mode == "auto" else {"tool_choice": choice.mode})
 
 
 def _output(output: OutputFormat) -> Body:
@@ -269,14 +286,14 @@ def _assistant(response: ModelResponse, row: Profile, target: Origin, *, thinkin
     parts = history.parts_to_send(response, target, row)
     calls = [part for part in parts if isinstance(part, ToolCallPart)]
     text = "".join(part.content for part in parts if isinstance(part, TextPart | RefusalPart))
-    thought = [part for part in parts if isinstance(part, ThinkingPart)]
-    if not (calls or text or thought):
+    wanted = row.replay_on == "always" or not thinking_off
+    carried = _REPLAY[row.replay](parts, row) if wanted else {}
+    if not (calls or text or carried):
         return None
     body: Body = {"role": "assistant", "content": text or ("" if not calls else None)}
     if calls:
         body["tool_calls"] = [_call(call) for call in calls]
-    carried = _REPLAY[row.replay](parts, row)
-    if not carried and not thinking_off and not thought:
+    if not carried and not thinking_off:
         carried = _in_field(history.stand_in(parts, row), row)
     return body | carried
 
@@ -300,7 +317,11 @@ def _in_field(text: str | None, row: Profile) -> Body:
 
 
 def _replay_field(parts: list[ModelResponsePart], row: Profile) -> Body:
-    return _in_field(history.reasoning_text(parts), row)
+    body = _in_field(history.reasoning_text(parts), row)
+    if row.replay_signature:
+        signatures = [part.signature for part in parts if isinstance(part, ThinkingPart) and part.signature]
+        body |= {row.replay_signature: signatures[-1]} if signatures else {}
+    return body
 
 
 def _replay_details(parts: list[ModelResponsePart], row: Profile) -> Body:
@@ -317,7 +338,7 @@ def _replay_carrier(parts: list[ModelResponsePart], row: Profile) -> Body:
         if isinstance(part, ThinkingPart) and part.content:
             marks = part.provider_details or {}
             said += (marks.get("open", "<think>\n"), part.content, marks.get("close", "\n</think>\n\n"))
-        elif isinstance(part, TextPart):
+        elif isinstance(part, TextPart | RefusalPart):
             said.append(part.content)
     return {"content": "".join(said)} if said else {}
 

@@ -1,0 +1,134 @@
+"""`pellucid ask`: one question; the thinking dim and live, then the answer."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import click
+import msgspec
+import uvloop
+from rich.console import Console
+
+from ..errors import ModelError
+from ..events import (
+    Event,
+    PartDeltaEvent,
+    PartStartEvent,
+    RefusalPartDelta,
+    RunEndEvent,
+    SideEvent,
+    TextPartDelta,
+    ThinkingPartDelta,
+)
+from ..parts import ModelRequest, ThinkingPart, ToolCallPart, UserPromptPart
+from ..run import Minter
+from ..runs import AttachedRun
+from ..server.catalog import Catalog, Served
+from ..server.config import Config
+from ..settings import Effort, ModelCall, ModelSettings
+from ..transport import Transport
+from .local import embedded_model
+from .options import model_options, read_options
+
+EFFORTS = ["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+
+
+@click.command()
+@click.argument("question")
+@model_options
+@click.option("--model", metavar="M", help="Which of the configured models to ask.")
+@click.option("--effort", type=click.Choice(EFFORTS), help="How much it is to think.")
+@click.option("--json", "as_json", is_flag=True, help="Print the events, one JSON object a line.")
+def ask(question: str, model: str | None, effort: Effort | None, as_json: bool, **where: Any) -> None:
+    """Ask a model QUESTION (`-` reads it from standard input), and see it think before it answers."""
+    text = sys.stdin.read() if question == "-" else question
+    config = read_options(**where)
+    status = uvloop.run(_ask(config, text, model, effort, _JSONLines() if as_json else _Terminal()))
+    raise SystemExit(status)
+
+
+async def _ask(config: Config, text: str, name: str | None, effort: Effort | None, out: _Output) -> int:
+    settings: ModelSettings = {"thinking": effort} if effort is not None else {}
+    async with _models(config) as catalog:
+        public_name, model = catalog.find(name)
+        call = ModelCall(public_name, [ModelRequest([UserPromptPart(text)])], settings)
+        run = AttachedRun(model, call, Minter(secrets.token_bytes(16)))
+        await run.open()
+        try:
+            while (events := await run.read()) is not None:
+                out.show(events)
+        finally:
+            out.show(run.cancel())
+    ended = run.run.ended
+    if ended is not None and ended.error is not None:
+        raise ModelError(ended.error)
+    return 0 if ended is not None and ended.status == "completed" else 1
+
+
+@asynccontextmanager
+async def _models(config: Config) -> AsyncIterator[Catalog]:
+    transport = Transport(config.limits)
+    local: Served | None = None
+    try:
+        if config.use_local:
+            embedded = local = await embedded_model(config.local, transport)
+            await embedded.start()
+        yield Catalog(config, transport, local)
+    finally:
+        if local is not None:
+            await embedded.stop()
+        await transport.aclose()
+
+
+class _Output:
+    def show(self, events: list[Event]) -> None:
+        raise NotImplementedError
+
+
+class _JSONLines(_Output):
+    """For programs."""
+
+    def show(self, events: list[Event]) -> None:
+        for event in events:
+            click.echo(msgspec.json.encode(event).decode())
+
+
+class _Terminal(_Output):
+    """For people: thinking dim, the answer plain, both as they come. A pipe gets the answer alone on stdout."""
+
+    def __init__(self) -> None:
+        self._out = Console(highlight=False, soft_wrap=True)
+        self._aside = self._out if self._out.is_terminal else Console(stderr=True, highlight=False, soft_wrap=True)
+        self._thinking = False
+        self._said = False
+
+    def show(self, events: list[Event]) -> None:
+        for event in events:
+            match event:
+                case PartStartEvent(part=ThinkingPart()):
+                    self._thinking = True
+                case PartStartEvent(part=ToolCallPart() as call):
+                    self._aside.print(f"\n[{call.tool_name}]", style="yellow", markup=False)
+                case PartDeltaEvent(delta=ThinkingPartDelta(content_delta=str(text))):
+                    self._aside.print(text, style="dim", end="", markup=False)
+                case PartDeltaEvent(delta=TextPartDelta(content_delta=text) | RefusalPartDelta(content_delta=text)):
+                    if self._thinking:
+                        self._aside.print("\n")
+                        self._thinking = False
+                    self._out.print(text, end="", markup=False)
+                    self._said = True
+                case SideEvent(namespace="queue", name="loading"):
+                    self._aside.print("loading the model …", style="dim")
+                case SideEvent(namespace="queue", name="position", value=int(place)) if place:
+                    self._aside.print(f"waiting; {place} before this", style="dim")
+                case RunEndEvent():
+                    if self._said or self._thinking:
+                        self._out.print()
+                    if event.status == "incomplete":
+                        self._aside.print(f"(cut off: {event.incomplete_reason})", style="yellow")
+                case _:
+                    pass

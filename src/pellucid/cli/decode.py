@@ -1,0 +1,64 @@
+"""`pellucid decode`: captured provider bytes in, one JSON object of parts out."""
+
+from __future__ import annotations
+
+from typing import Any, BinaryIO
+
+import click
+import msgspec
+
+from ..errors import RequestError
+from ..events import ModelEvent
+from ..fold import fold
+from ..parts import Origin, Usage
+from ..providers.profiles import Profile, builtin_profiles
+from ..providers.wires import WIRES
+
+
+@click.command()
+@click.option("--from", "provider", required=True, metavar="PROVIDER", help="Whose bytes they are.")
+@click.option("--content-type", metavar="T", help="The answer's Content-Type, if it cannot be told from the bytes.")
+@click.argument("file", type=click.File("rb"), default="-")
+def decode(provider: str, content_type: str | None, file: BinaryIO) -> None:
+    """Decode a provider's answer, streamed or whole, and print it as one JSON object."""
+    click.echo(_as_json(decode_bytes(provider, content_type, file.read())))
+
+
+def decode_bytes(provider: str, content_type: str | None, data: bytes) -> list[ModelEvent]:
+    """The events of one captured answer. Raises `RequestError` for an unknown provider."""
+    row = profile(provider)
+    origin = Origin(row.name, row.wire, "")
+    decoder = WIRES[row.wire].decoder(row, origin, content_type or guess_content_type(data))
+    return decoder.feed(data) + decoder.end()
+
+
+def profile(provider: str) -> Profile:
+    """The provider's row. Raises `RequestError` naming what there is."""
+    rows = builtin_profiles()
+    row = rows.get(provider)
+    if row is None:
+        raise RequestError(f"--from: no provider {provider!r}; there are: {', '.join(sorted(rows))}")
+    return row
+
+
+def guess_content_type(data: bytes) -> str:
+    """JSON begins with a bracket, and a stream never does."""
+    return "application/json" if data.lstrip()[:1] in (b"{", b"[") else "text/event-stream"
+
+
+def _as_json(events: list[ModelEvent]) -> str:
+    folded = fold(list(events))
+    response = folded.response
+    assert response is not None
+    value: dict[str, Any] = {
+        "parts": msgspec.to_builtins(response.parts),
+        "usage": {name: getattr(response.usage, name) for name in Usage.__struct_fields__},
+        "finish_reason": response.finish_reason,
+        "native_finish_reason": response.native_finish_reason,
+        "model_name": response.model_name,
+        "provider_name": response.origin.provider if response.origin else None,
+        "provider_response_id": response.provider_response_id,
+    }
+    if folded.error is not None:
+        value["error"] = {name: x for name, x in msgspec.to_builtins(folded.error).items() if name != "native"}
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()

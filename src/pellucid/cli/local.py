@@ -1,0 +1,68 @@
+"""Making the embedded model ready: fetch it with a progress bar, hand it to whoever asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+
+from ..local import catalogue, fetch
+from ..local.supervise import Engine
+from ..models.embedded import EmbeddedModel
+from ..server.config import LocalConfig
+from ..transport import Transport
+
+
+async def fetch_with_bar(model: catalogue.Model, path: Path | None = None) -> Path:
+    """The weights' path; what has to be fetched shows a bar on stderr. Raises `FetchError`."""
+    console = Console(stderr=True)
+    if path is None and fetch.cached(model) is None:
+        console.print(
+            f"Fetching [bold]{model.title}[/] ({model.bytes / 1e6:,.0f} MB, {model.licence}), once; "
+            "it is kept in the cache."
+        )
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    )
+    task: TaskID | None = None
+
+    def report(progress: fetch.Progress) -> None:
+        nonlocal task
+        if task is None:
+            task = bar.add_task(progress.step, total=progress.total or None)
+        if progress.step == "failed":
+            bar.console.print(f"  {progress.source}: {progress.note}; trying the next source", style="dim")
+        elif progress.step == "fetching":
+            bar.update(task, description=f"from {progress.source}", completed=progress.done)
+        else:
+            bar.update(task, description=progress.step)
+
+    with bar:
+        return await fetch.fetch(model, path=path, progress=report)
+
+
+async def embedded_model(config: LocalConfig, transport: Transport) -> EmbeddedModel:
+    """The model that the configuration names, fetched; its engine is not started yet."""
+    own = _own_file(config)
+    model = catalogue.Model.from_path(own) if own is not None else catalogue.find(config.model or catalogue.DEFAULT)
+    weights = await fetch_with_bar(model, own)
+    return EmbeddedModel(Engine(model, weights, threads=config.threads, context=config.context), transport)
+
+
+def _own_file(config: LocalConfig) -> Path | None:
+    return Path(config.path).expanduser() if config.path is not None else None

@@ -1,0 +1,45 @@
+"""The commands, and how errors leave: one sentence on stderr, exit status 2 for what the caller can mend, else 1."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from .. import __version__
+from ..errors import ConfigError, PellucidError
+from . import ask, config, decode, models, openapi, serve, translate
+
+
+class _Commands(click.Group):
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ConfigError as error:
+            click.echo("The configuration is wrong:", err=True)
+            for mistake in error.mistakes:
+                click.echo(f"  {mistake}", err=True)
+            ctx.exit(2)
+        except PellucidError as error:
+            click.echo(f"Error: {error.info.message}", err=True)
+            ctx.exit(2 if error.info.kind in ("invalid_request", "not_found", "unsupported") else 1)
+        except BrokenPipeError:
+            # Whoever read our output has had enough.
+            sys.stderr.close()
+            ctx.exit(0)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="pellucid")
+def main() -> None:
+    """See the model think: the reasoning of any language model, in the protocols that applications already use."""
+
+
+main.add_command(serve.serve)
+main.add_command(ask.ask)
+main.add_command(decode.decode)
+main.add_command(translate.translate)
+main.add_command(models.models)
+main.add_command(config.config)
+main.add_command(openapi.openapi)

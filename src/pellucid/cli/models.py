@@ -1,0 +1,36 @@
+"""`pellucid models`: the embedded models, and fetching one ahead of time."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from ..local import catalogue, fetch
+from .local import fetch_with_bar
+
+
+@click.group()
+def models() -> None:
+    """The models that can run inside the gateway."""
+
+
+@models.command("list")
+def list_models() -> None:
+    """Show the models, their size and licence, and which are here already."""
+    table = Table(box=None, pad_edge=False)
+    for heading in ("name", "size", "licence", "here", "what it is"):
+        table.add_column(heading, overflow="fold")
+    for model in catalogue.models():
+        here = "yes" if fetch.cached(model) else "no"
+        table.add_row(model.name, f"{model.bytes / 1e6:,.0f} MB", model.licence, here, model.title)
+    Console().print(table)
+
+
+@models.command()
+@click.argument("name")
+def pull(name: str) -> None:
+    """Fetch the model NAME into the cache, verified."""
+    click.echo(asyncio.run(fetch_with_bar(catalogue.find(name))))

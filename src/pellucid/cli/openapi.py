@@ -1,0 +1,14 @@
+"""`pellucid openapi`: the API's description, as the server gives it at /openapi.json."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from ..server.openapi import document
+
+
+@click.command()
+def openapi() -> None:
+    """Print the OpenAPI document."""
+    click.echo(msgspec.json.format(msgspec.json.encode(document()), indent=2).decode())

@@ -1,0 +1,78 @@
+"""Options that several commands share, and how they become a configuration."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from ..errors import ConfigError
+from ..providers.profiles import builtin_profiles
+from ..server.config import Config, check_config, read_config
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+DEFAULT_FILE = Path("pellucid.toml")
+
+
+def model_options(command: F) -> F:
+    """Where the models are: a file, or one upstream named on the command line."""
+    for option in (
+        click.option(
+            "--config", "file", type=click.Path(path_type=Path), help="A TOML file (see docs/configuration.md)."
+        ),
+        click.option("--provider", metavar="NAME", help="Whose dialect the upstream speaks: vllm, openai, deepseek …"),
+        click.option("--upstream", metavar="URL", help="The upstream's address, up to and with /v1."),
+        click.option("--upstream-model", metavar="M", help="The model to ask for there."),
+        click.option("--api-key-env", metavar="VAR", help="The environment variable that holds the upstream's key."),
+        click.option("--local-model", metavar="NAME", help="The embedded model, by name or as a path to a GGUF file."),
+    ):
+        command = option(command)
+    return command
+
+
+def read_options(
+    file: Path | None,
+    provider: str | None,
+    upstream: str | None,
+    upstream_model: str | None,
+    api_key_env: str | None,
+    local_model: str | None,
+    **server: Any,
+) -> Config:
+    """The configuration that the options amount to. Raises `ConfigError`."""
+    table: dict[str, Any] = {}
+    if file is not None or DEFAULT_FILE.exists():
+        base = read_config(file or DEFAULT_FILE)
+        if not (provider or upstream or local_model or any(value is not None for value in server.values())):
+            return base
+        table = _as_table(file or DEFAULT_FILE)
+    if upstream is not None and provider is None:
+        provider = "openai-compat"
+    if provider is not None:
+        if provider not in builtin_profiles() and provider not in table.get("profiles", {}):
+            known = ", ".join(sorted(builtin_profiles()))
+            raise ConfigError([f"--provider: no profile {provider!r}; there are: {known}"])
+        row: dict[str, Any] = {}
+        if upstream is not None:
+            row["base_url"] = upstream
+        if api_key_env is not None:
+            row["api_key_env"] = api_key_env
+        if upstream_model is not None:
+            row["models"] = [upstream_model]
+        table["providers"] = {provider: row}
+        table.pop("models", None)
+    if local_model is not None:
+        where = "path" if local_model.endswith(".gguf") or "/" in local_model else "model"
+        table["local"] = {"enabled": True, where: local_model}
+    given = {name: value for name, value in server.items() if value is not None}
+    if given:
+        table["server"] = {**table.get("server", {}), **given}
+    return check_config(table)
+
+
+def _as_table(file: Path) -> dict[str, Any]:
+    return tomllib.loads(file.read_text("utf-8"))

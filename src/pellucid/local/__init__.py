@@ -1,0 +1,10 @@
+"""The embedded engine: a small model that runs beside the gateway, reached as just another upstream.
+
+* ``catalogue``: the models that Pellucid knows by name, as data.
+* ``fetch``: brings a model's weights into the cache, verified.
+* ``engine``: the child process that serves llama.cpp's HTTP on a private port.
+* ``supervise``: starts, watches and restarts that child; ``queue``: the line in front of it.
+* ``request``: what an OpenAI-dialect request needs before it goes to this engine.
+
+Nothing outside this room knows that llama.cpp exists; nothing inside it knows parts, events or protocols.
+"""

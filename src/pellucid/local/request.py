@@ -1,0 +1,152 @@
+"""What an OpenAI-dialect request body needs before it goes to the embedded engine, and what its errors mean.
+
+* Thinking is on unless the request says ``reasoning_effort: "none"`` (or ``chat_template_kwargs.enable_thinking:
+  false``) or ends with a begun reply. ``minimal`` to ``xhigh`` set how many lines it may take.
+* Thinking is held in form by a grammar: the block closes and an answer follows. llama.cpp takes no grammar together
+  with tools, and makes its own for a ``response_format``; then the template's worked examples alone keep the form.
+* Everything is streamed: llama.cpp sees that its client has gone only when it writes to it. Measured: a streamed
+  generation ends within 0.1 s of a disconnect, one that is not streamed runs to its end and holds the slot.
+* What this engine cannot do is refused here, with the field's name, rather than answered as if it were not there.
+
+Pure: no input is changed, nothing is read but the packaged grammar.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import ErrorInfo, ErrorKind, RequestError
+from .catalogue import data
+
+_LINES, _WIDTH = "line{2,8}", "inline{7,200}"
+_EFFORT = {"minimal": 2, "low": 4, "medium": 8, "high": 12, "xhigh": 16, "max": 16}
+_TOKENS_A_LINE = 20
+"""Of reasoning, usually (measured: 10 to 30)."""
+_TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
+
+
+def thinks(body: dict[str, Any]) -> bool:
+    """Whether the request leaves thinking on."""
+    kwargs = body.get("chat_template_kwargs")
+    if isinstance(kwargs, dict) and kwargs.get("enable_thinking") is not None:
+        return bool(kwargs["enable_thinking"])
+    if body.get("reasoning_effort") == "none":
+        return False
+    # A reply that the client has begun is gone on with, and a begun answer has its thinking behind it.
+    messages = body.get("messages")
+    last = messages[-1] if isinstance(messages, list) and messages else None
+    return not (isinstance(last, dict) and last.get("role") == "assistant" and not last.get("tool_calls"))
+
+
+def adjust(body: dict[str, Any], *, grammar: str | None = "think.gbnf") -> dict[str, Any]:
+    """The body to send; the reply to it is always a stream, with usage, whatever the request said.
+
+    ``grammar`` is the model's (``Model.grammar``); ``None`` for one that needs none.
+    Raises ``RequestError`` for what the engine cannot do.
+    """
+    _refuse(body)
+    out = dict(body)
+    out.pop("reasoning_effort", None)
+    out["stream"] = True
+    options = out.get("stream_options")
+    out["stream_options"] = (options if isinstance(options, dict) else {}) | {"include_usage": True}
+    if out.get("max_completion_tokens") is not None:
+        out["max_tokens"] = out.pop("max_completion_tokens")
+    _tools(out)
+    think = thinks(body)
+    kwargs = out.get("chat_template_kwargs")
+    out["chat_template_kwargs"] = (kwargs if isinstance(kwargs, dict) else {}) | {"enable_thinking": think}
+    shape = out.get("response_format")
+    shaped = isinstance(shape, dict) and shape.get("type", "text") != "text"
+    own = any(out.get(name) for name in ("grammar", "json_schema"))
+    if think and grammar and not (out.get("tools") or shaped or own):
+        out["grammar"] = _fit(data(grammar), body.get("reasoning_effort"), out.get("max_tokens"))
+    return out
+
+
+def _fit(grammar: str, effort: object, max_tokens: object) -> str:
+    """The grammar with as many lines of reasoning as the effort allows and the token limit has room for.
+
+    Thought that is cut off before the answer helps nobody: usual lines may fill 60 % of the limit, and lines of
+    the greatest length (3 characters a token) all of it.
+    """
+    most, width = _EFFORT.get(effort, 8) if isinstance(effort, str) else 8, 200
+    if isinstance(max_tokens, int) and max_tokens > 0:
+        most = min(most, max(1, int(max_tokens * 0.6 / _TOKENS_A_LINE)))
+        width = min(width, max(8, int(max_tokens * 3 / most)))
+    return grammar.replace(_LINES, f"line{{{min(2, most)},{most}}}").replace(_WIDTH, f"inline{{7,{width}}}")
+
+
+def _tools(out: dict[str, Any]) -> None:
+    """``tool_choice`` in the two words that the engine knows: it is told of the tools that may be called, no others."""
+    choice = out.get("tool_choice")
+    if choice == "none":
+        out.pop("tools", None)
+        out.pop("tool_choice")
+    elif isinstance(choice, dict):
+        named = choice.get("function")
+        name = named.get("name") if isinstance(named, dict) else choice.get("name")
+        tools = [tool for tool in out.get("tools") or () if _tool_name(tool) == name]
+        if not tools:
+            raise RequestError(
+                f"tool_choice names the function {name!r}, which is not among tools", param="tool_choice"
+            )
+        out["tools"], out["tool_choice"] = tools, "required"
+    if not out.get("tools"):
+        out.pop("tools", None)
+        out.pop("tool_choice", None)
+
+
+def _tool_name(tool: object) -> object:
+    function = tool.get("function") if isinstance(tool, dict) else None
+    return function.get("name") if isinstance(function, dict) else None
+
+
+def _refuse(body: dict[str, Any]) -> None:
+    count = body.get("n")
+    if count is not None and count != 1:
+        raise _cannot("one answer a request, so n must be 1", "n")
+    modalities = body.get("modalities")
+    if isinstance(modalities, list) and any(one != "text" for one in modalities):
+        raise _cannot("text only, so modalities must be ['text']", "modalities")
+    if body.get("audio") is not None:
+        raise _cannot("text only, so audio must be left out", "audio")
+    messages = body.get("messages")
+    for number, message in enumerate(messages if isinstance(messages, list) else ()):
+        content = message.get("content") if isinstance(message, dict) else None
+        for index, part in enumerate(content if isinstance(content, list) else ()):
+            kind = part.get("type") if isinstance(part, dict) else None
+            if isinstance(kind, str) and kind not in _TEXT_PARTS:
+                raise _cannot(
+                    f"text only, so a part of the type {kind!r} cannot be read; use a model that takes it, "
+                    "or put what it says into words",
+                    f"messages[{number}].content[{index}].type",
+                )
+
+
+def _cannot(what: str, param: str) -> RequestError:
+    return RequestError(
+        f"the embedded model does {what}", kind="unsupported", code="unsupported_by_embedded_model", param=param
+    )
+
+
+def explain(status: int, body: object) -> ErrorInfo:
+    """What the engine's error reply means, in a person's words."""
+    error = body.get("error") if isinstance(body, dict) else None
+    error = error if isinstance(error, dict) else {}
+    said = str(error.get("message") or f"the embedded engine answered {status}")
+    if error.get("type") == "exceed_context_size_error":
+        needs, has = error.get("n_prompt_tokens"), error.get("n_ctx")
+        return ErrorInfo(
+            kind="too_large",
+            message=f"the conversation is too long for the embedded model: {needs} tokens, and its context has {has}. "
+            "Shorten it, or open the engine with a longer context",
+            code="context_length_exceeded",
+            param="messages",
+            status=status,
+            native=body,
+        )
+    if status == 503:
+        return ErrorInfo("unavailable", "the embedded model is still loading; try again in some seconds", status=status)
+    kind: ErrorKind = "invalid_request" if 400 <= status < 500 else "model_error"
+    return ErrorInfo(kind, f"the embedded engine: {said}", status=status, native=body)

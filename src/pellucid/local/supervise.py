@@ -1,0 +1,275 @@
+"""Keep the engine's process running: start it, wait for it, start it again when it dies, stop it.
+
+* ``start`` returns at once; ``ready`` waits. Nothing here blocks the event loop.
+* A child that was up and died is started again after a pause that doubles each time (a port is new each time, so
+  read ``base_url`` for each request).
+* What a restart cannot cure (no such file, no such package, wrong CPU, no memory) ends in the state ``failed`` with
+  a message that says what would be right; so do several deaths in a row without one success.
+* The child ends with this process, however that ends: it holds the other end of its stdin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import secrets
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import aiohttp
+import msgspec
+
+from . import cache
+from .catalogue import Model, data, default_threads
+from .engine import Failed, Ready, Spec
+from .errors import EngineError
+from .queue import Queue
+
+State = Literal["stopped", "starting", "ready", "restarting", "failed"]
+
+_SAID: msgspec.json.Decoder[Ready | Failed] = msgspec.json.Decoder(Ready | Failed)
+_DEFERRED = re.compile(rb"^llamacpp:requests_deferred\s+(\d+)", re.MULTILINE)
+_LOG_BYTES = 1 << 20
+
+
+class Engine:
+    """The embedded engine, supervised.
+
+    ``path`` is the weight file (from ``fetch``). ``threads``, ``context`` (tokens) and ``slots`` default to what
+    suits the model and the machine; ``template`` is a chat template file instead of the model's. ``command`` is
+    the child's command line, ``first_pause`` and ``attempts`` the restart's patience: for tests.
+
+    As an async context manager it starts on entry and stops on exit.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        path: Path,
+        *,
+        threads: int | None = None,
+        context: int | None = None,
+        slots: int = 1,
+        waiting: int | None = None,
+        template: Path | None = None,
+        log: Path | None = None,
+        command: Sequence[str] | None = None,
+        first_pause: float = 0.5,
+        longest_pause: float = 30.0,
+        attempts: int = 5,
+    ) -> None:
+        self.model = model
+        self.api_key = secrets.token_urlsafe(24)
+        self.queue = Queue(slots, waiting)
+        """The line for this engine: hold a place in it for the length of a request."""
+        self.log = log or cache.root() / "logs" / "engine.log"
+        self.state: State = "stopped"
+        self.error: EngineError | None = None
+        """Why it failed, or why it is being restarted."""
+        self.restarts = 0
+        """How often it died after it had been ready."""
+        text = template.read_text("utf-8") if template else data(model.template) if model.template else None
+        self._spec = Spec(
+            path=str(path),
+            name=model.name,
+            api_key=self.api_key,
+            context=context or model.context,
+            threads=threads or default_threads(),
+            slots=slots,
+            template=text,
+            memory=model.memory,
+            log=str(self.log),
+        )
+        self._command = list(command or (sys.executable, "-m", "pellucid.local.engine"))
+        self._first_pause = first_pause
+        self._longest_pause = longest_pause
+        self._attempts = attempts
+        self._port = 0
+        self._process: asyncio.subprocess.Process | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+
+    @property
+    def base_url(self) -> str:
+        """The OpenAI-dialect base address, ``/v1`` included. Raises ``EngineError`` while there is none."""
+        if self.state != "ready":
+            raise self.error or EngineError(f"the embedded engine is {self.state}; wait for ready()", "stopped")
+        return f"http://127.0.0.1:{self._port}/v1"
+
+    @property
+    def pid(self) -> int | None:
+        """The child's process id, while there is a child."""
+        return self._process.pid if self._process and self._process.returncode is None else None
+
+    async def start(self) -> None:
+        """Begin to run the engine; a second call while it runs does nothing."""
+        if self._task is None or self._task.done():
+            self.error = None
+            self._set("starting")
+            self._task = asyncio.create_task(self._run(), name="embedded engine")
+
+    async def ready(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 (its message says more)
+        """Wait until requests can be sent, at most ``timeout`` seconds. Raises ``EngineError``."""
+        try:
+            async with asyncio.timeout(timeout):
+                while self.state != "ready":
+                    if self.state == "failed" and self.error:
+                        raise self.error
+                    if self.state == "stopped":
+                        raise EngineError("the embedded engine is not started", "stopped")
+                    await self._changed.wait()
+        except TimeoutError:
+            raise EngineError(
+                f"the embedded engine was not ready after {timeout} seconds (state: {self.state}; log: {self.log})",
+                "timeout",
+            ) from self.error
+
+    async def waiting(self) -> int:
+        """How many requests llama.cpp itself holds back, those of other processes included.
+
+        Of this process's own, ``queue.waiting`` knows more, and without a question. Raises ``EngineError``.
+        """
+        url = self.base_url.removesuffix("/v1") + "/metrics"
+        headers = {"Authorization": f"Bearer {self.api_key}"}
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as http,
+                http.get(url, headers=headers) as reply,
+            ):
+                found = _DEFERRED.search(await reply.read())
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise EngineError(f"the embedded engine does not tell its queue: {error!r}") from error
+        if found is None:
+            raise EngineError("the embedded engine does not tell its queue: no requests_deferred in /metrics")
+        return int(found[1])
+
+    async def stop(self) -> None:
+        """End the child and wait until it is gone. Requests in flight are cut off."""
+        task, self._task = self._task, None
+        if task:
+            task.cancel()
+            await asyncio.wait({task})
+        self._set("stopped")
+
+    async def __aenter__(self) -> Engine:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    def _set(self, state: State) -> None:
+        self.state = state
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def _run(self) -> None:
+        pause = self._first_pause
+        failures = 0
+        while True:
+            try:
+                was_ready = await self._once()
+            except EngineError as error:
+                self.error = error
+                self._set("failed")
+                return
+            if was_ready:
+                self.restarts += 1
+                failures = 0
+                pause = self._first_pause
+            else:
+                failures += 1
+                if failures >= self._attempts:
+                    self._set("failed")
+                    return
+            self._set("restarting")
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, self._longest_pause)
+
+    async def _once(self) -> bool:
+        """One life of the child; whether it lasted. Raises what a restart cannot cure."""
+        try:
+            await asyncio.to_thread(self._open_log)
+        except OSError as error:
+            raise EngineError(f"the engine's log {self.log} cannot be written: {error.strerror}") from error
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=self._log_file,
+            )
+        except OSError as error:
+            raise EngineError(f"the engine's process could not be started: {error}") from error
+        finally:
+            self._log_file.close()
+        self._process = process
+        loop = asyncio.get_running_loop()
+        since = 0.0
+        try:
+            said = await self._handshake(process)
+            if isinstance(said, Failed):
+                raise EngineError(said.message, said.code)
+            if said is not None:
+                self._port, self.error, since = said.port, None, loop.time()
+                self._set("ready")
+            code = await process.wait()
+        finally:
+            await self._end(process)
+        self.error = self._death(code, loaded=bool(since))
+        if self.error.info.code == "unsupported_cpu":
+            raise self.error
+        # One that dies at once after loading counts as a failure to start, or it would be started for ever.
+        return bool(since) and loop.time() - since > self._first_pause
+
+    async def _handshake(self, process: asyncio.subprocess.Process) -> Ready | Failed | None:
+        assert process.stdin
+        assert process.stdout
+        with contextlib.suppress(ConnectionError):
+            process.stdin.write(msgspec.json.encode(self._spec) + b"\n")
+            await process.stdin.drain()
+        line = await process.stdout.readline()
+        try:
+            return _SAID.decode(line)
+        except msgspec.DecodeError:
+            return None  # it died first: its exit code tells more
+
+    async def _end(self, process: asyncio.subprocess.Process) -> None:
+        if process.stdin:
+            process.stdin.close()  # the polite way: it exits at once
+        if process.returncode is None:
+            try:
+                async with asyncio.timeout(2):
+                    await process.wait()
+            except (TimeoutError, asyncio.CancelledError) as error:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+                if isinstance(error, asyncio.CancelledError):
+                    raise
+
+    def _death(self, code: int, *, loaded: bool) -> EngineError:
+        when = "while it served" if loaded else "while it loaded the model"
+        if code == -signal.SIGILL:
+            return EngineError(
+                "this CPU lacks an instruction that the embedded engine's build of llama.cpp uses. "
+                "Use another upstream (pellucid serve --provider NAME --upstream URL)",
+                "unsupported_cpu",
+            )
+        if code == -getattr(signal, "SIGKILL", 9):
+            return EngineError(
+                f"the embedded engine was killed {when}, most likely because memory ran out. "
+                "Free some, or choose a smaller model or a shorter context",
+                "out_of_memory",
+            )
+        how = f"with signal {-code}" if code < 0 else f"with exit code {code}"
+        return EngineError(f"the embedded engine ended {how} {when}; its log is {self.log}")
+
+    def _open_log(self) -> None:
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        long = self.log.exists() and self.log.stat().st_size > _LOG_BYTES
+        self._log_file = self.log.open("wb" if long else "ab")

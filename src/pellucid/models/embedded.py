@@ -1,0 +1,165 @@
+"""The embedded model: the engine in `local/`, asked like any other llama.cpp server, one request at a time.
+
+A request that must wait, for the engine to load or for others to finish, is told so: its turn begins with side
+events (`queue`: `loading`, `position`), and nobody waits in silence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+from msgspec.structs import replace
+
+from ..emit import Emitter
+from ..errors import ErrorInfo, ModelError, PellucidError
+from ..events import ModelEvent, SideEvent
+from ..local.request import adjust, explain
+from ..local.supervise import Engine
+from ..parts import Origin
+from ..providers.profiles import builtin_profiles
+from ..providers.wires import WIRES
+from ..settings import ModelCall, ModelSettings, merge_settings
+from ..transport import Transport
+from .model import MAX_ERROR_BODY, HTTPTurn, Turn
+
+LOAD_SECONDS = 300.0
+"""How long a request waits for the engine to load."""
+
+
+class EmbeddedModel:
+    """The engine's model, as something to ask."""
+
+    def __init__(self, engine: Engine, transport: Transport, settings: ModelSettings | None = None) -> None:
+        self.engine = engine
+        self.name = engine.model.name
+        self._profile = builtin_profiles()["llama.cpp"]
+        self.origin = Origin("local", self._profile.wire, self.name)
+        # Small models wander at higher temperatures.
+        self.settings: ModelSettings = settings if settings is not None else {"temperature": 0.2}
+        self._wire = WIRES[self._profile.wire]
+        self._transport = transport
+
+    @property
+    def ready(self) -> bool:
+        return self.engine.state == "ready"
+
+    async def start(self) -> None:
+        await self.engine.start()
+
+    async def stop(self) -> None:
+        await self.engine.stop()
+
+    async def open(self, call: ModelCall) -> Turn:
+        """Ask, now or when it is this call's turn. Raises `RequestError` for what this model cannot do."""
+        settings = merge_settings(self.settings, call.settings)
+        call = replace(call, model=self.name, settings=settings, stream=True)
+        body = adjust(self._wire.encode(call, self._profile, self.origin), grammar=self.engine.model.grammar)
+        data = msgspec.json.encode(body)
+        queue = self.engine.queue
+        if self.ready and queue.running < queue.slots and not queue.waiting:
+            await queue.enter()
+            return await self._ask(data)
+        return _WaitingTurn(self, data)
+
+    async def _ask(self, body: bytes) -> Turn:
+        """Ask while holding a slot; the turn gives it back. Raises `ModelError`, and then it is given back here."""
+        try:
+            engine = self.engine
+            headers = {"Content-Type": "application/json", "Authorization": f"Bearer {engine.api_key}"}
+            answer = await self._transport.open(f"{engine.base_url}{self._profile.path}", headers, body)
+            if answer.status >= 400:
+                raise ModelError(_explained(answer.status, await answer.read_all(MAX_ERROR_BODY)))
+        except BaseException:
+            self.engine.queue.leave()
+            raise
+        return _HeldTurn(HTTPTurn(answer, self._wire.decoder(self._profile, self.origin, answer.content_type)), self)
+
+
+def _explained(status: int, body: bytes) -> ErrorInfo:
+    try:
+        return explain(status, msgspec.json.decode(body))
+    except msgspec.DecodeError:
+        return explain(status, body.decode("utf-8", "replace"))
+
+
+class _HeldTurn:
+    """A turn that holds one of the engine's slots while it lasts."""
+
+    waiting = False
+
+    def __init__(self, turn: Turn, model: EmbeddedModel) -> None:
+        self._turn = turn
+        self._queue = model.engine.queue
+        self._held = True
+
+    async def read(self) -> list[ModelEvent] | None:
+        batch = await self._turn.read()
+        if batch is None:
+            self._leave()
+        return batch
+
+    def cancel(self) -> list[ModelEvent]:
+        events = self._turn.cancel()
+        self._leave()
+        return events
+
+    def _leave(self) -> None:
+        if self._held:
+            self._held = False
+            self._queue.leave()
+
+
+class _WaitingTurn:
+    """A turn that has not begun: first the wait, told as side events, then the turn itself."""
+
+    def __init__(self, model: EmbeddedModel, body: bytes) -> None:
+        self._model = model
+        self._body = body
+        self._turn: Turn | None = None
+        self._news: asyncio.Queue[SideEvent | None] = asyncio.Queue()
+        """What to tell; None when the wait is over, one way or the other."""
+        self._over = False
+        self._begin = asyncio.create_task(self._wait_and_ask())
+
+    @property
+    def waiting(self) -> bool:
+        return self._turn is None
+
+    async def read(self) -> list[ModelEvent] | None:
+        if self._turn is not None:
+            return await self._turn.read()
+        if self._over:
+            return None
+        news = await self._news.get()
+        if news is not None:
+            return [news]
+        try:
+            self._turn = await self._begin
+        except PellucidError as error:
+            self._over = True
+            return Emitter(self._model.origin).end("error", error.info)
+        return []
+
+    def cancel(self) -> list[ModelEvent]:
+        if self._turn is not None:
+            return self._turn.cancel()
+        self._over = True
+        if self._begin.done() and not self._begin.cancelled() and self._begin.exception() is None:
+            return self._begin.result().cancel()
+        self._begin.cancel()
+        return Emitter(self._model.origin).end("cancelled")
+
+    async def _wait_and_ask(self) -> Turn:
+        engine = self._model.engine
+        try:
+            if not self._model.ready:
+                self._news.put_nowait(SideEvent("queue", "loading"))
+                await engine.ready(LOAD_SECONDS)
+            await engine.queue.enter(self._tell)
+            return await self._model._ask(self._body)
+        finally:
+            self._news.put_nowait(None)
+
+    def _tell(self, position: int) -> None:
+        self._news.put_nowait(SideEvent("queue", "position", position))

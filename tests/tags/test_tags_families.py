@@ -1,0 +1,188 @@
+"""Every family's row: it opens, closes and drops what it names, wherever the text is cut."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+import msgspec
+import pytest
+
+from pellucid.tags import FAMILIES, TEXT, THINKING, Family, Pair, Splitter, custom, family, hy
+
+
+def merge(spans):
+    return [(kind, "".join(text for _, text in group)) for kind, group in groupby(spans, key=lambda s: s.kind)]
+
+
+def split(text, which, **options):
+    """The merged spans of `text`, the same for every division into two parts and into characters."""
+    results = []
+    for pieces in ([text], text, *([text[:at], text[at:]] for at in range(1, len(text)))):
+        splitter = Splitter(which, **options)
+        results.append(merge([s for piece in pieces for s in splitter.feed(piece)] + splitter.end()))
+    assert all(result == results[0] for result in results)
+    assert "".join(part for _, part in results[0]) == text
+    return results[0]
+
+
+def said(spans, kind):
+    return "".join(text for k, text in spans if k == kind)
+
+
+PAIRS = [
+    pytest.param(name, start, end, id=f"{name}-{start}-{end}")
+    for name, row in FAMILIES.items()
+    for pair in row.pairs
+    for start in pair.starts
+    for end in pair.ends
+]
+
+
+@pytest.mark.parametrize(("name", "start", "end"), PAIRS)
+def test_opens_and_closes(name, start, end):
+    assert split(f"{start}\nWhy? a < b\n{end}\n\n The answer.", name) == [
+        ("open", f"{start}\n"),
+        ("thinking", "Why? a < b"),
+        ("close", f"\n{end}\n\n"),
+        ("text", " The answer."),
+    ]
+
+
+@pytest.mark.parametrize(("name", "start", "end"), PAIRS)
+def test_empty_block_is_dropped(name, start, end):
+    text = f"{start}\n\n{end}\n\n"
+    assert split(text + "The answer.", name) == [("drop", text), ("text", "The answer.")]
+
+
+@pytest.mark.parametrize(("name", "start", "end"), PAIRS)
+def test_unclosed_block_is_reasoning(name, start, end):
+    assert split(f"{start}Why? {end[:-1]}", name) == [("open", start), ("thinking", f"Why? {end[:-1]}")]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("thinking", [True, False])
+def test_implicit_start(name, thinking):
+    row = FAMILIES[name]
+    implicit = row.implicit_start == "always" or (row.implicit_start == "thinking" and thinking)
+    spans = split(f"Why?{row.ends[0]}The answer.", name, thinking=thinking)
+    if implicit:
+        assert spans == [("open", ""), ("thinking", "Why?"), ("close", row.ends[0]), ("text", "The answer.")]
+    else:
+        assert spans[0][0] == "text"
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_plain_answer(name):
+    text = " The answer: a < b, [c], `d`.\n"
+    assert split(text, name, thinking=False, implicit_start="never") == [("text", text)]
+
+
+@pytest.mark.parametrize(
+    ("name", "marker"), [(name, m) for name, row in FAMILIES.items() for m in (*row.breaks, *row.special_breaks)]
+)
+def test_tool_marker_ends_reasoning_and_stays(name, marker):
+    start = FAMILIES[name].starts[0]
+    spans = split(f"{start}Why?\n{marker} …", name)
+    assert spans == [("open", start), ("thinking", "Why?"), ("close", "\n"), ("text", f"{marker} …")]
+
+
+@pytest.mark.parametrize(("name", "marker"), [(name, m) for name, row in FAMILIES.items() for m in row.trailers])
+def test_trailer_is_dropped_at_the_end_only(name, marker):
+    options = {"implicit_start": "never"}
+    assert split(f"The answer.{marker}", name, **options) == [("text", "The answer."), ("drop", marker)]
+    text = f"The answer.{marker} And more."
+    assert said(split(text, name, **options), TEXT) == text
+
+
+WRAPPED = {
+    "hunyuan-a13b": "<think>\nWhy?\n</think>\n<answer>\nSo.\n</answer>",
+    "ernie": "Why?\n</think>\n\n<response>\nSo.\n</response>\n</s>",
+    "kimi-k3": "Why?<|close|>think<|sep|><|open|>response<|sep|>So.<|close|>response<|sep|>"
+    "<|close|>message<|sep|><|end_of_msg|>",
+    "cohere": "<|START_THINKING|>Why?<|END_THINKING|><|START_RESPONSE|>So.<|END_RESPONSE|>",
+    "inkling": "<|message_model|><|content_thinking|>Why?<|end_message|>"
+    "<|message_model|><|content_text|>So.<|end_message|><|content_model_end_sampling|>",
+    "muse": " to=self<|message|>Why?<|eom|><|start|>assistant to=user<|message|>So.<|eot|>",
+    "beam": "<|channel|>analysis<|message|>Why?<|end|><|start|>assistant<|channel|>final<|message|>So.<|return|>",
+    "gemma4": "<|channel>thought\nWhy?\n<channel|>So.<turn|>",
+    "seed": "<seed:think>Why?</seed:think>So.<seed:eos>",
+}
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_answer_wrapper_is_dropped(name):
+    spans = split(WRAPPED[name], name)
+    assert said(spans, THINKING) == "Why?"
+    assert said(spans, TEXT) == "So."
+
+
+def test_pairs_are_not_mixed():
+    assert said(split("<ifm|think_fast>a</ifm|think>b</ifm|think_fast>c", "k2-horizon"), THINKING) == ("a</ifm|think>b")
+    assert said(split("a</ifm|think_faster>c", "k2-horizon"), THINKING) == "a"  # implicit: any end
+
+
+def test_interleaved_blocks():
+    text = " to=self<|message|>a<|eom|><|start|>assistant to=self<|message|>b<|eom|>"
+    assert [kind for kind, _ in split(text, "muse")] == ["open", "thinking", "close"] * 2
+
+
+def test_apertus_calls_tools_inside_of_reasoning():
+    text = '<|inner_prefix|>a<|tools_prefix|>[{"f": {}}]<|tools_suffix|>'
+    assert split(text, "apertus")[2:] == [
+        ("close", ""),
+        ("text", '<|tools_prefix|>[{"f": {}}]<|tools_suffix|>'),
+    ]
+
+
+def test_hunyuan_suffix():
+    assert split("<think:xyz>a</think>b</think:xyz>c", hy(":xyz"))[1] == ("thinking", "a</think>b")
+
+
+def test_custom_pair():
+    pair = ("[[why]]\n", "\n[[/why]]")  # white space at the ends of a configured marker says nothing
+    assert split("[[why]]a[[/why]]\nb", pair) == [
+        ("open", "[[why]]"),
+        ("thinking", "a"),
+        ("close", "[[/why]]\n"),
+        ("text", "b"),
+    ]
+    assert said(split("a[[/why]]b", custom(*pair, implicit_start="always")), THINKING) == "a"
+    assert split("***a***b", ("***", "***"))[1:3] == [("thinking", "a"), ("close", "***")]
+
+
+def test_family_looks_up_names_pairs_and_families():
+    row = FAMILIES["seed"]
+    assert family("seed") is row
+    assert family(row) is row
+    assert family(("<a>", "</a>")) == custom("<a>", "</a>")
+    with pytest.raises(ValueError, match=r"'nope'.*gemma4"):
+        family("nope")
+
+
+def test_rows_are_named_frozen_and_hashable():
+    for name, row in FAMILIES.items():
+        assert row.name == name
+        assert hash(row) == hash(msgspec.structs.replace(row))
+        with pytest.raises(AttributeError):
+            row.name = "x"
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"pairs": ()},
+        {"pairs": (Pair((), ("x",)),)},
+        {"pairs": (Pair(("x",), ("",)),)},
+        {"pairs": (Pair((" x",), ("y",)),)},
+        {"pairs": (Pair(("x",), ("y",)),), "structural": ("z\n",)},
+        {"pairs": (Pair(("x",), ("y",)),), "trailers": ("\n",)},
+    ],
+)
+def test_a_row_that_cannot_work_is_refused(row):
+    with pytest.raises(ValueError, match="bad"):
+        Family(name="bad", **row)
+
+
+def test_a_blank_custom_marker_is_refused():
+    with pytest.raises(ValueError, match="custom"):
+        custom("<a>", " ")

@@ -1,0 +1,496 @@
+"""The splitter's laws as properties, and the hard cases of tagged reasoning, each by its name."""
+
+from __future__ import annotations
+
+import codecs
+import json
+from itertools import groupby
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pellucid.tags import DROP, FAMILIES, TEXT, THINKING, Span, Splitter
+
+NAMES = sorted(FAMILIES)
+
+
+def merge(spans):
+    """Neighbours of one kind joined: what two divisions of one input must agree on."""
+    return [(kind, "".join(text for _, text in group)) for kind, group in groupby(spans, key=lambda s: s.kind)]
+
+
+def run(pieces, *args, **kwargs):
+    splitter = Splitter(*args, **kwargs)
+    spans = [span for piece in pieces for span in splitter.feed(piece)]
+    return merge(spans + splitter.end())
+
+
+def split(text, *args, **kwargs):
+    """The merged spans of `text`, the same for one piece, for single characters and for every two parts."""
+    whole = run([text], *args, **kwargs)
+    assert run(text, *args, **kwargs) == whole
+    for at in range(1, len(text)):
+        assert run([text[:at], text[at:]], *args, **kwargs) == whole
+    assert "".join(part for _, part in whole) == text
+    return whole
+
+
+def said(spans, kind):
+    return "".join(text for k, text in spans if k == kind)
+
+
+# ------------------------------------------------------------------------------------------------- laws
+
+ALPHABETS = {
+    name: [
+        *(*row.starts, *row.ends, *row.breaks, *row.special_breaks),
+        *(*row.answer_starts, *row.structural, *row.trailers),
+    ]
+    for name, row in FAMILIES.items()
+}
+PROSE = ["a", "word ", " ", "\n", "\n\n", "  ", "<", "</", "<|", "`", "``", "```", '"', "{", "é", "<thi", "nk>"]
+
+
+@st.composite
+def texts(draw):
+    """A family's markers, whole and cut, among prose, white space and backticks."""
+    name = draw(st.sampled_from(NAMES))
+    markers = ALPHABETS[name]
+    cut = st.sampled_from(markers).flatmap(
+        lambda m: st.builds(lambda i, j: m[min(i, j) : max(i, j)], st.integers(0, 30), st.integers(0, 30))
+    )
+    piece = st.one_of(st.sampled_from(markers), st.sampled_from(markers), st.sampled_from(PROSE), cut)
+    text = "".join(draw(st.lists(piece, max_size=14)))
+    options = {
+        "implicit_start": draw(st.sampled_from([None, "never", "always", "auto"])),
+        "position": draw(st.sampled_from([None, "start", "anywhere"])),
+        "thinking": draw(st.booleans()),
+        "stray": draw(st.sampled_from(["drop", "keep"])),
+        "auto_cap": draw(st.sampled_from([10, 40, 1000])),
+        "prefill": draw(st.sampled_from(["", "", "", markers[0], "x\n" + markers[0] + "\n", "Well, "])),
+    }
+    return text, name, options
+
+
+@st.composite
+def divided(draw):
+    text, name, options = draw(texts())
+    cuts = sorted(draw(st.sets(st.integers(0, len(text)), max_size=8)))
+    pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    return text, pieces, name, options
+
+
+@settings(max_examples=800, deadline=None)
+@given(divided())
+def test_spans_do_not_depend_on_how_the_text_is_divided(case):
+    text, pieces, name, options = case
+    whole = run([text], name, **options)
+    assert run(pieces, name, **options) == whole
+    assert run(text, name, **options) == whole
+
+
+@settings(max_examples=300, deadline=None)
+@given(divided())
+def test_texts_of_all_spans_are_the_input(case):
+    text, pieces, name, options = case
+    assert "".join(part for _, part in run(pieces, name, **options)) == text
+
+
+@settings(max_examples=300, deadline=None)
+@given(divided())
+def test_order_of_spans_is_legal(case):
+    """A block is open, thinking, close; thinking stands nowhere else, and never begins blank."""
+    _, pieces, name, options = case
+    spans = run(pieces, name, **options)
+    inside = False
+    for i, (kind, text) in enumerate(spans):
+        if kind == "open":
+            assert not inside
+            assert spans[i + 1][0] == THINKING
+            assert spans[i + 1][1].strip(" \t\r\n")
+            inside = True
+        elif kind == "close":
+            assert inside
+            inside = False
+        elif kind in (THINKING, TEXT):
+            assert inside == (kind == THINKING)
+            assert text
+
+
+@settings(max_examples=300, deadline=None)
+@given(divided(), st.integers(0, 8))
+def test_pause_loses_nothing_and_holds_nothing(case, at):
+    text, pieces, name, options = case
+    splitter = Splitter(name, **options)
+    spans, fed = [], ""
+    for i, piece in enumerate(pieces):
+        spans += splitter.feed(piece)
+        fed += piece
+        if i == at:
+            spans += splitter.pause()
+            assert "".join(s.text for s in spans) == fed
+    spans += splitter.end()
+    assert "".join(s.text for s in spans) == text
+
+
+def test_end_is_idempotent_and_feed_after_end_raises():
+    splitter = Splitter("think")
+    splitter.feed("<think>a")
+    assert splitter.end() == []
+    assert splitter.end() == []
+    assert splitter.pause() == []
+    assert splitter.truncated
+    with pytest.raises(RuntimeError):
+        splitter.feed("b")
+
+
+def held(splitter, text):
+    """What is held back after `text`, fed character by character."""
+    out = "".join(span.text for char in text for span in splitter.feed(char))
+    assert text.startswith(out)
+    return text[len(out) :]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(alphabet="</think> a\n", max_size=40))
+def test_reasoning_holds_only_white_space_and_a_prefix_of_the_closing_marker(tail):
+    text = "<think>x" + tail.replace("</think>", "")
+    prefix = next(p for p in ("</think"[:n] for n in range(7, -1, -1)) if text.endswith(p))
+    body = text[: len(text) - len(prefix)]
+    assert held(Splitter(("<think>", "</think>")), text) == body[len(body.rstrip(" \t\r\n")) :] + prefix
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(alphabet="</think> a\n`", max_size=40))
+def test_answer_holds_only_a_prefix_of_a_live_marker(tail):
+    text = "x" + tail
+    prefixes = sorted({m[:n] for m in ("<think>", "</think>") for n in range(len(m))}, key=len)
+    longest = [prefix for prefix in prefixes if text.endswith(prefix)][-1]
+    # Inside of code less is held: there no marker is live.
+    assert held(Splitter(("<think>", "</think>")), text) in ({longest, ""} if "`" in text else {longest})
+
+
+@pytest.mark.parametrize("text", ["plain ", "a < b", "<thi ", "<br>", "</div>", "trailing spaces   \n\n", "＜t"])
+def test_text_that_cannot_be_a_marker_is_released_at_once(text):
+    splitter = Splitter("think")
+    assert splitter.feed("x") == [Span(TEXT, "x")]
+    assert "".join(span.text for span in splitter.feed(text)) == text
+
+
+def test_white_space_in_the_answer_is_not_held():
+    splitter = Splitter("think")
+    splitter.feed("<think>a</think>b")
+    assert splitter.feed(" \n\n") == [Span(TEXT, " \n\n")]
+
+
+@pytest.mark.parametrize("start", ["", "<think>", "<think>x", "<think>x</think>", "x"])
+@pytest.mark.parametrize("unit", ["<", "a", " ", "\n", "`", "</think", "<|im_end|>", "a </think>\n", "<think>"])
+@pytest.mark.parametrize("position", ["start", "anywhere"])
+def test_work_is_linear(start, unit, position):
+    """Each piece is scanned once with what was pending, which is never longer than a marker."""
+    splitter = Splitter("think", position=position)
+    splitter.feed(start)
+    longest = max(len(marker) for marker in ALPHABETS["think"])
+    text = unit * (60_000 // len(unit))
+    scanned = spans = 0
+    for at in range(0, len(text), 3):
+        scanned += len(splitter._pending) + 3
+        spans += len(splitter.feed(text[at : at + 3]))
+        assert len(splitter._pending) < longest
+    assert scanned < longest * len(text)
+    assert spans <= len(text)
+    splitter.end()
+
+
+@pytest.mark.parametrize("options", [{}, {"implicit_start": "always"}, {"implicit_start": "auto"}])
+@pytest.mark.parametrize("unit", ["<", " ", "abc", "</thin", "` ", "<|im_end|>"])
+def test_a_megabyte_goes_through(unit, options):
+    text = unit * (1_000_000 // len(unit))
+    pieces = [text[i : i + 3] for i in range(0, len(text), 3)]
+    for division in (pieces, [text]):
+        splitter = Splitter("think", **options)
+        size = sum(len(span.text) for piece in division for span in splitter.feed(piece))
+        assert size + sum(len(span.text) for span in splitter.end()) == len(text)
+
+
+# ------------------------------------------------------------------------------------- the hard cases
+
+
+def test_case_1_marker_split_over_chunks():
+    text = "<think>über</think>ja"
+    expected = [("open", "<think>"), ("thinking", "über"), ("close", "</think>"), ("text", "ja")]
+    assert split(text) == expected
+    decoder = codecs.getincrementaldecoder("utf-8")()  # bytes are decoded first, so ü may be cut, too
+    assert run(decoder.decode(bytes([byte])) for byte in text.encode()) == expected
+
+
+def test_case_1_longest_suffix_because_of_self_overlap():
+    assert split("<think>a<</think>b") == [
+        ("open", "<think>"),
+        ("thinking", "a<"),
+        ("close", "</think>"),
+        ("text", "b"),
+    ]
+    assert split("x <<think>y</think>", position="anywhere")[0] == ("text", "x <")
+
+
+def test_case_2_false_prefix():
+    assert split("a < b, <thi then ng>, <") == [("text", "a < b, <thi then ng>, <")]
+    assert split("<thi then ng>") == [("text", "<thi then ng>")]
+    assert split("<think>a </thin") == [("open", "<think>"), ("thinking", "a </thin")]
+
+
+def test_case_3_everything_in_one_chunk():
+    assert [tuple(span) for span in Splitter().feed("<think>a</think>b")] == [
+        ("open", "<think>"),
+        ("thinking", "a"),
+        ("close", "</think>"),
+        ("text", "b"),
+    ]
+
+
+def test_case_4_opening_marker_prefilled_by_the_template():
+    expected = [("open", ""), ("thinking", "a"), ("close", "\n</think>\n"), ("text", "b")]
+    assert split("a\n</think>\nb", implicit_start="always") == expected
+    assert split("a\n</think>\nb", "think-forced") == expected
+    assert split("a\n</think>\nb", "think-explicit") == expected
+    assert split("a", "think-explicit", thinking=False) == [("text", "a")]
+    # A model that writes the marker all the same.
+    assert split("\n<think>\na</think>", "think-forced")[0] == ("open", "\n<think>\n")
+
+
+def test_case_4_auto_waits_for_a_marker():
+    auto = {"implicit_start": "auto"}
+    assert split("a\n</think>\nb", **auto) == [
+        ("open", ""),
+        ("thinking", "a"),
+        ("close", "\n</think>\n"),
+        ("text", "b"),
+    ]
+    assert split("plain", **auto) == [("text", "plain")]
+    assert split("<think>a</think>b", **auto)[0] == ("open", "<think>")
+    assert split("see <think>a</think>b", **auto) == [("text", "see <think>a</think>b")]
+    assert Splitter(**auto).feed("plain") == []
+
+
+def test_case_4_auto_is_capped():
+    assert split("0123456789</think>b", implicit_start="auto", auto_cap=10) == [("text", "0123456789</think>b")]
+    assert split("0</think>b", implicit_start="auto", auto_cap=10)[1] == ("thinking", "0")
+    splitter = Splitter(implicit_start="auto", auto_cap=10)
+    assert splitter.feed("0123456789") == [Span(TEXT, "0123456789")]
+
+
+def test_case_5_close_without_open():
+    assert split(" </think>\n\nb") == [("drop", " </think>\n\n"), ("text", "b")]
+    assert split("</think>b", "minimax-m3", thinking=False) == [("text", "</think>b")]
+    assert split("</mm:think>b", "minimax-m3", thinking=False)[0] == ("drop", "</mm:think>")
+    assert split("a</think>b") == [("text", "a</think>b")]
+    splitter = Splitter()
+    splitter.feed("a</think>b")
+    assert splitter.stray_close
+
+
+@pytest.mark.parametrize(
+    ("text", "thinking"), [("<think>\na b\n", "a b\n"), ("<think>a</th", "a</th"), ("<think>a ", "a ")]
+)
+def test_case_6_unclosed_block(text, thinking):
+    spans = split(text)
+    assert spans[0][0] == "open"
+    assert spans[1:] == [("thinking", thinking)]
+    splitter = Splitter()
+    splitter.feed(text)
+    assert not splitter.truncated
+    splitter.end()
+    assert splitter.truncated
+
+
+def test_case_6_unclosed_before_any_reasoning():
+    splitter = Splitter()
+    assert splitter.feed("<think>\n") == []
+    assert splitter.end() == [Span(DROP, "<think>\n")]
+    assert splitter.truncated
+    silent = Splitter("think-forced")  # nothing was said at all
+    assert silent.end() == []
+    assert not silent.truncated
+
+
+def test_case_7_white_space_around_markers_is_stripped_and_kept():
+    assert split("\n<think> \n a  b \n</think> \n\n  c \n") == [
+        ("open", "\n<think> \n "),
+        ("thinking", "a  b"),
+        ("close", " \n</think> \n\n"),
+        ("text", "  c \n"),
+    ]
+
+
+def test_case_7_text_that_no_marker_touches_is_left_alone():
+    assert split("\n\n  a \n") == [("text", "\n\n  a \n")]
+    assert split(" \n") == [("text", " \n")]
+
+
+@pytest.mark.parametrize("code", ["`<think>`", "``<think>``", "```xml\n<think>a</think>\n```", "\n~ '<think>'"])
+def test_case_8_marker_in_the_answers_code(code):
+    text = f"Use {code} here"
+    assert split(text) == [("text", text)]
+    if "'" not in code:
+        assert split(text, position="anywhere") == [("text", text)]
+
+
+def test_case_8_anywhere_outside_of_code():
+    spans = split("A `<think>` b ```\n<think>\n``` c <think>d</think> e", position="anywhere")
+    assert said(spans, THINKING) == "d"
+    assert split("a ` lone\n<think>d</think>", position="anywhere")[1:3] == [
+        ("open", "<think>"),
+        ("thinking", "d"),
+    ]
+
+
+def test_case_8_first_close_wins_inside_reasoning():
+    assert said(split('<think>print("</think>")'), THINKING) == 'print("'
+
+
+def test_case_9_nested_markers_are_literal():
+    assert split("<think><think>a</think>b") == [
+        ("open", "<think>"),
+        ("thinking", "<think>a"),
+        ("close", "</think>"),
+        ("text", "b"),
+    ]
+
+
+def test_case_10_multiple_blocks():
+    text = "<think>a</think>b<think>c</think>d"
+    assert said(split(text), TEXT) == "b<think>c</think>d"
+    assert split(text, position="anywhere") == [
+        ("open", "<think>"),
+        ("thinking", "a"),
+        ("close", "</think>"),
+        ("text", "b"),
+        ("open", "<think>"),
+        ("thinking", "c"),
+        ("close", "</think>"),
+        ("text", "d"),
+    ]
+
+
+def test_case_11_second_draft_closed_by_a_stray_marker():
+    text = "<think>a</think>draft</think>final"
+    assert split(text)[3:] == [("text", "draft"), ("drop", "</think>"), ("text", "final")]
+    assert split(text, stray="keep")[3:] == [("text", "draft</think>final")]
+    for policy in ("drop", "keep"):
+        splitter = Splitter(stray=policy)
+        splitter.feed(text)
+        assert splitter.stray_close
+    assert split("<think>a</think>\n</think>b")[2:] == [("close", "</think>\n</think>"), ("text", "b")]
+
+
+@pytest.mark.parametrize(
+    "answer", ["`</think>`", '"</think>"', "```\n</think>\n```\n", "a <think>b</think> c", '{"a": "x</think>"}']
+)
+def test_case_11_a_marker_that_is_quoted_stays(answer):
+    assert said(split("<think>a</think>" + answer), TEXT) == answer
+
+
+def test_case_12_tool_marker_ends_reasoning():
+    call = '<tool_call>\n{"name": "f"}\n</tool_call>'
+    assert split(f"a\n{call}", "think+tool-close") == [
+        ("open", ""),
+        ("thinking", "a"),
+        ("close", "\n"),
+        ("text", call),
+    ]
+    # Only at the start of a line, unless it is a token that prose does not contain.
+    assert said(split("a <tool_call> b</think>c", "think+tool-close"), THINKING) == "a <tool_call> b"
+    kimi = "a<|tool_calls_section_begin|>b"
+    assert split(kimi, "think+tool-close")[2:] == [("close", ""), ("text", "<|tool_calls_section_begin|>b")]
+    assert split(call, "think+tool-close") == [("text", call)]
+
+
+def test_case_13_end_of_sequence_tokens():
+    assert split("a<|im_end|>\n<|endoftext|>") == [("text", "a"), ("drop", "<|im_end|>\n<|endoftext|>")]
+    assert split("<think>a</think>b<｜end▁of▁sentence｜>")[-1] == ("drop", "<｜end▁of▁sentence｜>")
+    assert split("<think>a\n<|im_end|>") == [
+        ("open", "<think>"),
+        ("thinking", "a\n"),
+        ("drop", "<|im_end|>"),
+    ]
+    assert split("<think>a<|im_end|>\n</think>b")[2] == ("close", "<|im_end|>\n</think>")
+    assert split("ends <|im_end|> in the middle") == [("text", "ends <|im_end|> in the middle")]
+
+
+@pytest.mark.parametrize("text", ["<think>\n\n</think>\n\n", "<think></think>\n", "\n<think> </think>"])
+def test_case_14_empty_block(text):
+    assert split(text + "b") == [("drop", text), ("text", "b")]
+    assert split(text) == [("drop", text)]
+
+
+def test_case_15_reasoning_in_a_field_and_in_tags():
+    """Whether the tagged copy repeats the field is the caller's to compare: the text is there, stripped."""
+    native = "The same thought."
+    assert said(split(f"<think>\n{native}\n</think>\n\nb"), THINKING) == native
+
+
+@pytest.mark.parametrize("text", ["<think id=1>a</think>", "<Think>a</Think>", "< think >a</ think >", "<thinking>a"])
+def test_case_16_exact_match_only(text):
+    assert split(text) == [("text", text)]
+
+
+def test_case_17_one_splitter_for_each_choice():
+    a, b = Splitter(), Splitter()
+    assert a.feed("<thi") == []
+    assert b.feed("nk>") == [Span(TEXT, "nk>")]
+    assert merge(a.feed("nk>x") + a.end()) == [("open", "<think>"), ("thinking", "x")]
+
+
+def test_case_18_structured_output_is_exact():
+    body = json.dumps({"a": " x ", "b": ["</think>", "<think>", "<|im_end|>", "`"]}, indent=2) + "\n"
+    assert said(split("<think>a</think>\n" + body), TEXT) == body
+    assert said(split("<think>a</think>\n" + body, position="anywhere"), TEXT) == body
+    again = body + "<think>b</think>{}"
+    assert said(split(again, position="anywhere"), TEXT) == body + "{}"
+
+
+@pytest.mark.parametrize(
+    ("prefill", "text", "expected"),
+    [
+        ("<think>\n", "a</think>b", [("open", ""), ("thinking", "a"), ("close", "</think>"), ("text", "b")]),
+        ("<|im_start|>assistant\n<think>\n", "a", [("open", ""), ("thinking", "a")]),
+        ("<think>\nI was", " here", [("open", " "), ("thinking", "here")]),
+        ("<think>\n", "<think>\na", [("open", "<think>\n"), ("thinking", "a")]),
+        ("<think>\n\n</think>\n\n", "b", [("text", "b")]),
+        ("<think>\n\n</think>\n\n", "</think>\n\nb", [("drop", "</think>\n\n"), ("text", "b")]),
+        ("<think>x</think>The", " <think> b", [("text", " <think> b")]),
+        ("The tag <think> is", " b", [("text", " b")]),
+        ("<｜Assistant｜></think>", "\nb", [("drop", "\n"), ("text", "b")]),
+        ("<|im_start|>assistant\n", "<think>a", [("open", "<think>"), ("thinking", "a")]),
+    ],
+)
+@pytest.mark.parametrize("family", ["think", "think-forced"])
+def test_case_19_assistant_prefill(family, prefill, text, expected):
+    assert split(text, family, prefill=prefill) == expected
+
+
+@pytest.mark.parametrize("text", ["&lt;think&gt;a&lt;/think&gt;", "＜think＞a＜/think＞"])
+def test_case_20_escaped_and_fullwidth_are_no_markers(text):
+    assert split(text) == [("text", text)]
+    assert split(f"<think>{text}</think>")[1] == ("thinking", text)
+
+
+# ---------------------------------------------------------------------------------------------- pause
+
+
+def test_pause_lets_a_tool_call_follow_its_reasoning():
+    splitter = Splitter()
+    assert [s.kind for s in splitter.feed("<think>a</think>\n\n")] == ["open", "thinking"]
+    assert splitter.pause() == [Span("close", "</think>\n\n")]
+    assert splitter.feed("\n\nb") == [Span(DROP, "\n\n"), Span(TEXT, "b")]
+
+
+def test_in_reasoning_follows_the_state():
+    splitter = Splitter()
+    states = [splitter.in_reasoning]
+    for piece in ("<think>", "a", "</think>", "b"):
+        splitter.feed(piece)
+        states.append(splitter.in_reasoning)
+    assert states == [False, True, True, False, False]
