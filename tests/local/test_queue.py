@@ -1,0 +1,90 @@
+"""The line: first come, first served; everyone sees their place; leaving early closes the gap."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from pellucid.local.errors import QueueFull
+from pellucid.local.queue import Queue
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_places_are_told_and_order_is_kept():
+    queue = Queue()
+    told: dict[str, list[int]] = {name: [] for name in "abc"}
+    order: list[str] = []
+    gates = {name: asyncio.Event() for name in "abc"}
+
+    async def request(name: str) -> None:
+        async with queue.place(told[name].append):
+            order.append(name)
+            await gates[name].wait()
+
+    tasks = []
+    for name in "abc":
+        tasks.append(asyncio.create_task(request(name)))
+        await asyncio.sleep(0)
+    assert (queue.running, queue.waiting) == (1, 2)
+    for name in "abc":
+        gates[name].set()
+        await asyncio.sleep(0.01)
+    await asyncio.gather(*tasks)
+    assert order == ["a", "b", "c"]
+    assert told == {"a": [], "b": [1, 0], "c": [2, 1, 0]}
+    assert (queue.running, queue.waiting) == (0, 0)
+
+
+async def test_who_gives_up_leaves_no_gap():
+    queue = Queue()
+    places: list[int] = []
+    async with queue.place():
+
+        async def wait(on_position=None) -> None:
+            async with queue.place(on_position):
+                pass
+
+        first, second = asyncio.create_task(wait()), asyncio.create_task(wait(places.append))
+        await asyncio.sleep(0.01)
+        first.cancel()
+        await asyncio.sleep(0.01)
+        assert places == [2, 1]
+        assert queue.waiting == 1
+    await second
+    assert (queue.running, queue.waiting) == (0, 0)
+
+
+async def test_giving_up_in_the_moment_of_ones_turn_hands_it_on():
+    queue = Queue()
+    holder = queue.place()
+    await holder.__aenter__()
+
+    async def wait() -> None:
+        async with queue.place():
+            pass
+
+    first, second = asyncio.create_task(wait()), asyncio.create_task(wait())
+    await asyncio.sleep(0.01)
+    await holder.__aexit__(None, None, None)  # the first's turn …
+    first.cancel()  # … in the same moment
+    await asyncio.wait_for(second, 1)
+    assert (queue.running, queue.waiting) == (0, 0)
+
+
+async def test_a_full_line_turns_away_at_once():
+    queue = Queue(limit=0)
+    async with queue.place():
+        with pytest.raises(QueueFull, match="busy") as caught:
+            async with queue.place():
+                pass
+        assert caught.value.info.kind == "too_many_requests"
+    async with queue.place():
+        pass
+
+
+async def test_several_slots_run_at_once():
+    queue = Queue(slots=2)
+    async with queue.place(), queue.place():
+        assert (queue.running, queue.waiting) == (2, 0)

@@ -1,0 +1,139 @@
+"""What is sent to the engine for what was asked."""
+
+from __future__ import annotations
+
+import copy
+import re
+
+import pytest
+
+from pellucid.errors import RequestError
+from pellucid.local.catalogue import data
+from pellucid.local.request import adjust, explain
+
+HELLO = [{"role": "user", "content": "Hello"}]
+TOOLS = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in ("one", "two")]
+JSON = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}
+
+
+def ask(**more: object) -> dict:
+    body = {"model": "m", "messages": HELLO} | more
+    before = copy.deepcopy(body)
+    out = adjust(body)
+    assert body == before  # pure
+    return out
+
+
+def test_thinking_is_on_and_held_by_the_grammar():
+    out = ask()
+    assert out["chat_template_kwargs"] == {"enable_thinking": True}
+    assert out["grammar"] == data("think.gbnf")
+
+
+@pytest.mark.parametrize("off", [{"reasoning_effort": "none"}, {"chat_template_kwargs": {"enable_thinking": False}}])
+def test_thinking_can_be_off(off):
+    out = ask(**off)
+    assert out["chat_template_kwargs"] == {"enable_thinking": False}
+    assert "grammar" not in out
+    assert "reasoning_effort" not in out
+
+
+def test_a_begun_reply_is_gone_on_with_as_it_is():
+    out = ask(messages=[*HELLO, {"role": "assistant", "content": "Good"}])
+    assert out["chat_template_kwargs"] == {"enable_thinking": False}
+
+
+@pytest.mark.parametrize("more", [{"tools": TOOLS}, {"response_format": JSON}])
+def test_the_engine_takes_no_grammar_beside_tools_or_a_format(more):
+    out = ask(**more)
+    assert "grammar" not in out
+    assert out["chat_template_kwargs"] == {"enable_thinking": True}
+
+
+def test_a_grammar_of_ones_own_stays():
+    assert ask(grammar="root ::= [a-z]+")["grammar"] == "root ::= [a-z]+"
+
+
+def test_a_model_that_needs_no_grammar_gets_none():
+    assert "grammar" not in adjust({"messages": HELLO}, grammar=None)
+
+
+def lines(grammar: str) -> tuple[int, ...]:
+    found = re.search(r"line\{(\d+),(\d+)\}[\s\S]*inline\{7,(\d+)\}", grammar)
+    assert found
+    return tuple(int(n) for n in found.groups())
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({}, (2, 8, 200)),
+        ({"reasoning_effort": "minimal"}, (2, 2, 200)),
+        ({"reasoning_effort": "high"}, (2, 12, 200)),
+        ({"max_tokens": 4000}, (2, 8, 200)),
+        ({"max_tokens": 220}, (2, 6, 110)),
+        ({"max_completion_tokens": 30}, (1, 1, 90)),
+        ({"max_tokens": 1}, (1, 1, 8)),
+    ],
+)
+def test_reasoning_has_as_much_room_as_the_effort_and_the_limit_leave(more, expected):
+    assert lines(ask(**more)["grammar"]) == expected
+
+
+@pytest.mark.parametrize("more", [{}, {"stream": False}, {"stream": True, "stream_options": {"x": 1}}])
+def test_all_is_streamed_so_that_a_disconnect_is_seen(more):
+    out = ask(**more)
+    assert out["stream"] is True
+    assert out["stream_options"] == more.get("stream_options", {}) | {"include_usage": True}
+
+
+def test_the_token_limit_has_one_name():
+    assert ask(max_completion_tokens=9)["max_tokens"] == 9
+
+
+def test_tool_choice():
+    assert ask(tools=TOOLS, tool_choice="auto")["tool_choice"] == "auto"
+    without = ask(tools=TOOLS, tool_choice="none")
+    assert "tools" not in without
+    assert "tool_choice" not in without
+    assert "grammar" in without
+    named = ask(tools=TOOLS, tool_choice={"type": "function", "function": {"name": "two"}})
+    assert (named["tools"], named["tool_choice"]) == (TOOLS[1:], "required")
+    with pytest.raises(RequestError, match="'three', which is not among tools"):
+        ask(tools=TOOLS, tool_choice={"type": "function", "function": {"name": "three"}})
+
+
+@pytest.mark.parametrize(
+    ("more", "param"),
+    [
+        ({"n": 2}, "n"),
+        ({"modalities": ["text", "audio"]}, "modalities"),
+        ({"audio": {"voice": "x"}}, "audio"),
+        (
+            {"messages": [*HELLO, {"role": "user", "content": [{"type": "text", "text": "x"}, {"type": "image_url"}]}]},
+            "messages[1].content[1].type",
+        ),
+        ({"messages": [{"role": "user", "content": [{"type": "file"}]}]}, "messages[0].content[0].type"),
+        ({"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]}, "messages[0].content[0].type"),
+    ],
+)
+def test_what_it_cannot_do_is_refused_by_name(more, param):
+    with pytest.raises(RequestError) as caught:
+        ask(**more)
+    assert caught.value.info.kind == "unsupported"
+    assert caught.value.info.param == param
+
+
+@pytest.mark.parametrize("odd", [{}, {"messages": None}, {"messages": ["x", {"content": [None, 3]}]}, {"tools": None}])
+def test_a_body_of_odd_shape_is_left_to_the_engine_to_refuse(odd):
+    adjust(odd)
+
+
+def test_errors_are_put_into_words():
+    reply = {"error": {"type": "exceed_context_size_error", "message": "…", "n_prompt_tokens": 9356, "n_ctx": 4096}}
+    info = explain(400, reply)
+    assert (info.kind, info.code, info.param) == ("too_large", "context_length_exceeded", "messages")
+    assert "9356 tokens, and its context has 4096" in info.message
+    assert explain(503, {"error": {"message": "Loading model"}}).kind == "unavailable"
+    assert explain(400, {"error": {"message": "bad"}}).message == "the embedded engine: bad"
+    assert explain(500, "<html>").kind == "model_error"

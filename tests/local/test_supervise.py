@@ -1,0 +1,173 @@
+"""The supervisor, with a child that does what the test tells it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import textwrap
+
+import pytest
+
+from pellucid.local.catalogue import Model
+from pellucid.local.engine import free_memory, group_memory, missing_cpu_features
+from pellucid.local.errors import EngineError
+from pellucid.local.supervise import Engine
+
+pytestmark = pytest.mark.anyio
+
+UP = 'print(json.dumps({"event": "ready", "port": 4000 + life}), flush=True); sys.stdin.read()'
+
+
+@pytest.fixture
+def make(tmp_path):
+    """An engine whose child runs ``body``; ``life`` counts its lives from 1, ``spec`` is what it was told."""
+
+    def make(body: str, **options: object) -> Engine:
+        script = tmp_path / "child.py"
+        script.write_text(
+            textwrap.dedent(f"""
+            import json, os, pathlib, signal, sys, time
+            count = pathlib.Path({str(tmp_path / "lives")!r})
+            life = int(count.read_text()) + 1 if count.exists() else 1
+            count.write_text(str(life))
+            spec = json.loads(sys.stdin.readline())
+            """)
+            + body
+        )
+        options = {"first_pause": 0.02, "attempts": 3, "log": tmp_path / "logs" / "engine.log"} | options
+        return Engine(
+            Model.from_path(tmp_path / "m.gguf"), tmp_path / "m.gguf", command=[sys.executable, str(script)], **options
+        )
+
+    return make
+
+
+async def test_start_returns_at_once_and_ready_waits(make):
+    engine = make(f"time.sleep(0.3); {UP}")
+    with pytest.raises(EngineError, match="not started"):
+        await engine.ready()
+    await engine.start()
+    assert engine.state == "starting"
+    with pytest.raises(EngineError, match=r"starting; wait for ready"):
+        _ = engine.base_url
+    await engine.ready(10)
+    assert engine.state == "ready"
+    assert engine.base_url == "http://127.0.0.1:4001/v1"
+    pid = engine.pid
+    await engine.start()
+    assert engine.pid == pid
+    await engine.stop()
+    assert engine.state == "stopped"
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+async def test_the_child_is_told_all_and_its_key_is_in_no_process_list(make, tmp_path):
+    engine = make(f"pathlib.Path({str(tmp_path / 'spec')!r}).write_text(json.dumps([spec, sys.argv])); {UP}", threads=3)
+    async with engine:
+        await engine.ready(10)
+        said = (tmp_path / "spec").read_text()
+        assert '"threads": 3' in said
+        assert said.count(engine.api_key) == 1
+    assert len(engine.api_key) >= 32
+
+
+async def test_a_child_that_dies_is_started_again(make):
+    async with make(UP) as engine:
+        await engine.ready(10)
+        await asyncio.sleep(0.1)
+        os.kill(engine.pid, signal.SIGSEGV)
+        while engine.state == "ready":  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        assert engine.state == "restarting"
+        assert "signal 11 while it served" in str(engine.error)
+        await engine.ready(10)
+        assert engine.base_url == "http://127.0.0.1:4002/v1"
+        assert engine.restarts == 1
+        assert engine.error is None
+
+
+async def test_one_that_never_comes_up_is_given_up(make, tmp_path):
+    async with make("sys.exit(3)") as engine:
+        with pytest.raises(EngineError, match=r"exit code 3 while it loaded the model; its log is .*engine\.log"):
+            await engine.ready(10)
+        assert engine.state == "failed"
+        assert (tmp_path / "lives").read_text() == "3"
+
+
+async def test_one_that_dies_right_after_loading_is_not_started_for_ever(make):
+    body = 'print(json.dumps({"event": "ready", "port": 1}), flush=True); sys.exit(1)'
+    async with make(body, first_pause=0.2, longest_pause=0.2) as engine:
+        async with asyncio.timeout(10):
+            while engine.state != "failed":  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert "exit code 1" in str(engine.error)
+
+
+async def test_what_a_restart_cannot_cure_fails_at_once(make, tmp_path):
+    body = 'print(json.dumps({"event": "failed", "code": "not_installed", "message": "pip install it"}), flush=True)'
+    async with make(body) as engine:
+        with pytest.raises(EngineError, match="pip install it") as caught:
+            await engine.ready(10)
+        assert caught.value.info.code == "not_installed"
+        assert (tmp_path / "lives").read_text() == "1"
+        (tmp_path / "child.py").write_text(f"import json, sys; life = 9; sys.stdin.readline(); {UP}")
+        await engine.start()  # the cause is cured: it may be started again
+        await engine.ready(10)
+        assert engine.error is None
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "says"),
+    [("SIGILL", "unsupported_cpu", "instruction"), ("SIGKILL", "out_of_memory", "memory ran out")],
+)
+async def test_a_signal_is_put_into_words(make, name, code, says):
+    async with make(f"os.kill(os.getpid(), signal.{name}); time.sleep(9)") as engine:
+        with pytest.raises(EngineError, match=says) as caught:
+            await engine.ready(10)
+        assert caught.value.info.code == code
+
+
+async def test_a_log_that_cannot_be_written_is_said(make, tmp_path):
+    (tmp_path / "file").write_text("")
+    async with make(UP, log=tmp_path / "file" / "engine.log") as engine:
+        with pytest.raises(EngineError, match=r"file/engine\.log cannot be written"):
+            await engine.ready(10)
+
+
+async def test_a_wait_can_be_bounded(make):
+    async with make("time.sleep(60)") as engine:
+        with pytest.raises(EngineError, match=r"not ready after 0\.1 seconds") as caught:
+            await engine.ready(0.1)
+        assert caught.value.info.code == "timeout"
+
+
+async def test_a_child_that_does_not_listen_is_killed(make):
+    async with make(UP.replace("sys.stdin.read()", "time.sleep(60)")) as engine:
+        await engine.ready(10)
+        pid = engine.pid
+        began = asyncio.get_running_loop().time()
+        await engine.stop()
+        assert asyncio.get_running_loop().time() - began < 5
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_what_the_cpu_lacks_is_named():
+    assert missing_cpu_features("flags\t\t: fpu avx avx2 fma f16c bmi2\n") == []
+    assert missing_cpu_features("flags\t\t: fpu avx\n") == ["avx2", "fma", "f16c", "bmi2"]
+    assert missing_cpu_features("Features\t: asimd\n") == []
+
+
+def test_free_memory_is_read(tmp_path):
+    assert free_memory("MemTotal: 9 kB\nMemAvailable:    2048 kB\n") == 2 << 20
+    assert free_memory("") is None
+    assert group_memory(tmp_path) is None
+    (tmp_path / "memory.max").write_text("1000\n")
+    (tmp_path / "memory.current").write_text("700\n")
+    (tmp_path / "memory.stat").write_text("anon 300\ninactive_file 400\n")
+    assert group_memory(tmp_path) == 700
+    (tmp_path / "memory.max").write_text("max\n")
+    assert group_memory(tmp_path) is None
