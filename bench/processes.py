@@ -1,0 +1,213 @@
+"""The operating system's side of the bench: processes that are pinned, watched, measured and always ended.
+
+Linux only, as the figures come from ``/proc``. Every process that is started here leads a process group of its own and
+gets SIGTERM should the bench itself die; nothing else is ever signalled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import http.client
+import os
+import resource
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+STOP_SECONDS = 5.0
+OPEN_FILES = 16384
+
+PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class BenchError(Exception):
+    """The bench cannot go on; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Cpus:
+    """Which CPU makes the traffic and which one the server under test has to itself.
+
+    Both are `None` on a machine with one CPU, where nothing is pinned and the figures are rough.
+    """
+
+    traffic: int | None
+    under_test: int | None
+
+    @classmethod
+    def available(cls) -> Cpus:
+        cpus = sorted(os.sched_getaffinity(0))
+        return cls(cpus[0], cpus[1]) if len(cpus) > 1 else cls(None, None)
+
+
+def prepare_this_process(cpus: Cpus) -> None:
+    """Move the bench itself off the CPU under test and raise its limit of open files, which children inherit."""
+    if cpus.traffic is not None:
+        os.sched_setaffinity(0, {cpus.traffic})
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def end_with_parent() -> None:
+    """For a child, between fork and exec: get SIGTERM when the bench dies, however it dies."""
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def running(
+    command: Sequence[str],
+    *,
+    cpu: int | None,
+    log: Path,
+    directory: Path,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process for the length of a ``with`` block, pinned to `cpu`, its output in the file `log`."""
+
+    def become_child() -> None:
+        end_with_parent()
+        if cpu is not None:
+            os.sched_setaffinity(0, {cpu})
+
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=directory,
+            env=environment,
+            start_new_session=True,
+            preexec_fn=become_child,
+        )
+    try:
+        yield process
+    finally:
+        stop(process)
+
+
+def ended(process: subprocess.Popen[bytes]) -> int | None:
+    """The status of a process that has ended. It is not reaped yet, so its id, and its group's, cannot be reused."""
+    found = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    return None if found is None else found.si_status
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """Ask a process to end, then end it and whatever is left of its own process group."""
+    os.kill(process.pid, signal.SIGTERM)  # not process.terminate(), which would reap it
+    deadline = time.monotonic() + STOP_SECONDS
+    while ended(process) is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def wait_until_listening(process: subprocess.Popen[bytes], port: int, log: Path, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        status = ended(process)
+        if status is not None:
+            raise BenchError(f"{describe(process)}\nended at once, with status {status}:\n{tail(log)}")
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        time.sleep(0.02)
+    raise BenchError(f"{describe(process)}\ndid not listen within {seconds:g} s:\n{tail(log)}")
+
+
+def describe(process: subprocess.Popen[bytes]) -> str:
+    return " ".join(map(str, process.args)) if isinstance(process.args, list) else str(process.args)
+
+
+def tail(log: Path, lines: int = 15) -> str:
+    text = log.read_text(errors="replace").splitlines()[-lines:]
+    return "\n".join(f"    {line}" for line in text) or "    (no output)"
+
+
+def get(port: int, path: str) -> bytes:
+    """A GET to a server on this machine, past any proxy settings."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        body = response.read()
+    finally:
+        connection.close()
+    if response.status != 200:
+        raise BenchError(f"GET {path}: {response.status} {body[:200]!r}")
+    return body
+
+
+def family(pid: int) -> list[int]:
+    """`pid` and its descendants."""
+    found = [pid]
+    for parent in found:  # grows while it is walked
+        with contextlib.suppress(OSError):
+            for task in os.listdir(f"/proc/{parent}/task"):
+                found += map(int, Path(f"/proc/{parent}/task/{task}/children").read_text().split())
+    return found
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time, user and system, of `pid` and its descendants: all their threads, and children that have ended."""
+    return sum(map(_cpu_ticks, family(pid))) / TICKS_PER_SECOND
+
+
+def _cpu_ticks(pid: int) -> int:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return 0
+    # The name, in brackets, may hold spaces. After it: state is field 3, utime, stime, cutime, cstime are 14 to 17.
+    fields = stat.rpartition(")")[2].split()
+    return sum(map(int, fields[11:15]))
+
+
+def resident_kib(pid: int) -> int:
+    """Resident memory of `pid` and its descendants in KiB. Shared pages count once for each, so look at growth."""
+    return sum(map(_resident_kib, family(pid)))
+
+
+def _resident_kib(pid: int) -> int:
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1])
+    return 0
+
+
+def busy_seconds(cpu: int | None) -> float:
+    """How long `cpu` has been busy, whoever with, stolen time included; 0 for no CPU."""
+    for line in Path("/proc/stat").read_text().splitlines():
+        name, *ticks = line.split()
+        if name == f"cpu{cpu}":
+            user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, ticks[:8])
+            return (user + nice + system + irq + softirq + steal) / TICKS_PER_SECOND
+    return 0.0
+
+
+def machine() -> dict[str, str | int | None]:
+    """What the figures were measured on."""
+    info = Path("/proc/cpuinfo").read_text().splitlines()
+    models = [line.partition(":")[2].strip() for line in info if line.startswith("model name")]
+    system = os.uname()
+    return {
+        "cpu": models[0] if models else system.machine,
+        "cpus": os.cpu_count(),
+        "kernel": f"{system.sysname} {system.release}",
+    }
