@@ -61,7 +61,9 @@ from .parts import (
     ThinkingPart,
     ToolCallPart,
     Usage,
+    json_text,
 )
+from .text import GrowingText
 
 Key = Hashable
 
@@ -101,7 +103,7 @@ class _Open:
     """The open part: what it was opened as, and what has come since."""
 
     __slots__ = (
-        "annotations", "checked", "details", "ends", "key", "kind", "logprobs", "part", "pieces", "signature",
+        "annotations", "checked", "details", "ends", "key", "kind", "logprobs", "part", "signature", "text",
     )  # fmt: skip
 
     def __init__(self, key: Key, part: ModelResponsePart, ends: bool) -> None:
@@ -109,7 +111,7 @@ class _Open:
         self.kind = type(part)
         self.part = part
         self.ends = ends
-        self.pieces: list[str] = []
+        self.text = GrowingText()
         self.signature: str | None = None
         self.details: dict[str, Any] | None = None
         self.logprobs: list[dict[str, Any]] | None = None
@@ -122,14 +124,15 @@ class _Open:
         if self.kind is not ToolCallPart:
             return True
         # Unchanged since it was last found incomplete: not parsed again for every delta that has to wait.
-        if self.checked == len(self.pieces):
+        length = self.text.length
+        if self.checked == length:
             return False
-        self.checked = len(self.pieces)
-        return _is_json("".join(self.pieces))
+        self.checked = length
+        return _is_json(self.text.value())
 
     def finished(self, complete: bool) -> ModelResponsePart:
         """The whole part."""
-        part, text = self.part, "".join(self.pieces)
+        part, text = self.part, self.text.value()
         if isinstance(part, ThinkingPart):
             return replace(
                 part,
@@ -153,7 +156,8 @@ class _Open:
         if isinstance(part, ToolCallPart):
             return replace(
                 part,
-                args=part.args if isinstance(part.args, dict) else text,
+                # An object stays one, if nothing was added to its text.
+                args=part.args if isinstance(part.args, dict) and json_text(part.args) == text else text,
                 signature=self.signature,
                 provider_details=self.details,
                 complete=complete or _is_json(text),
@@ -164,7 +168,7 @@ class _Open:
 def _is_json(text: str) -> bool:
     try:
         msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return False
     return True
 
@@ -286,7 +290,7 @@ class Emitter:
             if open_ is None:
                 return
         if text:
-            open_.pieces.append(text)
+            open_.text.add(text)
             self._out.append(PartDeltaEvent(self._parts, ThinkingPartDelta(text)))
         if signature is not None or details:
             self._seal(open_, signature, details)
@@ -337,7 +341,7 @@ class Emitter:
                 return
         if text or annotations:
             if text:
-                open_.pieces.append(text)
+                open_.text.add(text)
             if logprobs:
                 open_.logprobs = (open_.logprobs or []) + logprobs
             if annotations:
@@ -357,7 +361,7 @@ class Emitter:
             if open_ is None:
                 return
         if text:
-            open_.pieces.append(text)
+            open_.text.add(text)
             self._out.append(PartDeltaEvent(self._parts, RefusalPartDelta(text)))
 
     def tool_call(
@@ -400,9 +404,9 @@ class Emitter:
             if open_ is None:
                 return
             self._calls[key] = call_id or ""
-        text = args if isinstance(args, str) else msgspec.json.encode(args).decode()
+        text = args if isinstance(args, str) else json_text(args)
         if text:
-            open_.pieces.append(text)
+            open_.text.add(text)
             self._out.append(PartDeltaEvent(self._parts, ToolCallPartDelta(text)))
         if signature is not None or details:
             self._seal(open_, signature, details)
@@ -483,7 +487,8 @@ class Emitter:
             return None
         if self._item is None:
             self._open_item(item_key, ITEM_OF[type(part)], getattr(part, "id", None))
-        self._out.append(PartStartEvent(self._parts, part, self._last_kind))
+        opens = replace(part, args="") if isinstance(part, ToolCallPart) else part
+        self._out.append(PartStartEvent(self._parts, opens, self._last_kind))
         self._open = _Open(key, part, ends)
         return self._open
 
@@ -662,11 +667,11 @@ def _replay_part(index: int, part: ModelResponsePart, last_kind: str | None) -> 
     elif isinstance(part, ToolCallPart):
         bare = replace(
             part,
-            args=part.args if isinstance(part.args, dict) else "",
+            args="",
             signature=None,
             provider_details=None,
             complete=True,
         )
-        delta = ToolCallPartDelta(part.args_as_json()) if part.args else None
+        delta = ToolCallPartDelta(part.args_as_json()) if part.args not in (None, "") else None
     middle: list[ModelEvent] = [PartDeltaEvent(index, delta)] if delta is not None else []
     return [PartStartEvent(index, bare, last_kind), *middle, PartEndEvent(index, part)]

@@ -10,7 +10,7 @@ The rules. `Fold.feed` raises `IllegalEvent` with the rule's name for the first 
     kind        A part lives in an item of its kind; a delta and an end are of their part's kind.
     text        Parts with text open empty; the end's text is exactly what the deltas added up to.
     empty       A delta says something; a thinking part has text, a signature or details; an item other than
-                reasoning has at least one part.
+                reasoning has at least one part. What was cut off may be empty.
     closed      Items, the error and the turn end only when everything inside them is closed.
     incomplete  A cut-off part makes its item incomplete, and nothing but the turn's end (or its error) follows it.
     error       At most one error in a turn, and only ResponseEnd after it.
@@ -63,6 +63,7 @@ from .parts import (
     ToolReturnPart,
     Usage,
 )
+from .text import GrowingText
 
 DELTA_OF: dict[type[ModelResponsePart], type[PartDelta]] = {
     ThinkingPart: ThinkingPartDelta,
@@ -96,7 +97,8 @@ class Fold:
         self._item_first = 0
         self._open: PartStartEvent | None = None
         self._delta: type[PartDelta] | None = None
-        self._pieces: list[str] = []
+        self._text = GrowingText()
+        self._text_field = ""
         self._calls: dict[str, bool] = {}
         self._results: list[ToolReturnPart | RetryPromptPart] = []
 
@@ -117,7 +119,7 @@ class Fold:
         parts = list(self._parts)
         if self._open is not None and self._delta is not None:
             field = "args" if isinstance(self._open.part, ToolCallPart) else "content"
-            changes: dict[str, Any] = {field: "".join(self._pieces), "complete": False}
+            changes: dict[str, Any] = {field: self._text.value(), "complete": False}
             parts.append(replace(self._open.part, **changes))
         return ModelResponse(
             parts,
@@ -183,15 +185,18 @@ class Fold:
             _refuse("closed", f"item {event.index} closes while part {self._open.index} is open")
         first = self._item_first
         if first == len(self._parts):
-            if item.kind != "reasoning":
+            if item.kind == "reasoning":
+                # A signature (or nothing but an id) in place of any text is still a thought that happened.
+                whole = event.status == "completed"
+                self._parts.append(ThinkingPart("", id=item.native_id, complete=whole))
+            elif event.status == "completed":
                 _refuse("empty", f"a {item.kind} item without a part")
-            # A signature (or nothing but an id) in place of any text is still a thought that happened.
-            self._parts.append(ThinkingPart("", id=item.native_id))
         cut = any(not getattr(part, "complete", True) for part in self._parts[first:])
         if cut and event.status == "completed":
             _refuse("incomplete", f"item {event.index} is completed but its last part was cut off")
         self._cut = event.status == "incomplete"
-        self._parts[first:] = _with_item_data(self._parts[first:], item, event)
+        if first < len(self._parts):
+            self._parts[first:] = _with_item_data(self._parts[first:], item, event)
         self._item = None
         self._items += 1
 
@@ -213,7 +218,8 @@ class Fold:
             _refuse("text", f"part {event.index} opens with text; text comes in deltas")
         self._open = event
         self._starts += 1
-        self._pieces = []
+        self._text = GrowingText()
+        self._text_field = "args_delta" if self._delta is ToolCallPartDelta else "content_delta"
 
     def _part_delta(self, event: PartDeltaEvent) -> None:
         open_ = self._open
@@ -222,9 +228,9 @@ class Fold:
         delta = event.delta
         if type(delta) is not self._delta:
             _refuse("kind", f"a {delta.part_delta_kind} delta for a {open_.part.part_kind} part")
-        text = delta.args_delta if isinstance(delta, ToolCallPartDelta) else delta.content_delta
+        text = getattr(delta, self._text_field)
         if text:
-            self._pieces.append(text)
+            self._text.add(text)
         elif isinstance(delta, ThinkingPartDelta) and (delta.signature_delta is not None or delta.provider_details):
             self._sealed = True
         elif not (isinstance(delta, TextPartDelta) and delta.annotations):
@@ -236,9 +242,10 @@ class Fold:
             _refuse("part", f"part {event.index} closes but is not open")
         if type(part) is not type(open_.part):
             _refuse("kind", f"part {event.index} opened as {open_.part.part_kind}, closes as {part.part_kind}")
-        if self._delta is not None and _text_of(part) != "".join(self._pieces):
+        if self._delta is not None and _text_of(part) != self._text.value():
             _refuse("text", f"the end of part {event.index} is not what its deltas added up to")
-        if isinstance(part, ThinkingPart) and not (part.content or part.signature or part.provider_details):
+        empty = isinstance(part, ThinkingPart) and not (part.content or part.signature or part.provider_details)
+        if empty and getattr(part, "complete", True):
             _refuse("empty", f"thinking part {event.index} holds nothing")
         self._parts.append(part)
         self._open = None
@@ -306,8 +313,8 @@ def fold(events: list[Event]) -> Fold:
 
 def _text_of(part: ModelResponsePart) -> str:
     if isinstance(part, ToolCallPart):
-        # An object for arguments is whole when the part opens; its deltas are the same, as JSON text.
-        return part.args_as_json() if part.args else ""
+        # Of an object, the same as JSON text.
+        return part.args_as_json() if part.args not in (None, "") else ""
     return part.content if isinstance(part, ThinkingPart | TextPart | RefusalPart) else ""
 
 

@@ -40,6 +40,7 @@ from pellucid.parts import (
     ToolCallPart,
     ToolReturnPart,
     Usage,
+    json_text,
 )
 
 ORIGIN = Origin("p", "w", "m")
@@ -361,3 +362,14 @@ def test_kinds_are_readable_attributes_and_tags() -> None:
     assert msgspec.to_builtins(part)["part_kind"] == "thinking"
     assert ThinkingPartDelta("x").part_delta_kind == "thinking"
     assert DELTA.event_kind == "part_delta"
+
+
+@given(st.dictionaries(st.text(max_size=3), st.integers() | st.text(max_size=3), max_size=2), st.text(max_size=3))
+def test_arguments_as_an_object_stream_as_json_text_and_stay_an_object(args: dict[str, Any], more: str) -> None:
+    emitter = Emitter(ORIGIN)
+    emitter.tool_call("a", args, name="f", call_id="c")
+    emitter.tool_call("a", more)
+    response = fold(list(emitter.end())).response
+    assert response is not None
+    assert response.parts[0].args == (json_text(args) + more if more else args)
+    assert fold(list(replay(response))).response == response

@@ -71,6 +71,9 @@ class SSEDecoder:
         # The path nearly all real traffic takes: whole events, LF only, nothing under way.
         if not self._held and not self._data and not self._event and b"\r" not in chunk:
             end = chunk.rfind(b"\n\n")
+            # One event and nothing else: what a read brings while a model writes.
+            if 0 < end == len(chunk) - 2 <= self._limit and chunk.find(b"\n") == end and chunk.startswith(b"data: "):
+                return [SSE("", chunk[6:end])]
             if end >= 0:
                 for block in chunk[:end].split(b"\n\n"):
                     if block.startswith(b"data: ") and b"\n" not in block:

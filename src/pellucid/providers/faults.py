@@ -7,12 +7,15 @@ provider's sentence is kept: it is the one that helps.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from math import inf
 from typing import Any
 
 import msgspec
 
 from ..errors import ErrorInfo, ErrorKind
+from .loose import loose_json
 
 _KIND_OF_STATUS: dict[int, ErrorKind] = {
     400: "invalid_request",
@@ -67,9 +70,9 @@ def kind_of_status(status: int) -> ErrorKind:
 def fault_of_response(status: int, headers: Mapping[str, str], body: bytes) -> ErrorInfo:
     """What an HTTP response that is not a success means. Bodies may be JSON in any of the known forms, or not JSON."""
     try:
-        value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):
-        value = body.decode("utf-8", "replace").strip()[:1000]
+        value = loose_json(body)
+    except ValueError:
+        value = _words(body.decode("utf-8", "replace"))
     info = fault_of_value(value, status)
     prefix = _PREFIX.get(status)
     message = f"{prefix}: {info.message}" if prefix else info.message
@@ -78,16 +81,19 @@ def fault_of_response(status: int, headers: Mapping[str, str], body: bytes) -> E
 
 def fault_of_value(value: Any, status: int | None = None) -> ErrorInfo:
     """What an error object means: `{"error": {…}}`, `{"error": "…"}`, `{"message": …}`, `[{"error": …}]`, or text."""
-    if isinstance(value, list) and value:
-        value = value[0]
-    fault = value.get("error", value) if isinstance(value, dict) else value
+    fault = _innermost(value)
     if isinstance(fault, dict):
-        message = _first_text(fault, "message", "status_msg", "detail", "error", "type")
+        message = _first_text(fault, "message", "status_msg", "msg", "detail", "error", "type") or ""
         code = _first_text(fault, "code", "status", "type", "status_code")
         words = [str(fault.get(name)) for name in ("code", "type", "status")]
-        if status is None and isinstance(fault.get("code"), int) and 400 <= fault["code"] < 600:
-            status = fault["code"]
+        if status is None and len(words[0]) == 3 and words[0].isdecimal() and 400 <= int(words[0]) < 600:
+            status = int(words[0])
         param = fault.get("param")
+        # OpenRouter says that somebody failed, and hides away what they said.
+        metadata = fault.get("metadata")
+        behind = _first_text(metadata, "raw") if isinstance(metadata, dict) else None
+        if behind:
+            message = f"{message}: {behind[:1000]}"
     else:
         message, code, words, param = str(fault or ""), None, [], None
     known = [_KIND_OF_WORD[word] for word in words if word in _KIND_OF_WORD]
@@ -104,6 +110,35 @@ def fault_of_value(value: Any, status: int | None = None) -> ErrorInfo:
     )
 
 
+def _innermost(value: Any) -> Any:
+    """The object or the text that says it, out of what it is wrapped in."""
+    for _ in range(4):
+        if isinstance(value, list) and value:
+            value = value[0]
+        elif isinstance(value, dict):
+            inner = next(
+                (value[name] for name in _WRAPPERS if value.get(name) and isinstance(value[name], _NESTS)), None
+            )
+            if inner is None:
+                break
+            value = inner
+    return value
+
+
+_WRAPPERS = ("error", "errors", "detail", "base_resp")
+_NESTS = (dict, list)
+
+
+_TITLE = re.compile(r"<title[^>]*>(.*?)</title>|<h1[^>]*>(.*?)</h1>", re.DOTALL | re.IGNORECASE)
+
+
+def _words(text: str) -> str:
+    """What a body that is not JSON says; of a page, its title."""
+    text = text.strip()
+    title = _TITLE.search(text) if text.startswith("<") else None
+    return ((title[1] or title[2] or "").strip() if title else "") or text[:1000]
+
+
 def _first_text(fault: dict[str, Any], *names: str) -> str | None:
     for name in names:
         value = fault.get(name)
@@ -113,7 +148,9 @@ def _first_text(fault: dict[str, Any], *names: str) -> str | None:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds, if they are said as a number; a date would need a clock."""
     try:
-        return float(headers.get("retry-after", ""))
+        seconds = float(headers.get("retry-after", ""))
     except ValueError:
         return None
+    return seconds if 0 <= seconds < inf else None

@@ -63,7 +63,8 @@ def _may_go_back(part: ModelResponsePart) -> bool:
 def _without_opaque(part: ModelResponsePart, *, known: bool, row: Profile) -> ModelResponsePart | None:
     """`part` for a model that did not make it; None if nothing of it may go."""
     if isinstance(part, ThinkingPart):
-        welcome = row.replay in ("field", "carrier") if not known else row.foreign == "field"
+        # A summary is not what the model thought: only an operator's word sends it in the thought's place.
+        welcome = row.foreign == "field" if known else row.replay != "none" and part.form == "raw"
         if not welcome or not part.content:
             return None
         return ThinkingPart(part.content, form=part.form, complete=part.complete)

@@ -2,7 +2,8 @@
 
 Strict JSON is read by msgspec. What it refuses is read once more, by rules that real servers need: `NaN` and
 `Infinity` (log-probabilities), lone surrogates (`\\ud83d`, half of a character that a server cut in two), bytes that
-are not UTF-8, control characters in strings. What cannot be shown becomes U+FFFD; the rest of the value is kept.
+are not UTF-8, control characters in strings, numbers that fit into nothing. What cannot be shown becomes U+FFFD; the
+rest of the value is kept.
 """
 
 from __future__ import annotations
@@ -23,9 +24,14 @@ def loose_json(data: bytes) -> Any:
     except REFUSED:
         pass
     try:
-        return _whole(json.loads(data.decode("utf-8", "replace"), strict=False))
+        return _whole(json.loads(data.decode("utf-8", "replace"), strict=False, parse_int=_integer))
     except RecursionError:
         raise ValueError("the JSON is nested too deeply") from None
+
+
+def _integer(digits: str) -> int | float:
+    """Within 64 bits: encoders refuse larger ones."""
+    return int(digits) if len(digits) <= 18 else float(digits)
 
 
 def _whole(value: Any) -> Any:

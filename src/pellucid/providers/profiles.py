@@ -25,7 +25,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str = ""
     title: str = ""
-    wire: Literal["openai_chat"] = "openai_chat"
+    wire: Literal[
+        "openai_chat", "openai_responses", "anthropic", "google", "mistral", "cohere", "bedrock", "ollama"
+    ] = "openai_chat"
 
     # Where it is, and who we are there.
     base_url: str = ""
@@ -42,7 +44,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     repeats: Literal["keep", "drop"] = "keep"
     """Whether a reasoning delta equal to the one before it is a second copy."""
     tags: str | None = None
-    """The family of markers (see `pellucid.tags`) that may stand in the content; None: content is content."""
+    """The family of markers (see `pellucid.tags`) that may stand in the content, or `harmony`; None: content is
+    content."""
     implicit_start: Literal["never", "always", "auto"] | None = None
     """Whether an answer may begin inside reasoning, without the opening marker; None: as the family says."""
     reasoning_tokens: Literal["inside", "outside", "by_total"] = "inside"
@@ -66,6 +69,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """What chat templates call the switch; a template ignores the names that it does not know."""
     budget_field: str = ""
     """Where a budget of thinking tokens goes; empty: it cannot be said. (`reasoning_object` has its own place.)"""
+    knows: tuple[str, ...] = ()
+    """Which settings beyond the common ones it takes: `top_k`, `verbosity`, `service_tier`, `user`, `metadata`,
+    `cache_key`. Many servers refuse a field that they do not know."""
     system_role: Literal["system", "developer"] = "system"
     stream_usage: bool = True
     """Whether `stream_options: {include_usage: true}` may be sent."""
@@ -102,7 +108,10 @@ def _derive(base: Profile, changes: Mapping[str, Any]) -> Profile:
     return msgspec.convert({**msgspec.to_builtins(base), **changes}, Profile)
 
 
-def load_profiles(rows: Mapping[str, Mapping[str, Any]], known: Mapping[str, Profile]) -> dict[str, Profile]:
+_TAGS = (*tags.FAMILIES, "harmony")
+
+
+def load_profiles(rows: Mapping[str, Any], known: Mapping[str, Profile]) -> dict[str, Profile]:
     """Profiles from tables. A row may extend one of `known` or an earlier row.
 
     Raises `ConfigError` with one line a mistake.
@@ -151,8 +160,8 @@ def _mistakes(where: str, values: Mapping[str, Any], known: Mapping[str, Any], n
         except msgspec.ValidationError:
             found.append(f"{where}.{name}: {value!r} is not right; it must be {_wanted(known[name])}")
             continue
-        if name == "tags" and value not in tags.FAMILIES:
-            found.append(f"{where}.{name}: there is no marker family {value!r}; {_meant(value, tags.FAMILIES)}")
+        if name == "tags" and value not in _TAGS:
+            found.append(f"{where}.{name}: there is no marker family {value!r}; {_meant(value, _TAGS)}")
     return found
 
 

@@ -19,7 +19,7 @@ class Function(msgspec.Struct, gc=False):
     arguments: Any = None
 
 
-class ToolCall(msgspec.Struct):
+class ToolCall(msgspec.Struct, gc=False):
     index: int | None = None
     id: str | None = None
     type: str | None = None
@@ -27,7 +27,7 @@ class ToolCall(msgspec.Struct):
     extra_content: dict[str, Any] | None = None
 
 
-class Delta(msgspec.Struct):
+class Delta(msgspec.Struct, gc=False):
     """`choices[].delta` of a stream, `choices[].message` of a whole response."""
 
     content: Any = None
@@ -43,11 +43,11 @@ class Delta(msgspec.Struct):
     executed_tools: list[dict[str, Any]] | None = None
 
 
-class Logprobs(msgspec.Struct):
+class Logprobs(msgspec.Struct, gc=False):
     content: list[dict[str, Any]] | None = None
 
 
-class Choice(msgspec.Struct):
+class Choice(msgspec.Struct, gc=False):
     index: int = 0
     delta: Delta | None = None
     message: Delta | None = None
@@ -56,7 +56,7 @@ class Choice(msgspec.Struct):
     logprobs: Logprobs | None = None
 
 
-class Chunk(msgspec.Struct):
+class Chunk(msgspec.Struct, gc=False):
     id: str | None = None
     model: str | None = None
     choices: list[Choice] | None = None

@@ -35,24 +35,29 @@ from .details import details_of
 
 Body = dict[str, Any]
 
-# Settings that are the same number under the same name on this wire.
-_SAME_NAME = (
-    "temperature",
-    "top_p",
-    "top_k",
-    "seed",
-    "presence_penalty",
-    "frequency_penalty",
-    "logit_bias",
-    "logprobs",
-    "top_logprobs",
-    "parallel_tool_calls",
-    "verbosity",
-    "service_tier",
-    "user",
-    "metadata",
-)
-_RENAMED = {"stop_sequences": "stop", "cache_key": "prompt_cache_key"}
+# Settings that every server knows, and their names there.
+_COMMON = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "seed": "seed",
+    "presence_penalty": "presence_penalty",
+    "frequency_penalty": "frequency_penalty",
+    "logit_bias": "logit_bias",
+    "logprobs": "logprobs",
+    "top_logprobs": "top_logprobs",
+    "parallel_tool_calls": "parallel_tool_calls",
+    "stop_sequences": "stop",
+}
+
+# Settings that are sent where the row says that they are known.
+_OPTIONAL = {
+    "top_k": "top_k",
+    "verbosity": "verbosity",
+    "service_tier": "service_tier",
+    "user": "user",
+    "metadata": "metadata",
+    "cache_key": "prompt_cache_key",
+}
 
 
 def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
@@ -65,12 +70,8 @@ def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
             body["stream_options"] = {"include_usage": True}
     if "max_tokens" in settings:
         body[row.max_tokens] = settings["max_tokens"]
-    for name in _SAME_NAME:
-        if name in settings:
-            body[name] = settings[name]  # type: ignore[literal-required]
-    for name, there in _RENAMED.items():
-        if name in settings:
-            body[there] = settings[name]  # type: ignore[literal-required]
+    known = _COMMON | {name: _OPTIONAL[name] for name in row.knows if name in _OPTIONAL}
+    body |= {there: settings[name] for name, there in known.items() if name in settings}  # type: ignore[literal-required]
     body |= _tools(call.tools, call.tool_choice)
     body |= _output(call.output)
     body |= _THINKING[row.thinking](settings, row)
@@ -189,6 +190,13 @@ def _tools(tools: tuple[ToolDefinition, ...], choice: ToolChoice) -> Body:
     """The tools, and whether to call one. Only OpenAI knows how to narrow a choice: others are told of fewer tools."""
     if not tools:
         return {}
+    unknown = sorted(set(choice.names) - {tool.name for tool in tools})
+    if unknown:
+        raise RequestError(
+            f"tool_choice names {', '.join(unknown)}; the tools are: {', '.join(tool.name for tool in tools)}",
+            code="unknown_tool",
+            param="tool_choice",
+        )
     if choice.names and choice.mode != "none":
         chosen = tuple(tool for tool in tools if tool.name in choice.names)
         if len(chosen) == 1 and choice.mode == "required":
@@ -258,7 +266,7 @@ def _content(content: UserContent) -> Body:
             kind = (content.media_type or "audio/wav").rpartition("/")[2].removeprefix("x-")
             form = {"mpeg": "mp3"}.get(kind, kind)
             return {"type": "input_audio", "input_audio": {"data": content.data, "format": form}}
-        case File():
+        case File() if content.file_id or content.data or content.url:
             file: Body = {}
             if content.filename:
                 file["filename"] = content.filename

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from ...text import GrowingText
+
 
 class Merge:
     """`next(fragment)` gives what is new in it."""
@@ -50,44 +52,36 @@ class Told:
     details. `news` is what the second telling has that the first had not; white space around is no difference.
     """
 
-    __slots__ = ("_at", "_offset", "_pieces", "_started")
+    __slots__ = ("_at", "_coming", "_rest", "_started")
 
     def __init__(self) -> None:
-        self._pieces: list[str] = []
+        self._coming = GrowingText()
+        self._rest = ""
         self._at = 0
-        self._offset = 0
+        """How much of `_rest` the second telling has repeated; `_coming` is what follows it."""
         self._started = False
 
     def add(self, text: str) -> None:
-        self._pieces.append(text)
+        self._coming.add(text)
 
     def text(self) -> str:
-        return "".join(self._pieces)
+        """What the second telling has not repeated yet."""
+        return self._rest[self._at :] + self._coming.value()
 
     def news(self, text: str) -> str:
         """The end of `text` from where it first differs; all of it once the first telling is used up."""
-        while text and self._at < len(self._pieces):
-            first = self._pieces[self._at][self._offset :]
-            if not self._started:
-                first_bare, text_bare = first.lstrip(), text.lstrip()
-                if not first_bare:
-                    self._next()
-                    continue
-                if not text_bare:
-                    return ""
-                self._offset += len(first) - len(first_bare)
-                first, text = first_bare, text_bare
-                self._started = True
-            length = min(len(first), len(text))
-            if first[:length] != text[:length]:
-                self._at = len(self._pieces)
+        if not self._started:
+            self._rest = (self._rest + self._coming.take()).lstrip()
+            text = text.lstrip() if self._rest else text
+            self._started = bool(text and self._rest)
+        while text and (self._at < len(self._rest) or self._coming.length):
+            if self._at == len(self._rest):
+                self._rest, self._at = self._coming.take(), 0
+            told = self._rest[self._at : self._at + len(text)]
+            if not text.startswith(told):
+                self._rest, self._at = "", 0
+                self._coming.take()
                 return text
-            text = text[length:]
-            self._offset += length
-            if length == len(first):
-                self._next()
+            self._at += len(told)
+            text = text[len(told) :]
         return text
-
-    def _next(self) -> None:
-        self._at += 1
-        self._offset = 0

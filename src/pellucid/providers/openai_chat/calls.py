@@ -1,0 +1,164 @@
+"""Function calls, as they come in fragments; and the calls that the provider runs itself.
+
+A call is known by its index and its id. Servers leave out either, number every call 0, make up an id for every
+fragment, or send the name late: what belongs together is decided here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ...emit import Emitter, Key
+from ...parts import BuiltinToolCallPart, BuiltinToolReturnPart
+from ..loose import REFUSED
+from .chunk import ToolCall
+
+
+class _Call:
+    """A function call as it comes."""
+
+    __slots__ = ("id", "key", "named", "pieces")
+
+    def __init__(self, key: Key, id: str | None) -> None:
+        self.key = key
+        self.id = id
+        self.named = False
+        self.pieces: list[str] = []
+        """The arguments so far."""
+
+
+class CallsReader:
+    """Reads fragments into an emitter."""
+
+    def __init__(self, emit: Emitter) -> None:
+        self._emit = emit
+        self._calls: dict[int, list[_Call]] = {}
+        """Under each index its calls: servers that number every call 0 tell them apart by their ids."""
+        self._last_call: _Call | None = None
+        self._executions: set[Key] = set()
+
+    @property
+    def any(self) -> bool:
+        """Whether the model called a function."""
+        return bool(self._calls)
+
+    def flush(self) -> None:
+        """Open what never got a name."""
+        for calls in self._calls.values():
+            for call in calls:
+                if not call.named:
+                    call.named = True
+                    self._emit.tool_call(call.key, "".join(call.pieces), name="", call_id=call.id)
+
+    def read(self, fragment: ToolCall) -> None:
+        function = fragment.function
+        name = (function.name or None) if function is not None else None
+        args = function.arguments if function is not None else None
+        if not isinstance(args, dict) or not args:
+            args = _json_text(args)
+        signature = _google_signature(fragment.extra_content)
+        if not (name or args or fragment.id or signature):
+            return
+        call = self._call_of(fragment, name)
+        if call.id is None:
+            call.id = fragment.id or None
+        if call.named:
+            if args or signature:
+                self._emit.tool_call(call.key, args, signature=signature)
+        elif name is not None:
+            # Nothing can open before the function has a name: what came earlier is told now.
+            call.named = True
+            if call.pieces:
+                args = "".join(call.pieces) + _json_text(args)
+            self._emit.tool_call(call.key, args, name=name, call_id=call.id, signature=signature)
+            call.pieces = []
+        if args:
+            call.pieces.append(_json_text(args))
+
+    def _call_of(self, fragment: ToolCall, name: str | None) -> _Call:
+        """Which call this is about, or a new one."""
+        id, index = fragment.id or None, fragment.index
+        if id is not None and (call := self._known_by(id, index)) is not None:
+            self._last_call = call
+            return call
+        if index is None and id is None and name is None and self._last_call is not None:
+            return self._last_call
+        # A call without an index gets one that no server uses.
+        calls = self._calls.setdefault(-1 - len(self._calls) if index is None else index, [])
+        if calls and not _begins_another(calls[-1], id, name):
+            call = calls[-1]
+        else:
+            call = _Call(("call", index, len(self._calls), len(calls)), id)
+            calls.append(call)
+        self._last_call = call
+        return call
+
+    def _known_by(self, id: str, index: int | None) -> _Call | None:
+        groups = self._calls.values() if index is None else [self._calls.get(index, [])]
+        return next((call for calls in groups for call in calls if call.id == id), None)
+
+    def read_executed(self, tools: list[dict[str, Any]]) -> None:
+        """Groq's compound models run tools themselves, and report each twice: asked, then answered."""
+        provider = self._emit.origin.provider
+        for tool in tools:
+            index, kind = str(tool.get("index")), str(tool.get("type") or "tool")
+            name = {"search": "web_search"}.get(kind, kind)
+            key = ("executed", index)
+            call_id = f"executed_{index}"
+            if key not in self._executions:
+                self._executions.add(key)
+                arguments = tool.get("arguments")
+                self._emit.whole(
+                    BuiltinToolCallPart(
+                        name,
+                        arguments if isinstance(arguments, dict) else _json_text(arguments) or None,
+                        call_id,
+                        provider_name=provider,
+                    ),
+                    item=key,
+                )
+            found = tool.get("search_results")
+            results = found if isinstance(found, dict) and found.get("results") else tool.get("output")
+            answered = ("answered", index)
+            if results and answered not in self._executions:
+                self._executions.add(answered)
+                self._emit.whole(
+                    BuiltinToolReturnPart(name, results, call_id, provider_name=provider),
+                    item=key,
+                )
+
+
+def _begins_another(call: _Call, id: str | None, name: str | None) -> bool:
+    """Whether a fragment under the index of `call`, but not under its id, is another call's.
+
+    Some servers repeat the name with every fragment, some make up an id for every fragment, some number every
+    call 0: only what has a name can begin a call, and it does if it has another id, or the call is whole already.
+    """
+    if name is None or not call.named:
+        return False
+    if id is not None and call.id is not None:
+        return True
+    return _is_json("".join(call.pieces))
+
+
+def _is_json(text: str) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except REFUSED:
+        return False
+    return True
+
+
+def _json_text(args: Any) -> str:
+    """Arguments as JSON text, which they mostly are already; nothing at all is no text yet."""
+    if isinstance(args, str):
+        return args
+    return "" if args is None else msgspec.json.encode(args).decode()
+
+
+def _google_signature(extra: dict[str, Any] | None) -> str | None:
+    google = (extra or {}).get("google")
+    signature = google.get("thought_signature") if isinstance(google, dict) else None
+    return signature if isinstance(signature, str) else None

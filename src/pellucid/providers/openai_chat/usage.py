@@ -1,0 +1,54 @@
+"""Token counts, from the many places where this wire's dialects put them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from ...parts import Usage
+
+
+def read_usage(raw: dict[str, Any], counted: Literal["inside", "outside", "by_total"] = "inside") -> Usage:
+    """Token counts. `details` keeps what else the provider counted, under its own names."""
+    prompt, completion, total = (_int(raw, name) for name in ("prompt_tokens", "completion_tokens", "total_tokens"))
+    of_prompt, of_completion = _dict(raw, "prompt_tokens_details"), _dict(raw, "completion_tokens_details")
+    reasoning = _first(_int(of_completion, "reasoning_tokens"), _int(raw, "reasoning_tokens"))
+    output = completion
+    if completion is not None and reasoning:
+        beside = counted == "by_total" and prompt is not None and total == prompt + completion + reasoning
+        if counted == "outside" or beside:
+            output = completion + reasoning
+    details = {
+        name: int(value)
+        for name, value in (*raw.items(), *of_completion.items())
+        if isinstance(value, int) and not isinstance(value, bool) and name not in _STANDARD
+    }
+    return Usage(
+        input_tokens=prompt,
+        output_tokens=output,
+        output_reasoning_tokens=reasoning,
+        cache_read_tokens=_first(
+            _int(of_prompt, "cached_tokens"), _int(raw, "cached_tokens"), _int(raw, "prompt_cache_hit_tokens")
+        ),
+        cache_write_tokens=_int(of_prompt, "cache_write_tokens"),
+        input_audio_tokens=_int(of_prompt, "audio_tokens"),
+        output_audio_tokens=_int(of_completion, "audio_tokens"),
+        details=details,
+    )
+
+
+# Counts that have a field of their own; the others keep their own names in `details`.
+_STANDARD = frozenset({"prompt_tokens", "completion_tokens", "total_tokens", "cached_tokens"})
+
+
+def _int(raw: dict[str, Any], name: str) -> int | None:
+    value = raw.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _dict(raw: dict[str, Any], name: str) -> dict[str, Any]:
+    value = raw.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _first(*values: int | None) -> int | None:
+    return next((value for value in values if value is not None), None)

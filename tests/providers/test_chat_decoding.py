@@ -1,0 +1,821 @@
+"""Chat Completions: what a decoder makes of well-meant, odd and broken answers."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from wire_kit import (
+    ROWS,
+    body,
+    call,
+    chunk,
+    cut,
+    events_of,
+    folded,
+    merged,
+    origin,
+    response_of,
+    said,
+    sse,
+    thoughts,
+)
+
+from pellucid.errors import ErrorInfo
+from pellucid.events import ErrorEvent, ItemStartEvent, PartDeltaEvent, ResponseEndEvent
+from pellucid.parts import RefusalPart, TextPart, ThinkingPart, ToolCallPart, Usage
+from pellucid.providers.openai_chat import StreamDecoder, decoder
+from pellucid.providers.openai_chat.details import details_of
+
+ANY_ROW = pytest.mark.parametrize("row", ["openai-compat", "vllm", "openrouter", "deepseek"])
+
+
+def stream(*deltas: dict[str, Any], finish: str | None = "stop") -> bytes:
+    return sse(*(chunk(**delta) for delta in deltas), *([chunk(finish)] if finish else []))
+
+
+def parts(*deltas: dict[str, Any], row: str = "openai-compat", finish: str = "stop") -> list[tuple[str, Any]]:
+    return said(response_of(row, stream(*deltas, finish=finish)))
+
+
+# --- order -------------------------------------------------------------------------------------------------------
+
+
+@ANY_ROW
+def test_reasoning_and_text_in_one_chunk_come_reasoning_first(row: str) -> None:
+    assert parts({"content": "b", "reasoning_content": "a"}, row=row) == [("thinking", "a"), ("text", "b")]
+
+
+@ANY_ROW
+def test_everything_in_one_chunk_has_one_order(row: str) -> None:
+    everything = {"tool_calls": [call("{}", name="f", id="c", index=0)], "content": "b", "reasoning": "a"}
+    assert parts(everything, row=row) == [("thinking", "a"), ("text", "b"), ("tool-call", "{}")]
+
+
+@ANY_ROW
+def test_reasoning_that_resumes_after_text_is_a_new_item_in_its_place(row: str) -> None:
+    data = stream({"reasoning": "a"}, {"content": "b"}, {"reasoning": "c"}, {"content": "d"})
+    assert said(response_of(row, data)) == [("thinking", "a"), ("text", "b"), ("thinking", "c"), ("text", "d")]
+    kinds = [event.kind for event in events_of(row, data) if isinstance(event, ItemStartEvent)]
+    assert kinds == ["reasoning", "message", "reasoning", "message"]
+
+
+@ANY_ROW
+def test_reasoning_that_resumes_after_a_call_is_a_new_item_in_its_place(row: str) -> None:
+    data = stream(
+        {"reasoning": "a"},
+        {"tool_calls": [call("{}", name="f", id="c0", index=0)]},
+        {"reasoning": "b"},
+        {"tool_calls": [call("{}", name="g", id="c1", index=1)]},
+        finish="tool_calls",
+    )
+    assert said(response_of(row, data)) == [
+        ("thinking", "a"),
+        ("tool-call", "{}"),
+        ("thinking", "b"),
+        ("tool-call", "{}"),
+    ]
+
+
+def test_structured_reasoning_that_resumes_is_sent_back_in_full() -> None:
+    """The same index after text: a second block, which must not be lost on the way back."""
+    one, two = ({"type": "reasoning.text", "text": text, "index": 0} for text in "ab")
+    data = stream({"reasoning_details": [one]}, {"content": "t"}, {"reasoning_details": [two]})
+    response = response_of("openrouter", data)
+    assert [entry["text"] for entry in details_of(response.parts)] == ["a", "b"]
+
+
+def test_empty_and_missing_and_null_are_all_nothing() -> None:
+    nothing = (
+        {},
+        {"content": ""},
+        {"content": None},
+        {"reasoning": ""},
+        {"reasoning": None, "content": None},
+        {"tool_calls": []},
+        {"tool_calls": None},
+        {"reasoning_details": []},
+        {"refusal": ""},
+        {"function_call": {"name": "", "arguments": ""}},
+        {"tool_calls": [call("", index=0)]},
+    )
+    assert parts(*nothing, {"reasoning": "a"}, *nothing, {"reasoning": "b"}, *nothing, {"content": "c"}) == [
+        ("thinking", "ab"),
+        ("text", "c"),
+    ]
+
+
+def test_only_the_first_of_several_fields_is_read() -> None:
+    assert parts({"reasoning": "a", "reasoning_content": "a", "reasoning_text": "a"}) == [("thinking", "a")]
+    assert parts({"reasoning": "a", "reasoning_content": ""}) == [("thinking", "a")]
+    assert parts({"reasoning": {"effort": "low"}, "reasoning_text": "a"}) == [("thinking", "a")]
+
+
+def test_a_second_choice_is_another_answer() -> None:
+    two = chunk(content="a")
+    two["choices"].append({"index": 1, "delta": {"content": "z", "reasoning": "z"}, "finish_reason": "length"})
+    response = response_of("openai-compat", sse(two, chunk("stop")))
+    assert said(response) == [("text", "a")]
+    assert response.finish_reason == "stop"
+
+
+def test_log_probabilities_are_told_once_with_their_text() -> None:
+    tokens = [{"token": "a", "logprob": -0.1}]
+    for row in ("openai", "vllm"):
+        response = response_of(
+            row, sse(chunk(content="a", choice={"logprobs": {"content": tokens}}), chunk(content="b"), chunk("stop"))
+        )
+        assert response.parts == [TextPart("ab", logprobs=tokens)]
+
+
+def test_annotations_belong_to_the_text() -> None:
+    note = {"type": "url_citation", "url_citation": {"url": "http://x"}}
+    for data in (stream({"content": "a"}, {"annotations": [note]}), body(content="a", annotations=[note])):
+        assert response_of("openai", data).parts == [TextPart("a", annotations=[note])]
+
+
+def test_content_parts_of_unknown_type_ride_through() -> None:
+    entry = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+    response = response_of("openai-compat", body(content=[{"type": "text", "text": "a"}, entry, "b"]))
+    assert [part.part_kind for part in response.parts] == ["text", "opaque", "text"]
+    assert response.parts[1].native == entry
+
+
+# --- tool calls --------------------------------------------------------------------------------------------------
+
+
+def calls(*fragments: list[dict[str, Any]], row: str = "openai-compat") -> list[tuple[str, str, Any]]:
+    deltas = [{"tool_calls": entries} for entries in fragments]
+    response = response_of(row, stream(*deltas, finish="tool_calls"))
+    assert response.finish_reason == "tool_call"
+    assert len(response.tool_calls) == len(response.parts), "nothing else was said"
+    return [(part.tool_call_id, part.tool_name, part.args) for part in response.tool_calls]
+
+
+def test_arguments_come_in_fragments() -> None:
+    fragments = ([call("", name="f", id="a", index=0)], [call('{"x"', index=0)], [call(":1}", index=0)])
+    assert calls(*fragments) == [("a", "f", '{"x":1}')]
+
+
+TWO = [("a", "f", '{"x":1}'), ("b", "g", '{"y":2}')]
+
+
+def test_parallel_calls() -> None:
+    assert (
+        calls(
+            [call('{"x"', name="f", id="a", index=0)],
+            [call(":1}", index=0)],
+            [call('{"y"', name="g", id="b", index=1)],
+            [call(":2}", index=1)],
+        )
+        == TWO
+    )
+
+
+def test_interleaved_calls() -> None:
+    assert (
+        calls(
+            [call('{"x"', name="f", id="a", index=0), call('{"y"', name="g", id="b", index=1)],
+            [call(":2}", index=1), call(":1}", index=0)],
+        )
+        == TWO
+    )
+
+
+def test_calls_that_are_all_number_0_are_told_apart_by_their_ids() -> None:
+    assert calls([call('{"x":1}', name="f", id="a", index=0)], [call('{"y":2}', name="g", id="b", index=0)]) == TWO
+
+
+def test_interleaved_calls_that_are_all_number_0() -> None:
+    assert (
+        calls(
+            [call('{"x"', name="f", id="a", index=0)],
+            [call('{"y"', name="g", id="b", index=0)],
+            [call(":1}", id="a", index=0)],
+            [call(":2}", id="b", index=0)],
+        )
+        == TWO
+    )
+
+
+def test_whole_calls_that_are_all_number_0_and_have_no_ids() -> None:
+    fragments = [call('{"x":1}', name="f", index=0)], [call('{"y":2}', name="g", index=0)]
+    assert calls(*fragments) == [("", "f", '{"x":1}'), ("", "g", '{"y":2}')]
+
+
+def test_calls_without_an_index() -> None:
+    assert calls([call('{"x":1}', name="f", id="a")], [call('{"y"', name="g", id="b")], [call(":2}")]) == TWO
+    assert calls([call('{"x":1}', name="f", id="a"), call('{"y":2}', name="g", id="b")]) == TWO
+    assert calls([call('{"x"', name="f", id="a")], [call('{"y":2}', name="g", id="b")], [call(":1}", id="a")]) == TWO
+
+
+def test_a_name_and_an_id_with_every_fragment_are_one_call() -> None:
+    assert calls(*([call(args, name="f", id="a", index=0)] for args in ('{"x"', ":", "1}"))) == TWO[:1]
+    assert calls(*([call(args, name="f", index=0)] for args in ('{"x"', ":", "1}"))) == [("", "f", '{"x":1}')]
+
+
+def test_an_id_made_up_for_every_fragment_is_no_new_call() -> None:
+    fragments = [call("", name="f", id="a", index=0)], [call('{"x"', id="r1", index=0)], [call(":1}", id="r2", index=0)]
+    assert calls(*fragments) == TWO[:1]
+
+
+def test_a_name_that_comes_late() -> None:
+    assert calls([call('{"x"', id="a", index=0)], [call(":1", index=0)], [call("}", name="f", index=0)]) == TWO[:1]
+    assert calls([call(id="a", index=0)], [call(name="f", index=0)], [call('{"x":1}', index=0)]) == TWO[:1]
+
+
+def test_a_name_that_never_comes_is_no_reason_to_drop_the_call() -> None:
+    assert calls([call('{"x":1}', id="a", index=0)]) == [("a", "", '{"x":1}')]
+
+
+def test_arguments_as_an_object_or_nothing_or_something_else() -> None:
+    assert calls([call({"x": 1}, name="f", id="a", index=0)]) == [("a", "f", {"x": 1})]
+    assert calls([call({}, name="f", id="a", index=0)]) == [("a", "f", "{}")]
+    assert calls([call(None, name="f", id="a", index=0)]) == [("a", "f", "")]
+    assert calls([call([1], name="f", id="a", index=0)]) == [("a", "f", "[1]")]
+    assert calls([call('{"x":', id="a", index=0)], [call({"y": 2}, name="f", index=0)]) == [("a", "f", '{"x":{"y":2}')]
+
+
+def test_the_legacy_function_call() -> None:
+    deltas = ({"function_call": {"name": "f", "arguments": ""}}, {"function_call": {"arguments": '{"x":1}'}})
+    response = response_of("openai-compat", stream(*deltas, finish="function_call"))
+    assert said(response) == [("tool-call", '{"x":1}')]
+    assert response.finish_reason == "tool_call"
+    whole = body("function_call", content=None, function_call={"name": "f", "arguments": '{"x":1}'})
+    assert said(response_of("openai-compat", whole)) == [("tool-call", '{"x":1}')]
+
+
+def test_calls_without_a_finish_reason_of_their_own() -> None:
+    response = response_of("snowflake", sse(chunk(tool_calls=[call("{}", name="f", id="a", index=0)])))
+    assert response.finish_reason == "tool_call"
+
+
+def test_arguments_that_are_not_json_are_kept_as_the_model_wrote_them() -> None:
+    assert calls([call("{'x': 1}", name="f", id="a", index=0)]) == [("a", "f", "{'x': 1}")]
+
+
+letters = st.text(alphabet='{}[]":,xyz1 ', max_size=8)
+
+
+@given(st.data())
+def test_calls_come_out_whole_however_they_are_fragmented(data: st.DataObject) -> None:
+    """Any number of calls, any fragments, told apart by index, by id or by both, in any interleaving."""
+    objects = st.dictionaries(letters, letters, max_size=3).map(json.dumps)
+    arguments = data.draw(st.lists(objects, min_size=1, max_size=4))
+    how = data.draw(st.sampled_from(["index", "id, all number 0", "id, no index"]))
+
+    def about(number: int) -> dict[str, Any]:
+        return {"index": {"index": number}, "id, all number 0": {"index": 0, "id": f"c{number}"}}.get(
+            how, {"id": f"c{number}"}
+        )
+
+    fragments = [
+        [(number, piece) for piece in cut(text.encode(), data.draw(st.lists(st.integers(0, 30), max_size=3)))]
+        for number, text in enumerate(arguments)
+    ]
+    opening = [call("", name=f"f{number}", **{**about(number), "id": f"c{number}"}) for number in range(len(arguments))]
+    deltas = [[entry] for entry in opening]
+    while any(fragments):
+        number, piece = data.draw(st.sampled_from([some for some in fragments if some])).pop(0)
+        deltas.append([call(piece.decode(), **about(number))])
+    assert calls(*deltas) == [(f"c{number}", f"f{number}", text) for number, text in enumerate(arguments)]
+
+
+# --- refusals ----------------------------------------------------------------------------------------------------
+
+
+def test_a_refusal_is_not_an_error() -> None:
+    for data in (stream({"refusal": "I can"}, {"refusal": "not."}), body(content=None, refusal="I cannot.")):
+        response = response_of("openai", data)
+        assert response.parts == [RefusalPart("I cannot.")]
+        assert response.finish_reason == "stop"
+
+
+# --- errors in the middle ----------------------------------------------------------------------------------------
+
+ERRORS: dict[str, tuple[str | dict[str, Any], ErrorInfo]] = {
+    "an error event": (
+        'event: error\ndata: {"error": {"message": "Overloaded", "type": "overloaded_error"}}',
+        ErrorInfo("unavailable", "Overloaded", code="overloaded_error"),
+    ),
+    "an error event with a bare object": (
+        'event: error\ndata: {"code": "InvalidParameter", "message": "No."}',
+        ErrorInfo("model_error", "No.", code="InvalidParameter"),
+    ),
+    "an error event with plain text": ("event: error\ndata: Overloaded", ErrorInfo("model_error", "Overloaded")),
+    "an error object in data": (
+        {"error": {"message": "No.", "type": "BadRequestError", "code": 400, "param": "messages"}},
+        ErrorInfo("invalid_request", "No.", code="400", param="messages", status=400),
+    ),
+    "an error text in data": (
+        {"error": "model runner has crashed"},
+        ErrorInfo("model_error", "model runner has crashed"),
+    ),
+    "an error object alone": (
+        {"object": "error", "message": "No.", "type": "BadRequestError", "code": 400},
+        ErrorInfo("invalid_request", "No.", code="400", status=400),
+    ),
+    "a validation error": (
+        {"detail": [{"loc": ["body"], "msg": "Field required", "type": "missing"}]},
+        ErrorInfo("model_error", "Field required", code="missing"),
+    ),
+    "an error in a list": (
+        'data: [{"error": {"code": 503, "message": "Busy.", "status": "UNAVAILABLE"}}]',
+        ErrorInfo("unavailable", "Busy.", code="503", status=503),
+    ),
+    "an error beside a choice": (
+        chunk("error", content="")
+        | {"error": {"code": 502, "message": "Provider returned error", "metadata": {"raw": "upstream said no"}}},
+        ErrorInfo("unavailable", "Provider returned error: upstream said no", code="502", status=502),
+    ),
+    "an error under x_groq": (
+        {"choices": [], "x_groq": {"id": "r", "error": "over capacity"}},
+        ErrorInfo("model_error", "over capacity"),
+    ),
+    "a status under base_resp": (
+        {"choices": None, "base_resp": {"status_code": 1004, "status_msg": "not authorized"}},
+        ErrorInfo("model_error", "not authorized", code="1004"),
+    ),
+    "bytes that are no JSON": (
+        "data: Internal Server Error",
+        ErrorInfo(
+            "model_error",
+            "the upstream did not answer in Chat Completions JSON; what came begins with 'Internal Server Error'",
+            code="not_chat_completions",
+        ),
+    ),
+}
+
+
+def told(error: ErrorInfo) -> ErrorInfo:
+    return ErrorInfo(error.kind, error.message, error.code, error.param, error.status)
+
+
+@pytest.mark.parametrize("name", ERRORS)
+@pytest.mark.parametrize("done", [True, False])
+@pytest.mark.parametrize("row", ["openai-compat", "openai"])
+def test_an_error_in_the_stream_is_an_event_and_what_came_is_kept(name: str, done: bool, row: str) -> None:
+    frame, expected = ERRORS[name]
+    data = sse(chunk(reasoning="a"), chunk(content="b <thi"), frame, chunk(content="too late"), done=done)
+    result = folded(row, data)
+    assert result.error is not None
+    assert told(result.error) == expected
+    assert result.response is not None
+    assert said(result.response) == [("thinking", "a"), ("text", "b <thi")]
+    assert result.response.finish_reason == "error"
+    assert not result.response.parts[-1].complete
+
+
+@pytest.mark.parametrize("name", [name for name, (frame, _) in ERRORS.items() if isinstance(frame, dict)])
+def test_an_error_as_the_whole_body(name: str) -> None:
+    frame, expected = ERRORS[name]
+    result = folded("openai-compat", json.dumps(frame).encode())
+    assert result.error is not None
+    assert told(result.error) == expected
+
+
+@pytest.mark.parametrize("reason", ["error", "network_error", "insufficient_system_resource"])
+def test_a_finish_reason_that_is_an_error_is_an_error(reason: str) -> None:
+    result = folded("openai-compat", stream({"content": "a"}, finish=reason))
+    assert result.error is not None
+    assert result.error.code == reason
+    assert result.response is not None
+    assert (result.response.finish_reason, result.response.native_finish_reason) == ("error", reason)
+
+
+def test_only_the_first_error_counts() -> None:
+    data = sse(chunk(content="a"), {"error": {"message": "one"}}, {"error": {"message": "two"}})
+    errors = [event.error for event in events_of("openai-compat", data) if isinstance(event, ErrorEvent)]
+    assert [error.message for error in errors] == ["one"]
+
+
+@pytest.mark.parametrize("cause", ["error", "cancelled"])
+def test_a_transport_that_fails_leaves_a_closed_turn(cause: Any) -> None:
+    error = ErrorInfo("unavailable", "the upstream closed the connection") if cause == "error" else None
+    result = folded("openai-compat", sse(chunk(reasoning="a"), done=False), cause=cause, error=error)
+    assert result.error == error
+    assert result.response is not None
+    assert result.response.parts == [ThinkingPart("a", provider_name="openai-compat", complete=False)]
+
+
+# --- ends --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("row", ["deepseek", "groq"])
+@pytest.mark.parametrize("reason", ["length", "content_filter"])
+def test_a_model_cut_off_in_its_reasoning_keeps_it_marked_incomplete(row: str, reason: str) -> None:
+    thought: dict[str, Any] = {"content": "<think>a"} if row == "groq" else {"reasoning_content": "a"}
+    for data in (stream(thought, finish=reason), body(reason, **{"content": "", **thought})):
+        response = response_of(row, data)
+        assert response.parts == [ThinkingPart("a", provider_name=row, complete=False)]
+        assert response.finish_reason == reason
+
+
+def test_only_what_was_cut_off_is_incomplete() -> None:
+    response = response_of("deepseek", stream({"reasoning_content": "a"}, {"content": "b"}, finish="length"))
+    assert [part.complete for part in response.parts] == [True, False]
+
+
+def test_a_call_cut_off_in_its_arguments_is_incomplete() -> None:
+    data = stream({"tool_calls": [call('{"x', name="f", id="a", index=0)]}, finish="length")
+    assert [part.complete for part in response_of("openai", data).tool_calls] == [False]
+
+
+def test_usage_comes_after_the_finish_reason_and_without_choices() -> None:
+    last = {"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}}
+    events = events_of("openai", sse(chunk(content="a"), chunk("stop"), last))
+    assert isinstance(events[-1], ResponseEndEvent)
+    assert events[-1].usage == Usage(1, 2)
+
+
+def test_usage_that_says_nothing_does_not_take_back_what_was_said() -> None:
+    counted = chunk("stop") | {"usage": {"prompt_tokens": 1, "completion_tokens": 2}}
+    for nothing in (None, {}):
+        data = sse(chunk(content="a"), counted, {"choices": [], "usage": nothing})
+        assert response_of("openai", data).usage == Usage(1, 2)
+
+
+def test_what_is_not_reported_is_none() -> None:
+    usage = response_of("openai", body(content="a", usage={"prompt_tokens": 1, "completion_tokens": 0})).usage
+    assert usage == Usage(1, 0)
+    assert usage.output_reasoning_tokens is None
+    assert response_of("openai", body(content="a")).usage == Usage()
+
+
+def test_counts_of_the_wrong_type_are_not_counts() -> None:
+    odd = {
+        "prompt_tokens": "7",
+        "completion_tokens": True,
+        "total_tokens": None,
+        "prompt_tokens_details": [],
+        "completion_tokens_details": {"reasoning_tokens": 1.5},
+        "is_byok": False,
+    }
+    assert response_of("openai", body(content="a", usage=odd)).usage == Usage()
+
+
+def test_an_end_without_a_finish_reason_and_without_done_is_an_error() -> None:
+    result = folded("openai-compat", stream({"reasoning": "a"}, finish=None).replace(b"data: [DONE]\n\n", b""))
+    assert result.error is not None
+    assert result.error.code == "stream_truncated"
+    assert result.response is not None
+    assert not result.response.parts[0].complete
+
+
+def test_a_finish_reason_is_enough_and_done_is_enough() -> None:
+    assert response_of("openai", stream({"content": "a"}).replace(b"data: [DONE]\n\n", b"")).finish_reason == "stop"
+    assert response_of("openai", stream({"content": "a"}, finish=None)).finish_reason == "stop"
+
+
+def test_a_last_event_without_its_blank_line_counts_if_it_is_whole() -> None:
+    data = sse(chunk(content="a"), chunk("length", content="b"), done=False)
+    for ending in (b"\n\n", b"\n", b""):
+        response = response_of("openai", data.removesuffix(b"\n\n") + ending)
+        assert (response.text, response.finish_reason) == ("ab", "length")
+    for done in (b"data: [DONE]", b"data: [DONE]\n", b"data: [DONE]\r\n"):
+        assert response_of("openai", sse(chunk(content="a"), done=False) + done).text == "a"
+
+
+def test_half_an_event_after_the_finish_reason_takes_nothing_away() -> None:
+    data = sse(chunk(content="a"), chunk("stop"), done=False) + b'data: {"choices": [], "usa'
+    assert response_of("openai", data).text == "a"
+
+
+# --- bytes -------------------------------------------------------------------------------------------------------
+
+
+def test_comments_blank_lines_and_named_events_are_nothing() -> None:
+    frames = (": keep-alive", ": OPENROUTER PROCESSING", "", "event: ping\ndata: {}", "event: message", "retry: 3")
+    frames += ("data:",)
+    data = sse(*frames, chunk(content="a"), *frames, chunk("stop"), *frames)
+    assert said(response_of("openai-compat", data)) == [("text", "a")]
+    crlf = data.replace(b"\n", b"\r\n")
+    assert merged(events_of("openai-compat", crlf)) == merged(events_of("openai-compat", data))
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"",
+        b"\n\n",
+        b"garbage",
+        b"\x00\xff\xfe",
+        b"<html><body>502 Bad Gateway</body></html>",
+        b"null",
+        b"[]",
+        b"{}",
+        b"42",
+        b'{"choices": 5, oops',
+        b'{"choices":',
+        b"{" * 10_000,
+        b'{"a":' * 50_000,
+        b"data: {}\n\n",
+        b"data: [DONE",
+        b"\xef\xbb\xbf",
+        b'{"choices": 5, "a": ' + b"[" * 100_000,
+        b"data: " + b'{"choices": 5, "a": ' + b"[" * 100_000 + b"\n\n",
+    ],
+)
+def test_an_answer_that_is_not_one_is_an_error(garbage: bytes) -> None:
+    for data in (garbage, [garbage[at : at + 1] for at in range(min(len(garbage), 100))] + [garbage[100:]]):
+        result = folded("openai-compat", data)
+        assert result.error is not None
+        assert result.error.kind == "model_error"
+        assert result.error.code in ("empty_stream", "not_chat_completions")
+
+
+def test_a_page_in_place_of_an_answer_is_quoted() -> None:
+    result = folded("openai-compat", b"<html><title>502 Bad Gateway</title></html>")
+    assert result.error is not None
+    assert "502 Bad Gateway" in result.error.message
+
+
+def test_what_an_answer_is_shows_in_its_first_byte_not_in_its_header() -> None:
+    """A body under the name of a stream, and the other way round; `events_of` never says which it is."""
+    expected = [("thinking", "a"), ("text", "b")]
+    for lead in (b"", b"\n", b" \r\n\n"):
+        assert said(response_of("openai-compat", lead + body(content="b", reasoning="a"))) == expected
+        assert said(response_of("openai-compat", lead + stream({"content": "b", "reasoning": "a"}))) == expected
+
+
+def test_bytes_that_are_not_utf8_are_replaced() -> None:
+    data = stream({"content": "aXb"}).replace(b"aXb", b"a\xffb")
+    assert said(response_of("openai-compat", data)) == [("text", "a\ufffdb")]
+    assert said(response_of("openai-compat", body(content="aXb").replace(b"X", b"\xff"))) == [("text", "a\ufffdb")]
+
+
+def test_lone_surrogates_are_replaced_and_pairs_are_not() -> None:
+    data = stream({"content": "aXb"})
+    for escape, text in ((rb"\ud800", "\ufffd"), (rb"\ude00", "\ufffd"), (rb"\ud83d\ude00", "😀")):
+        for written in (data, body(content="aXb")):
+            assert said(response_of("openai-compat", written.replace(b"X", escape))) == [("text", f"a{text}b")]
+
+
+def test_numbers_that_are_none_do_no_harm() -> None:
+    chunk_ = b'data: {"choices":[{"delta":{"content":"a"},"logprobs":{"content":[{"token":"a","logprob":%b}]}}]}\n\n'
+    for number in (b"NaN", b"-Infinity", b"1e999", b"9" * 400):
+        assert response_of("openai-compat", chunk_ % number + stream()).text == "a"
+
+
+def test_a_huge_chunk_and_a_chunk_that_is_too_large() -> None:
+    huge = "x" * 5_000_000
+    assert (
+        response_of(
+            "openai",
+            stream({"reasoning": huge}),
+        ).thinking
+        == huge
+    )
+    reader = StreamDecoder(ROWS["openai"], origin("openai"), limit=1000)
+    events = reader.feed(stream({"content": "a"})) + reader.feed(b"data: " + b"x" * 2000) + reader.end()
+    assert [event.error.code for event in events if isinstance(event, ErrorEvent)] == ["frame_too_large"]
+
+
+# --- properties --------------------------------------------------------------------------------------------------
+
+texts = st.text(alphabet=st.sampled_from("ab<>/think \n\"'\\é😀"), max_size=6)
+fragment = st.fixed_dictionaries(
+    {},
+    optional={
+        "content": st.none() | texts,
+        "reasoning_content": st.none() | texts,
+        "reasoning": st.none() | texts,
+        "refusal": st.none() | texts,
+        "reasoning_details": st.lists(
+            st.fixed_dictionaries(
+                {
+                    "type": st.sampled_from(
+                        ["reasoning.text", "reasoning.summary", "reasoning.encrypted", "reasoning.new"]
+                    )
+                },
+                optional={
+                    "text": texts,
+                    "summary": texts,
+                    "data": texts,
+                    "signature": st.none() | texts,
+                    "id": texts,
+                    "index": st.integers(0, 2) | st.none(),
+                    "format": texts,
+                },
+            ),
+            max_size=2,
+        ),
+        "tool_calls": st.lists(
+            st.builds(
+                lambda function, **rest: {"function": function, **rest},
+                st.fixed_dictionaries({}, optional={"name": st.sampled_from(["f", "g", ""]), "arguments": texts}),
+                index=st.integers(0, 2) | st.none(),
+                id=st.sampled_from(["a", "b", "", None]),
+            ),
+            max_size=2,
+        ),
+    },
+)
+frames = st.lists(
+    st.builds(lambda delta: chunk(**delta), fragment)
+    | st.sampled_from(
+        [
+            ": ping",
+            "",
+            {"choices": [], "usage": {"prompt_tokens": 1}},
+            chunk("stop"),
+            chunk("length"),
+            chunk("tool_calls"),
+            {"error": {"message": "broke"}},
+        ]
+    ),
+    max_size=12,
+)
+rows = st.sampled_from(sorted(ROWS))
+
+
+@given(rows, frames, st.booleans(), st.lists(st.integers(0, 3000), max_size=6))
+@settings(max_examples=300)
+def test_any_chunks_in_any_cuts_give_one_legal_closed_turn(
+    row: str, script: list[Any], done: bool, places: list[int]
+) -> None:
+    data = sse(*script, done=done)
+    folded(row, data)  # raises if it is not legal
+    assert merged(events_of(row, cut(data, places))) == merged(events_of(row, data))
+
+
+@given(frames)
+@settings(max_examples=200)
+def test_no_text_is_lost_and_none_is_made_up(script: list[Any]) -> None:
+    """On a wire without tags, without details and without an error, what went in comes out, in its order."""
+    said_: dict[str, str] = {"thinking": "", "text": "", "refusal": ""}
+    plain = []
+    for frame in script:
+        if not isinstance(frame, dict) or not frame.get("choices"):
+            continue
+        delta = frame["choices"][0]["delta"]
+        delta.pop("reasoning_details", None)
+        plain.append(frame)
+        said_["thinking"] += delta.get("reasoning_content") or delta.get("reasoning") or ""
+        said_["text"] += delta.get("content") or ""
+        said_["refusal"] += delta.get("refusal") or ""
+    response = response_of("openai", sse(*plain))
+    for kind, type_ in (("thinking", ThinkingPart), ("text", TextPart), ("refusal", RefusalPart)):
+        assert "".join(part.content for part in response.parts if isinstance(part, type_)) == said_[kind]
+
+
+VALID = [
+    chunk(role="assistant", content="", reasoning_content="a"),
+    chunk(reasoning="b", reasoning_details=[{"type": "reasoning.text", "text": "b", "index": 0, "signature": "s"}]),
+    chunk(
+        content="<think>c</think>d",
+        annotations=[{"type": "url_citation"}],
+        choice={"logprobs": {"content": [{"token": "d", "logprob": -1}]}},
+    ),
+    chunk(refusal="e", executed_tools=[{"index": 0, "type": "search", "arguments": "{}", "output": "o"}]),
+    chunk(tool_calls=[call('{"x"', name="f", id="a", index=0), call(":1}", index=0)], function_call={"name": "g"}),
+    chunk("tool_calls", reasoning_opaque="o", choice={"native_finish_reason": "n"}),
+    {
+        "id": "x",
+        "choices": [],
+        "error": None,
+        "base_resp": {"status_code": 0},
+        "x_groq": {"usage": {"prompt_tokens": 1}},
+        "usage": {"prompt_tokens": 1, "completion_tokens_details": {"reasoning_tokens": 2}},
+    },
+]
+
+ODD = st.sampled_from(
+    [
+        None,
+        True,
+        0,
+        -1,
+        1.5,
+        10**30,
+        "",
+        "x",
+        "\ud800",
+        [],
+        [None],
+        [1, "a", {}],
+        {},
+        {"a": 1},
+        {"index": {}},
+        [[]],
+        {"type": "thinking", "thinking": 5},
+        [{"type": [], "text": {}}],
+        {"type": "text", "text": "t"},
+        [{"index": []}],
+    ]
+)
+
+
+def places_of(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(place for name, entry in inner for place in places_of(entry, (*path, name)))]
+
+
+def changed(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+    if not path:
+        return new
+    copy = dict(value) if isinstance(value, dict) else list(value)
+    copy[path[0]] = changed(value[path[0]], path[1:], new)
+    return copy
+
+
+PLACES = [(number, path) for number, frame in enumerate(VALID) for path in places_of(frame)]
+
+
+def survives(row: str, frames_: list[Any]) -> None:
+    written = [f"data: {json.dumps(frame)}" for frame in frames_]
+    for data in (sse(*written), *(json.dumps(frame).replace('"delta"', '"message"').encode() for frame in frames_)):
+        events = events_of(row, data)
+        folded(row, data)
+        msgspec.json.encode(events)  # and everything downstream can write it
+
+
+@given(rows, st.lists(st.tuples(st.sampled_from(PLACES), ODD), min_size=1, max_size=4))
+@settings(max_examples=300)
+def test_wrong_types_anywhere_never_raise_and_leave_a_legal_turn(row: str, changes: list[tuple[Any, Any]]) -> None:
+    frames_: list[Any] = list(VALID)
+    for (number, path), new in changes:
+        try:
+            frames_[number] = changed(frames_[number], path, new)
+        except (KeyError, IndexError, TypeError):  # an earlier change took the place away
+            continue
+    survives(row, frames_)
+
+
+@pytest.mark.parametrize("new", [None, 5, "x", [], {}, [1], {"a": {}}], ids=repr)
+def test_every_field_may_hold_anything(new: Any) -> None:
+    for number, path in PLACES:
+        frames_ = list(VALID)
+        frames_[number] = changed(VALID[number], path, new)
+        survives("openrouter", frames_)
+
+
+def test_what_does_not_fit_takes_nothing_else_with_it() -> None:
+    """One field of the wrong type: the rest of the chunk is read all the same."""
+    odd_ones = {"refusal": 5, "tool_calls": "x", "reasoning_details": 5, "annotations": {"a": 1}, "audio": 1}
+    for name, odd in odd_ones.items():
+        assert parts({"reasoning": "a", "content": "b", name: odd}) == [("thinking", "a"), ("text", "b")]
+    one = call("{}", name="f", id="a", index=0)
+    assert parts({"tool_calls": [1, one]}, finish="tool_calls") == [("tool-call", "{}")]
+    assert parts({"tool_calls": one}, finish="tool_calls") == [("tool-call", "{}")]
+
+
+@given(
+    st.binary(max_size=200)
+    | st.lists(
+        st.sampled_from(
+            [
+                b"data: ",
+                b"{",
+                b"}",
+                b'"choices":',
+                b"[",
+                b"]",
+                b"\n\n",
+                b"\r",
+                b"event: error\n",
+                b'{"delta":{"content":"a"}}',
+                b"[DONE]",
+                b"\xff",
+                b'"error":',
+                b"5",
+                b",",
+                b":",
+            ]
+        ),
+        max_size=30,
+    ).map(b"".join)
+)
+@settings(max_examples=300)
+def test_any_bytes_give_a_legal_closed_turn(data: bytes) -> None:
+    folded("groq", data)
+    folded("groq", [data[at : at + 1] for at in range(len(data))])
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_stream_with_flipped_bytes_gives_a_legal_closed_turn(seed: int) -> None:
+    dice = random.Random(seed)
+    data = bytearray(sse(*VALID))
+    for _ in range(dice.randrange(1, 20)):
+        data[dice.randrange(len(data))] = dice.randrange(256)
+    folded("openrouter", bytes(data))
+
+
+def test_deltas_leave_with_the_read_that_brought_them() -> None:
+    """Nothing waits for the end: a thinking delta is out as soon as its bytes are in."""
+    for row in sorted(ROWS):
+        reader = decoder(ROWS[row], origin(row))
+        for number in range(3):
+            events = reader.feed(sse(chunk(reasoning=f"r{number}"), done=False))
+            assert any(isinstance(event, PartDeltaEvent) for event in events)
+
+
+def test_a_tool_call_part_has_its_whole_arguments_at_its_end() -> None:
+    response = response_of("openai", stream({"tool_calls": [call('{"x":1}', name="f", id="a", index=0)]}))
+    assert response.parts == [ToolCallPart("f", '{"x":1}', "a")]
+    assert thoughts(response) == []

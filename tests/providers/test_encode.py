@@ -1,0 +1,387 @@
+"""Requests over Chat Completions: what the body holds for what was asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from wire_kit import ROWS, origin
+
+from pellucid.errors import RequestError
+from pellucid.parts import (
+    Audio,
+    File,
+    Image,
+    ModelRequest,
+    ModelRequestPart,
+    ModelResponse,
+    RetryPromptPart,
+    SystemPromptPart,
+    Text,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserContent,
+    UserPromptPart,
+    Video,
+)
+from pellucid.providers.openai_chat import encode
+from pellucid.providers.openai_chat.encode import LEVELS, nearest_effort
+from pellucid.settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition
+
+HELLO = ModelRequest([UserPromptPart("hello")])
+
+
+def request(row: str = "openai-compat", *, model: str = "m", **fields: Any) -> dict[str, Any]:
+    fields.setdefault("messages", [HELLO])
+    call = ModelCall(model, **fields)
+    return encode(call, ROWS[row].for_model(model), origin(row, model))
+
+
+def asked(row: str, settings: ModelSettings, *, model: str = "m") -> dict[str, Any]:
+    """What the settings add to the body."""
+    plain = request(row, model=model)
+    return {name: value for name, value in request(row, model=model, settings=settings).items() if name not in plain}
+
+
+# --- the frame ---------------------------------------------------------------------------------------------------
+
+
+def test_the_least_request() -> None:
+    assert request(stream=False) == {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
+
+
+def test_a_stream_asks_for_its_usage_where_that_is_known() -> None:
+    assert request()["stream_options"] == {"include_usage": True}
+    row = replace(ROWS["openai"], stream_usage=False)
+    body = encode(ModelCall("m", [HELLO]), row, origin("openai"))
+    assert body["stream"] is True
+    assert "stream_options" not in body
+
+
+def test_an_extra_body_wins() -> None:
+    extra = {"temperature": 0, "thinking": {"type": "disabled"}, "new": [1]}
+    body = request("kimi", settings={"temperature": 1, "thinking": True, "extra_body": extra})
+    assert {name: body[name] for name in extra} == extra
+
+
+def test_every_body_is_json() -> None:
+    for row in ROWS:
+        msgspec.json.encode(request(row, settings={"thinking": "high", "thinking_budget": 5, "max_tokens": 9}))
+
+
+# --- settings ----------------------------------------------------------------------------------------------------
+
+
+def test_settings_have_their_names() -> None:
+    settings: ModelSettings = {
+        "temperature": 0.5, "top_p": 0.9, "seed": 1, "presence_penalty": 0.1, "frequency_penalty": 0.2,
+        "logit_bias": {"1": 2}, "logprobs": True, "top_logprobs": 3, "parallel_tool_calls": False,
+    }  # fmt: skip
+    for row in ROWS:
+        assert asked(row, settings) == settings
+        assert asked(row, {"stop_sequences": ["x"]}) == {"stop": ["x"]}
+
+
+OPTIONAL: ModelSettings = {
+    "top_k": 4, "verbosity": "low", "service_tier": "flex", "user": "u", "metadata": {"a": "b"}, "cache_key": "k"
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_what_a_server_may_not_know_is_sent_only_where_the_row_says_so(row: str) -> None:
+    there = {"cache_key": "prompt_cache_key"}
+    assert asked(row, OPTIONAL) == {there.get(name, name): OPTIONAL[name] for name in ROWS[row].knows}
+
+
+def test_what_is_only_ours_is_not_sent() -> None:
+    assert asked("openai", {"timeout": 5.0, "extra_headers": {"a": "b"}}) == {}
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_the_limit_has_one_name(row: str) -> None:
+    reasoning_models = ("openai", "azure", "groq", "cerebras")
+    name = "max_completion_tokens" if row in reasoning_models else "max_tokens"
+    assert asked(row, {"max_tokens": 9}) == {name: 9}
+
+
+# --- how to ask for thought --------------------------------------------------------------------------------------
+
+EFFORT = {True: {}, False: {"reasoning_effort": "none"}, "high": {"reasoning_effort": "high"}}
+# What asks for: the model's own amount, none, much, and the most there is.
+THOUGHT: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any]]] = {
+    "openai": ({}, {"reasoning_effort": "none"}, {"reasoning_effort": "high"}, {"reasoning_effort": "max"}),
+    "azure": ({}, {"reasoning_effort": "none"}, {"reasoning_effort": "high"}, {"reasoning_effort": "max"}),
+    "openai-compat": ({}, {"reasoning_effort": "none"}, {"reasoning_effort": "high"}, {"reasoning_effort": "max"}),
+    "huggingface": ({}, {"reasoning_effort": "none"}, {"reasoning_effort": "high"}, {"reasoning_effort": "max"}),
+    "crusoe": ({}, {"reasoning_effort": "none"}, {"reasoning_effort": "high"}, {"reasoning_effort": "max"}),
+    "lmstudio": ({}, {"reasoning_effort": "none"}, {"reasoning_effort": "high"}, {"reasoning_effort": "max"}),
+    "copilot": ({}, {"reasoning_effort": "none"}, {"reasoning_effort": "high"}, {"reasoning_effort": "max"}),
+    "ollama": ({}, {"reasoning_effort": "none"}, {"reasoning_effort": "high"}, {"reasoning_effort": "max"}),
+    "groq": ({}, {"reasoning_effort": "none"}, {"reasoning_effort": "high"}, {"reasoning_effort": "high"}),
+    "cerebras": ({}, {"reasoning_effort": "none"}, {"reasoning_effort": "high"}, {"reasoning_effort": "high"}),
+    "fireworks": ({}, {"reasoning_effort": "none"}, {"reasoning_effort": "high"}, {"reasoning_effort": "xhigh"}),
+    "xai": ({}, {"reasoning_effort": "none"}, {"reasoning_effort": "high"}, {"reasoning_effort": "xhigh"}),
+    "perplexity": ({}, {}, {"reasoning_effort": "high"}, {"reasoning_effort": "high"}),
+    "bedrock-mantle-chat": ({}, {}, {"reasoning_effort": "high"}, {"reasoning_effort": "high"}),
+    "deepseek": (
+        {"thinking": {"type": "enabled"}},
+        {"thinking": {"type": "disabled"}},
+        {"thinking": {"type": "enabled"}, "reasoning_effort": "high"},
+        {"thinking": {"type": "enabled"}, "reasoning_effort": "max"},
+    ),
+    "zai": (
+        {"thinking": {"type": "enabled"}},
+        {"thinking": {"type": "disabled"}},
+        {"thinking": {"type": "enabled"}, "reasoning_effort": "high"},
+        {"thinking": {"type": "enabled"}, "reasoning_effort": "max"},
+    ),
+    "kimi": (
+        {"thinking": {"type": "enabled"}},
+        {"thinking": {"type": "disabled"}},
+        {"thinking": {"type": "enabled"}},
+        {"thinking": {"type": "enabled"}},
+    ),
+    "minimax": (
+        {"thinking": {"type": "adaptive"}},
+        {"thinking": {"type": "disabled"}},
+        {"thinking": {"type": "adaptive"}},
+        {"thinking": {"type": "adaptive"}},
+    ),
+    "qwen": (
+        {"enable_thinking": True},
+        {"enable_thinking": False},
+        {"enable_thinking": True},
+        {"enable_thinking": True},
+    ),
+    "openrouter": (
+        {"reasoning": {"enabled": True}},
+        {"reasoning": {"effort": "none"}},
+        {"reasoning": {"effort": "high"}},
+        {"reasoning": {"effort": "max"}},
+    ),
+    "snowflake": (
+        {"reasoning": {"enabled": True}},
+        {"reasoning": {"effort": "none"}},
+        {"reasoning": {"effort": "high"}},
+        {"reasoning": {"effort": "max"}},
+    ),
+    "together": (
+        {"reasoning": {"enabled": True}},
+        {"reasoning": {"enabled": False}},
+        {"reasoning": {"enabled": True}, "reasoning_effort": "high"},
+        {"reasoning": {"enabled": True}, "reasoning_effort": "max"},
+    ),
+    "vllm": (
+        {"chat_template_kwargs": {"enable_thinking": True, "thinking": True}},
+        {"chat_template_kwargs": {"enable_thinking": False, "thinking": False}},
+        {"chat_template_kwargs": {"enable_thinking": True, "thinking": True}, "reasoning_effort": "high"},
+        {"chat_template_kwargs": {"enable_thinking": True, "thinking": True}, "reasoning_effort": "max"},
+    ),
+    "llama.cpp": (
+        {"chat_template_kwargs": {"enable_thinking": True}},
+        {"chat_template_kwargs": {"enable_thinking": False}},
+        {"chat_template_kwargs": {"enable_thinking": True}, "reasoning_effort": "high"},
+        {"chat_template_kwargs": {"enable_thinking": True}, "reasoning_effort": "max"},
+    ),
+}
+THOUGHT["sglang"] = THOUGHT["vllm"]
+
+
+def test_every_profile_is_asked_here() -> None:
+    assert set(THOUGHT) == set(ROWS)
+
+
+@pytest.mark.parametrize("row", THOUGHT)
+def test_how_thought_is_asked_for(row: str) -> None:
+    on, off, much, most = THOUGHT[row]
+    assert asked(row, {}) == {}, "unasked, nothing is said"
+    assert asked(row, {"thinking": True}) == on
+    assert asked(row, {"thinking": False}) == asked(row, {"thinking": "none"}) == off
+    assert asked(row, {"thinking": "high"}) == much
+    assert asked(row, {"thinking": "max"}) == most
+
+
+def test_a_budget_goes_where_there_is_a_place_for_it() -> None:
+    expected = {
+        "qwen": {"thinking_budget": 99},
+        "vllm": {"thinking_token_budget": 99},
+        "openrouter": {"reasoning": {"max_tokens": 99}},
+        "snowflake": {"reasoning": {"max_tokens": 99}},
+    }
+    assert {row: asked(row, {"thinking_budget": 99}) for row in ROWS if asked(row, {"thinking_budget": 99})} == expected
+    both: ModelSettings = {"thinking": "low", "thinking_budget": 99}
+    assert asked("openrouter", both) == {"reasoning": {"max_tokens": 99}}, "one or the other"
+
+
+def test_levels_of_one_model_of_a_provider() -> None:
+    assert asked("groq", {"thinking": False}, model="qwen/Qwen3-32B") == {"reasoning_effort": "none"}
+    assert asked("groq", {"thinking": "high"}, model="qwen/qwen3-32b") == {}
+    assert asked("groq", {"thinking": "max"}, model="openai/gpt-oss-120b") == {"reasoning_effort": "high"}
+    assert asked("groq", {"thinking": False}, model="openai/gpt-oss-120b") == {}
+
+
+@given(st.sampled_from(LEVELS), st.lists(st.sampled_from((*LEVELS, "default")), unique=True).map(tuple))
+def test_a_level_is_rounded_to_the_nearest_and_never_to_off(level: str, known: tuple[str, ...]) -> None:
+    nearest = nearest_effort(level, known)
+    on = [name for name in known if name in LEVELS and name != "none"]
+    if level in known:
+        assert nearest == level
+    elif level == "none" or not on:
+        assert nearest is None
+    else:
+        assert nearest in on
+        away = abs(LEVELS.index(nearest or "") - LEVELS.index(level))
+        assert all(away <= abs(LEVELS.index(name) - LEVELS.index(level)) for name in on)
+
+
+# --- tools and output --------------------------------------------------------------------------------------------
+
+F = ToolDefinition("f", {"type": "object", "properties": {"x": {"type": "integer"}}}, "Does f.", strict=True)
+G, H = ToolDefinition("g"), ToolDefinition("h")
+
+
+def test_tools() -> None:
+    f, g = request(tools=(F, G))["tools"]
+    assert f == {
+        "type": "function",
+        "function": {"name": "f", "description": "Does f.", "parameters": F.parameters, "strict": True},
+    }
+    assert g == {"type": "function", "function": {"name": "g", "parameters": {"type": "object", "properties": {}}}}
+
+
+@pytest.mark.parametrize(
+    ("choice", "names", "said"),
+    [
+        (ToolChoice(), "fgh", None),
+        (ToolChoice("none"), "fgh", "none"),
+        (ToolChoice("required"), "fgh", "required"),
+        (ToolChoice("required", ("g",)), "fgh", {"type": "function", "function": {"name": "g"}}),
+        (ToolChoice("required", ("f", "g")), "fg", "required"),
+        (ToolChoice("auto", ("g",)), "g", None),
+        (ToolChoice("none", ("g",)), "fgh", "none"),
+    ],
+)
+def test_which_tools_may_be_called(choice: ToolChoice, names: str, said: Any) -> None:
+    body = request(tools=(F, G, H), tool_choice=choice)
+    assert "".join(tool["function"]["name"] for tool in body["tools"]) == names
+    assert body.get("tool_choice") == said
+
+
+def test_a_choice_of_a_tool_that_is_not_there_is_refused() -> None:
+    for choice in (ToolChoice("required", ("f", "x")), ToolChoice("auto", ("x",))):
+        with pytest.raises(RequestError, match="tool_choice names x; the tools are: f, g"):
+            request(tools=(F, G), tool_choice=choice)
+
+
+def test_a_choice_without_tools_is_not_sent() -> None:
+    assert "tool_choice" not in request(tool_choice=ToolChoice("required"))
+
+
+def test_the_form_of_the_output() -> None:
+    schema = {"type": "object"}
+    assert "response_format" not in request()
+    assert request(output=OutputFormat("json_object"))["response_format"] == {"type": "json_object"}
+    assert request(output=OutputFormat("json_schema", schema=schema))["response_format"] == {
+        "type": "json_schema",
+        "json_schema": {"name": "output", "schema": schema},
+    }
+    whole = OutputFormat("json_schema", "city", schema, "A city.", strict=True)
+    assert request(output=whole)["response_format"]["json_schema"] == {
+        "name": "city", "schema": schema, "description": "A city.", "strict": True,
+    }  # fmt: skip
+
+
+# --- messages ----------------------------------------------------------------------------------------------------
+
+
+def messages(
+    *parts: ModelRequestPart, row: str = "openai-compat", instructions: str | None = None
+) -> list[dict[str, Any]]:
+    return request(row, messages=[ModelRequest(list(parts), instructions)])["messages"]
+
+
+def test_instructions_come_first_and_in_the_role_that_the_provider_knows() -> None:
+    system, developer = SystemPromptPart("a"), SystemPromptPart("b", role="developer")
+    said = messages(system, developer, UserPromptPart("u"), instructions="i")
+    assert [(m["role"], m["content"]) for m in said] == [
+        ("system", "i"),
+        ("system", "a"),
+        ("system", "b"),
+        ("user", "u"),
+    ]
+    said = messages(system, developer, row="openai", instructions="i")
+    assert [(m["role"], m["content"]) for m in said] == [("developer", "i"), ("system", "a"), ("developer", "b")]
+
+
+def test_a_user_may_have_a_name() -> None:
+    assert messages(UserPromptPart("a", name="ann")) == [{"role": "user", "content": "a", "name": "ann"}]
+
+
+CONTENT: list[tuple[UserContent, dict[str, Any]]] = [
+    (Text("a"), {"type": "text", "text": "a"}),
+    (Image("http://i"), {"type": "image_url", "image_url": {"url": "http://i"}}),
+    (Image(data="AA==", media_type="image/jpeg", detail="low"),
+     {"type": "image_url", "image_url": {"url": "data:image/jpeg;base64,AA==", "detail": "low"}}),
+    (Image(data="AA=="), {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}),
+    (Audio("AA==", "audio/mpeg"), {"type": "input_audio", "input_audio": {"data": "AA==", "format": "mp3"}}),
+    (Audio("AA==", "audio/x-wav"), {"type": "input_audio", "input_audio": {"data": "AA==", "format": "wav"}}),
+    (Audio("AA=="), {"type": "input_audio", "input_audio": {"data": "AA==", "format": "wav"}}),
+    (File(data="AA==", media_type="application/pdf", filename="a.pdf"),
+     {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,AA=="}}),
+    (File(file_id="file-1"), {"type": "file", "file": {"file_id": "file-1"}}),
+    (File("http://f"), {"type": "file", "file": {"file_data": "http://f"}}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("content", "said"), CONTENT)
+def test_content(content: UserContent, said: dict[str, Any]) -> None:
+    (message,) = messages(UserPromptPart([Text("see"), content]))
+    assert message["content"] == [{"type": "text", "text": "see"}, said]
+
+
+@pytest.mark.parametrize(
+    "content", [Video("http://v"), Audio(url="http://a"), Image(file_id="file-1"), Image(), File()]
+)
+def test_what_cannot_be_carried_is_refused_not_dropped(content: UserContent) -> None:
+    with pytest.raises(RequestError) as refused:
+        messages(UserPromptPart([content]))
+    assert refused.value.info.kind == "unsupported"
+
+
+def test_results_and_retries() -> None:
+    said = messages(
+        ToolReturnPart("f", "text", "c1"),
+        ToolReturnPart("f", {"a": [1, None]}, "c2"),
+        ToolReturnPart("f", None, "c3"),
+        RetryPromptPart("try again", tool_name="f", tool_call_id="c4"),
+        RetryPromptPart("try again"),
+    )
+    assert said == [
+        {"role": "tool", "tool_call_id": "c1", "content": "text"},
+        {"role": "tool", "tool_call_id": "c2", "content": '{"a":[1,null]}'},
+        {"role": "tool", "tool_call_id": "c3", "content": ""},
+        {"role": "tool", "tool_call_id": "c4", "content": "try again"},
+        {"role": "user", "content": "try again"},
+    ]
+
+
+def test_an_answer_with_calls_and_without_text() -> None:
+    calls = [ToolCallPart("f", {"x": 1}, "c1"), ToolCallPart("g", None, "c2"), ToolCallPart("h", "{'bad", "c3")]
+    (said,) = request(messages=[ModelResponse([*calls])])["messages"]
+    assert said["content"] is None
+    assert [call["function"]["arguments"] for call in said["tool_calls"]] == ['{"x":1}', "{}", "{'bad"]
+
+
+def test_text_in_several_parts_is_one_content() -> None:
+    (said,) = request(messages=[ModelResponse([TextPart("a"), TextPart("b")])])["messages"]
+    assert said == {"role": "assistant", "content": "ab"}
+
+
+def test_messages_keep_their_order() -> None:
+    history = [HELLO, ModelResponse([TextPart("a")]), ModelRequest([UserPromptPart("b")])]
+    assert [message["role"] for message in request(messages=history)["messages"]] == ["user", "assistant", "user"]

@@ -1,0 +1,123 @@
+"""The rows that ship, and the rows that operators write."""
+
+from __future__ import annotations
+
+import typing
+from typing import Any
+
+import pytest
+from msgspec.structs import fields
+from wire_kit import ROWS
+
+from pellucid import tags
+from pellucid.errors import ConfigError
+from pellucid.providers.openai_chat.encode import _REPLAY, _THINKING
+from pellucid.providers.profiles import Profile, builtin_profiles, load_profiles
+
+
+def load(**row: Any) -> Profile:
+    return load_profiles({"mine": row}, ROWS)["mine"]
+
+
+def mistakes(**row: Any) -> list[str]:
+    with pytest.raises(ConfigError) as found:
+        load(**row)
+    return found.value.mistakes
+
+
+# --- the rows that ship ------------------------------------------------------------------------------------------
+
+
+def test_the_rows_that_ship_are_right() -> None:
+    assert len(builtin_profiles()) >= 24
+    for name, row in ROWS.items():
+        assert row.name == name
+        assert row.title
+        assert not row.base_url.endswith("/")
+        assert row.tags is None or row.tags in tags.FAMILIES
+        assert row.base_url.startswith("https://") or row.auth == "optional" or row.base_url == ""
+
+
+def test_every_strategy_that_a_row_may_name_exists_and_no_other() -> None:
+    types = {field.name: field.type for field in fields(Profile)}
+    assert set(typing.get_args(types["thinking"])) == set(_THINKING)
+    assert set(typing.get_args(types["replay"])) == set(_REPLAY)
+
+
+def test_a_row_whose_messages_need_reasoning_has_a_place_for_it() -> None:
+    for row in ROWS.values():
+        assert row.lost == "omit" or row.replay == "field"
+
+
+# --- rows of an operator -----------------------------------------------------------------------------------------
+
+
+def test_a_row_of_its_own() -> None:
+    row = load(base_url="http://host/v1", tags="think", efforts=["low"], auth="none")
+    assert (row.name, row.title, row.efforts, row.replay) == ("mine", "mine", ("low",), Profile().replay)
+
+
+def test_a_row_that_extends_another() -> None:
+    row = load(extends="deepseek", base_url="http://host/v1")
+    assert row.base_url == "http://host/v1"
+    assert (row.name, row.lost, row.thinking) == ("mine", "empty", "thinking_type")
+    rows = load_profiles({"a": {"extends": "vllm", "lost": "space"}, "b": {"extends": "a", "auth": "none"}}, ROWS)
+    assert (rows["b"].lost, rows["b"].auth, rows["b"].thinking) == ("space", "none", "template")
+
+
+def test_what_differs_for_some_models() -> None:
+    row = load(
+        tags="think",
+        models=[{"match": "*R1*", "tags": "think-forced", "lost": "empty"}, {"match": "*", "efforts": ["low"]}],
+    )
+    assert row.for_model("deepseek-r1-0528").tags == "think-forced", "capitals make no difference"
+    assert row.for_model("deepseek-r1-0528").efforts == row.efforts, "of several that fit, the first"
+    assert row.for_model("other").efforts == ("low",)
+    assert row.for_model("other").name == "mine"
+    assert load(tags="think").for_model("x").tags == "think"
+
+
+@pytest.mark.parametrize(
+    ("row", "mistake"),
+    [
+        ({"extends": "deepsek"}, "profiles.mine.extends: there is no profile 'deepsek'; did you mean 'deepseek'?"),
+        ({"extends": ["vllm"]}, "profiles.mine.extends: there is no profile ['vllm']; did you mean 'vllm'?"),
+        ({"base_ulr": "x"}, "profiles.mine.base_ulr: there is no such key; did you mean 'base_url'?"),
+        ({"name": "x"}, "profiles.mine.name: there is no such key; there are: api_key_env, "),
+        (
+            {"merge": "sum"},
+            "profiles.mine.merge: 'sum' is not right; it must be one of 'incremental', 'cumulative', 'detect'",
+        ),
+        ({"stream_usage": "yes"}, "profiles.mine.stream_usage: 'yes' is not right; it must be true or false"),
+        ({"efforts": "low"}, "profiles.mine.efforts: 'low' is not right; it must be a list of texts"),
+        ({"base_url": 5}, "profiles.mine.base_url: 5 is not right; it must be a text"),
+        ({"implicit_start": "maybe"}, "profiles.mine.implicit_start: 'maybe' is not right; it must be one of 'never'"),
+        ({"tags": "thinking"}, "profiles.mine.tags: there is no marker family 'thinking'; "),
+        ({"models": {"match": "x"}}, "profiles.mine.models: {'match': 'x'} is not right; it must be a list of tables"),
+        ({"models": [{"tags": "think"}]}, "profiles.mine.models[0].match: it is missing; it must be a text"),
+        (
+            {"models": [{"match": "*"}, {"match": "*", "lots": "empty"}]},
+            "profiles.mine.models[1].lots: there is no such key; did you mean 'lost",
+        ),
+        (
+            {"models": [{"match": "*", "lost": "no"}]},
+            "profiles.mine.models[0].lost: 'no' is not right; it must be one of",
+        ),
+    ],
+)
+def test_a_mistake_is_named_with_its_key_and_what_would_be_right(row: dict[str, Any], mistake: str) -> None:
+    (found,) = mistakes(**row)
+    assert found.startswith(mistake)
+
+
+def test_a_row_that_is_no_table() -> None:
+    with pytest.raises(ConfigError, match=r"profiles\.mine: 5 is not right; it must be a table"):
+        load_profiles({"mine": 5}, {})
+
+
+def test_all_mistakes_are_named_at_once() -> None:
+    with pytest.raises(ConfigError) as found:
+        load_profiles({"a": {"lost": 1, "replay": "x"}, "b": {"extends": "c"}, "d": {}}, {})
+    assert [line.partition(":")[0] for line in found.value.mistakes] == [
+        "profiles.a.lost", "profiles.a.replay", "profiles.b.extends",
+    ]  # fmt: skip

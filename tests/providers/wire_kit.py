@@ -1,0 +1,138 @@
+"""What the tests of the provider wires share: chunks to write, bytes to cut, events to compare."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from pellucid.errors import ErrorInfo
+from pellucid.events import Cause, ModelEvent, PartDeltaEvent, ThinkingPartDelta
+from pellucid.fold import Fold, fold
+from pellucid.parts import ModelResponse, Origin, ThinkingPart
+from pellucid.providers.openai_chat import decoder
+from pellucid.providers.profiles import Profile, builtin_profiles
+
+ROWS = builtin_profiles()
+
+
+def recordings() -> Path | None:
+    """Where recorded answers of real providers are: `PELLUCID_RECORDINGS`, or beside the repository."""
+    named = os.environ.get("PELLUCID_RECORDINGS")
+    path = Path(named) if named else Path(__file__).parents[3] / "shared" / "recordings"
+    return path if path.is_dir() else None
+
+
+# --- writing what a server writes --------------------------------------------------------------------------------
+
+
+def sse(*frames: Any, done: bool = True) -> bytes:
+    """A stream of these chunks. A text is a line of its own: a comment, or anything else."""
+    lines = [frame if isinstance(frame, str) else f"data: {json.dumps(frame)}" for frame in frames]
+    return "".join(f"{line}\n\n" for line in [*lines, *(["data: [DONE]"] if done else [])]).encode()
+
+
+def chunk(finish: str | None = None, *, choice: dict[str, Any] | None = None, **delta: Any) -> dict[str, Any]:
+    """One chunk with this delta."""
+    one = {"index": 0, "delta": delta, "finish_reason": finish, **(choice or {})}
+    return {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [one]}
+
+
+def body(finish: str | None = "stop", *, usage: dict[str, Any] | None = None, **message: Any) -> bytes:
+    """A whole answer with this message."""
+    one = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": finish}
+    whole = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m", "choices": [one]}
+    return json.dumps(whole | ({"usage": usage} if usage else {})).encode()
+
+
+def call(args: Any = None, *, name: str | None = None, **fields: Any) -> dict[str, Any]:
+    """One fragment of a tool call; what is None is left out."""
+    function = {key: value for key, value in (("name", name), ("arguments", args)) if value is not None}
+    return {**fields, "function": function}
+
+
+# --- reading it --------------------------------------------------------------------------------------------------
+
+
+def origin(row: Profile | str, model: str = "m") -> Origin:
+    return Origin(row if isinstance(row, str) else row.name, "openai_chat", model)
+
+
+def events_of(
+    row: Profile | str,
+    data: bytes | Sequence[bytes],
+    *,
+    cause: Cause = "eof",
+    error: ErrorInfo | None = None,
+) -> list[ModelEvent]:
+    """What the decoder makes of these reads."""
+    profile = ROWS[row] if isinstance(row, str) else row
+    reader = decoder(profile, origin(profile))
+    events = [event for read in ([data] if isinstance(data, bytes) else data) for event in reader.feed(read)]
+    events += reader.end(cause, error)
+    assert reader.end(cause) == [], "end is idempotent"
+    return events
+
+
+def folded(row: Profile | str, data: bytes | Sequence[bytes], **ending: Any) -> Fold:
+    """The same, folded: raises if the events are not legal, fails if the turn is left open."""
+    result = fold(list(events_of(row, data, **ending)))
+    assert result.response is not None, "the turn was left open"
+    assert result.snapshot() is None, "the turn was left open"
+    return result
+
+
+def response_of(row: Profile | str, data: bytes | Sequence[bytes], **ending: Any) -> ModelResponse:
+    """The same, of an answer that is not to fail."""
+    result = folded(row, data, **ending)
+    assert result.error is None, result.error
+    assert result.response is not None
+    return result.response
+
+
+def said(response: ModelResponse) -> list[tuple[str, Any]]:
+    """The parts as pairs of a kind and what they say, in order."""
+    return [
+        (part.part_kind, getattr(part, "args", None) if hasattr(part, "args") else getattr(part, "content", None))
+        for part in response.parts
+    ]
+
+
+def thoughts(response: ModelResponse) -> list[ThinkingPart]:
+    return [part for part in response.parts if isinstance(part, ThinkingPart)]
+
+
+# --- cutting it --------------------------------------------------------------------------------------------------
+
+
+def cut(data: bytes, places: Iterable[int]) -> list[bytes]:
+    edges = sorted({min(place, len(data)) for place in places} | {0, len(data)})
+    return [data[a:b] for a, b in pairwise(edges)]
+
+
+def merged(events: list[ModelEvent]) -> list[Any]:
+    """The events, with neighbouring deltas of one part made one: what does not depend on how the bytes were cut."""
+    out: list[Any] = []
+    for event in events:
+        last = out[-1] if out else None
+        if isinstance(event, PartDeltaEvent) and isinstance(last, list) and last[0] == event.index:
+            last.append(event.delta)
+        else:
+            out.append([event.index, event.delta] if isinstance(event, PartDeltaEvent) else event)
+    return [_one(entry) if isinstance(entry, list) else entry for entry in out]
+
+
+def _one(run: list[Any]) -> tuple[Any, ...]:
+    index, *deltas = run
+    texts = (getattr(delta, "args_delta", None) or getattr(delta, "content_delta", None) for delta in deltas)
+    text = "".join(piece or "" for piece in texts)
+    signature, details = None, {}
+    for delta in deltas:
+        if isinstance(delta, ThinkingPartDelta):
+            signature = delta.signature_delta if delta.signature_delta is not None else signature
+            details |= delta.provider_details or {}
+    more = [entry for delta in deltas for entry in (getattr(delta, "annotations", None) or [])]
+    return (index, type(deltas[0]), text, signature, details, more)
