@@ -343,9 +343,11 @@ class Emitter:
             if text:
                 open_.text.add(text)
             if logprobs:
-                open_.logprobs = (open_.logprobs or []) + logprobs
+                open_.logprobs = open_.logprobs or []
+                open_.logprobs += logprobs
             if annotations:
-                open_.annotations = (open_.annotations or []) + annotations
+                open_.annotations = open_.annotations or []
+                open_.annotations += annotations
             self._out.append(PartDeltaEvent(self._parts, TextPartDelta(text, logprobs, annotations)))
         if signature is not None or details:
             self._seal(open_, signature, details)
@@ -460,7 +462,7 @@ class Emitter:
         if self.failed or self._ended:
             return
         key = item if item is not None else ("whole", self._parts, len(self._held))
-        if not self._make_room(key, key, partial(self.whole, part, item=key)):
+        if not self._make_room(key, key, partial(self.whole, part, item=key), ITEM_OF[type(part)]):
             return
         if self._item is None:
             self._open_item(key, ITEM_OF[type(part)], None if isinstance(part, SealedPart) else part.id)

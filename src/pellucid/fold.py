@@ -99,6 +99,7 @@ class Fold:
         self._delta: type[PartDelta] | None = None
         self._text = GrowingText()
         self._text_field = ""
+        self._opaque: dict[str, str] = {}
         self._calls: dict[str, bool] = {}
         self._results: list[ToolReturnPart | RetryPromptPart] = []
 
@@ -119,7 +120,7 @@ class Fold:
         parts = list(self._parts)
         if self._open is not None and self._delta is not None:
             field = "args" if isinstance(self._open.part, ToolCallPart) else "content"
-            changes: dict[str, Any] = {field: self._text.value(), "complete": False}
+            changes: dict[str, Any] = {field: self._text.value(), "complete": False, **self._opaque}
             parts.append(replace(self._open.part, **changes))
         return ModelResponse(
             parts,
@@ -219,6 +220,7 @@ class Fold:
         self._open = event
         self._starts += 1
         self._text = GrowingText()
+        self._opaque = {}
         self._text_field = "args_delta" if self._delta is ToolCallPartDelta else "content_delta"
 
     def _part_delta(self, event: PartDeltaEvent) -> None:
@@ -231,10 +233,10 @@ class Fold:
         text = getattr(delta, self._text_field)
         if text:
             self._text.add(text)
-        elif isinstance(delta, ThinkingPartDelta) and (delta.signature_delta is not None or delta.provider_details):
-            self._sealed = True
-        elif not (isinstance(delta, TextPartDelta) and delta.annotations):
+        elif not _says_something(delta):
             _refuse("empty", f"a delta for part {event.index} that says nothing")
+        if isinstance(delta, ThinkingPartDelta) and delta.signature_delta is not None:
+            self._opaque["signature"] = delta.signature_delta
 
     def _part_end(self, event: PartEndEvent) -> None:
         open_, part = self._open, event.part

@@ -16,6 +16,7 @@ Opaque strings are strings: never decoded, trimmed or re-encoded.
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -406,4 +407,10 @@ def json_text(value: Any) -> str:
     """`value` as JSON text; text is taken for JSON already, nothing at all is `{}`."""
     if isinstance(value, str):
         return value or "{}"
-    return "{}" if value is None else msgspec.json.encode(value).decode()
+    if value is None:
+        return "{}"
+    try:
+        return msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:
+        # Half a surrogate pair, as in a file name that is not text: JSON can still say it, escaped.
+        return json.dumps(msgspec.to_builtins(value))

@@ -8,10 +8,10 @@
 The rules it keeps:
 
 * What a model says passes through in order; only items get their public ids here, minted once, and a tool call that
-  its provider left without an id gets one.
+  its provider left without an id of its own gets one.
 * A turn that calls tools which the run's owner executes (`server_tools`) is followed by CallTools and then another
   turn; each turn's reasoning is an item of its own. A call of a tool that belongs to the caller ends the run.
-* Exactly one RunEnd, last; `cancel` and `fail` reach it from anywhere.
+* Exactly one RunEnd, last; `end` reaches it from anywhere, closing what is open. What comes after it is not heard.
 
 No sockets, no clock, no randomness of its own: ids come from the minter that is handed in.
 """
@@ -32,16 +32,19 @@ from .events import (
     FunctionToolCallEvent,
     FunctionToolResultEvent,
     IncompleteReason,
+    ItemEndEvent,
     ItemKind,
     ItemStartEvent,
     ModelEvent,
+    PartDeltaEvent,
     PartEndEvent,
     PartStartEvent,
     ResponseEndEvent,
+    ResponseStartEvent,
     RunEndEvent,
     RunStatus,
 )
-from .fold import Fold
+from .fold import DELTA_OF, Fold
 from .parts import ModelRequest, ModelResponse, RetryPromptPart, ToolCallPart, ToolReturnPart, Usage
 from .settings import ModelCall
 
@@ -91,6 +94,9 @@ class CallTools(msgspec.Struct, frozen=True):
 Effect: TypeAlias = CallModel | CallTools
 Step: TypeAlias = tuple[list[Event], list[Effect]]
 
+_Start = ResponseStartEvent | ItemStartEvent | PartStartEvent
+_End = ResponseEndEvent | ItemEndEvent | PartEndEvent
+
 
 class Run:
     """One run, from the first call to RunEnd."""
@@ -109,7 +115,12 @@ class Run:
         self._server_tools = server_tools
         self._tool_calls_left = max_tool_calls
         self._fold = Fold()
-        self._calls_minted: dict[int, str] = {}
+        self._open: list[_Start] = []
+        """What has begun and not ended, outermost first."""
+        self._cut = False
+        """Whether the last item broke off."""
+        self._call_ids: set[str] = set()
+        self._call_id = ""
         self._waiting: tuple[ToolCallPart, ...] = ()
         self._callers = False
         self._cancelled = False
@@ -123,27 +134,36 @@ class Run:
         effects: list[Effect] = []
         fold = self._fold.feed
         for event in events:
-            told: Event = event
-            if isinstance(event, ItemStartEvent):
-                told = replace(event, id=self._mint(PREFIX_OF[event.kind]))
-            elif isinstance(event, PartStartEvent | PartEndEvent) and isinstance(event.part, ToolCallPart):
-                told = self._with_call_id(event, event.part)
+            if self.ended is not None:
+                break
+            # Deltas are nearly all there is: nothing is asked of them but that they may stand here.
+            told = event if type(event) is PartDeltaEvent else self._told(event)
             fold(told)
             out.append(told)
-            if isinstance(event, ResponseEndEvent):
-                self._turn_ended(event, out, effects)
+            if type(told) is PartDeltaEvent:
+                continue
+            if isinstance(told, _Start):
+                self._open.append(told)
+            elif isinstance(told, _End):
+                self._open.pop()
+                if isinstance(told, ItemEndEvent):
+                    self._cut = told.status == "incomplete"
+                elif isinstance(told, ResponseEndEvent):
+                    self._turn_ended(told, out, effects)
         return out, effects
 
     def results(self, results: list[ToolReturnPart | RetryPromptPart]) -> Step:
         """What the functions returned; the model is asked again unless the caller's own calls are pending."""
         out: list[Event] = []
+        if self.ended is not None:
+            return out, []
         for result in results:
             event = FunctionToolResultEvent(result, self._mint("fco"))
             self._fold.feed(event)
             out.append(event)
         self._waiting = ()
-        if self._callers:
-            self._end("completed", out)
+        if self._callers or self._cancelled:
+            self._end("cancelled" if self._cancelled else "completed", out)
             return out, []
         history = [*self.call.messages, *self._fold.messages, ModelRequest(list(results))]
         return out, [CallModel(replace(self.call, messages=history))]
@@ -153,8 +173,14 @@ class Run:
         self._cancelled = True
 
     def end(self, error: ErrorInfo | None = None) -> list[Event]:
-        """Between turns: end the run now, as cancelled or (with `error`) failed. Nothing if it has ended."""
-        out: list[Event] = []
+        """End the run now: as failed because of `error`, unless it was cancelled before. Nothing if it has ended.
+
+        A turn that is under way is closed as far as it came; a decoder's own `end` knows more, so it comes first.
+        """
+        if self.ended is not None:
+            return []
+        error = None if self._cancelled else error or ErrorInfo("server_error", "the run was ended in the middle")
+        out, _ = self.feed(self._closing(error))
         if self.ended is None:
             self._end("cancelled" if self._cancelled else "failed", out, error=error)
         return out
@@ -184,6 +210,8 @@ class Run:
             self._end("incomplete", out, reason="max_output_tokens")
         elif end.finish_reason == "content_filter":
             self._end("incomplete", out, reason="content_filter")
+        elif self._cut:
+            self._end("failed", out, error=ErrorInfo("model_error", "the model broke off in the middle of an item"))
         else:
             self._call_tools(response, out, effects)
 
@@ -217,12 +245,35 @@ class Run:
         self._fold.feed(self.ended)
         out.append(self.ended)
 
-    def _with_call_id(self, event: PartStartEvent | PartEndEvent, part: ToolCallPart) -> PartStartEvent | PartEndEvent:
-        if part.tool_call_id:
+    def _closing(self, error: ErrorInfo | None) -> list[ModelEvent]:
+        """The events that end what is open, innermost first."""
+        out: list[ModelEvent] = []
+        snapshot = self._fold.snapshot()
+        for start in reversed(self._open):
+            match start:
+                case PartStartEvent():
+                    streams = snapshot is not None and type(start.part) in DELTA_OF
+                    out.append(PartEndEvent(start.index, snapshot.parts[-1] if snapshot and streams else start.part))
+                case ItemStartEvent():
+                    out.append(ItemEndEvent(start.index, "incomplete"))
+                case ResponseStartEvent():
+                    if error is not None and self._fold.error is None:
+                        out.append(ErrorEvent(error))
+                    out.append(ResponseEndEvent(None if self._cancelled else "error"))
+        return out
+
+    def _told(self, event: ModelEvent) -> ModelEvent:
+        """The event with its public ids."""
+        if isinstance(event, ItemStartEvent):
+            return event if event.id is not None else replace(event, id=self._mint(PREFIX_OF[event.kind]))
+        if not (isinstance(event, PartStartEvent | PartEndEvent) and isinstance(event.part, ToolCallPart)):
             return event
+        given = event.part.tool_call_id
         if isinstance(event, PartStartEvent):
-            self._calls_minted[event.index] = self._mint("call")
-        return replace(event, part=replace(part, tool_call_id=self._calls_minted[event.index]))
+            # Two calls under one id could not be answered apart.
+            self._call_id = given if given and given not in self._call_ids else self._mint("call")
+            self._call_ids.add(self._call_id)
+        return event if given == self._call_id else replace(event, part=replace(event.part, tool_call_id=self._call_id))
 
 
 __all__ = ["CallModel", "CallTools", "Effect", "ErrorEvent", "Mint", "Minter", "Run", "Step"]

@@ -333,6 +333,27 @@ def test_the_snapshot_of_an_open_turn() -> None:
     assert snapshot.parts == [TextPart("aa", complete=False)]
 
 
+def test_the_snapshot_of_a_signed_thought_keeps_the_signature() -> None:
+    emitter = Emitter(ORIGIN)
+    emitter.thinking("a", "b", signature="s")
+    snapshot = fold(list(emitter.take())).snapshot()
+    assert snapshot is not None
+    assert snapshot.parts == [ThinkingPart("b", signature="s", provider_name="p", complete=False)]
+
+
+def test_a_whole_part_under_the_key_of_another_kind_of_item_is_an_item_of_its_own() -> None:
+    emitter = Emitter(ORIGIN)
+    emitter.text("a", "b", item="x")
+    emitter.whole(OpaquePart("new", 1), item="x")
+    response = fold(list(emitter.end())).response
+    assert response is not None
+    assert response.parts == [TextPart("b"), OpaquePart("new", 1)]
+
+
+def test_half_a_surrogate_pair_is_still_json() -> None:
+    assert ToolReturnPart("f", {"name": "\ud800"}).content_as_text() == '{"name": "\\ud800"}'
+
+
 def test_usage_that_nobody_reported_stays_unknown() -> None:
     assert Usage() + Usage() == Usage()
     assert (Usage(1, None) + Usage(2, 5, details={"x": 1}) + Usage(details={"x": 2})) == Usage(3, 5, details={"x": 3})

@@ -5,7 +5,8 @@ deltas, the part's own `.done`, `content_part.done`, and last `output_item.done`
 place in `output`, a part's place in its item. `sequence_number` counts 0, 1, 2 … over everything.
 
 An encoder is pure: the time is handed in with each batch, and all that one batch gives is one piece of bytes. The
-events that come by the thousand are written from templates, everything else from the types.
+events that come by the thousand are written from templates, everything else from the types. It is total over text:
+what UTF-8 cannot hold (half a surrogate pair, from somebody's Python) is shown as U+FFFD.
 
 What becomes of what this protocol has no word for: a provider's own tools, files, compactions and opaque blocks
 are not shown (extension items would break clients that were not asked); they stay in the record of the turn.
@@ -13,8 +14,10 @@ are not shown (extension items would break clients that were not asked); they st
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -101,13 +104,16 @@ class Encoder:
                 return
             part = self._open_thought(self._item, self._thought)
         if text:
+            try:
+                data = _json(text)
+            except UnicodeEncodeError:
+                data = _json(_shown(text))
             tail = part.tail
-            if self._obfuscate:
-                tail = b',"obfuscation":"%b"%b' % (b"x" * (-len(text) % 32), tail)
-            if isinstance(delta, TextPartDelta):
-                logprobs = _json(_logprobs(delta.logprobs)) if delta.logprobs else b"[]"
-                tail = b',"logprobs":%b%b' % (logprobs, tail)
-            self._out.append(part.head % self._sequence + part.middle + _json(text) + tail)
+            if isinstance(delta, TextPartDelta) and delta.logprobs:
+                tail = b',"logprobs":%b}\n\n' % _json(_logprobs(delta.logprobs))
+            if self._obfuscate and part.name != "response.refusal":
+                tail = b',"obfuscation":"%b"%b' % (b"x" * (-len(data) % 32), tail)
+            self._out.append(part.head % self._sequence + part.middle + data + tail)
             self._sequence += 1
         if isinstance(delta, TextPartDelta) and delta.annotations:
             for citation in _citations(delta.annotations):
@@ -132,7 +138,7 @@ class Encoder:
 
     def _item_end(self, event: ItemEndEvent, now: int) -> None:
         item, self._item = self._item, None
-        if item is None:
+        if item is None or (item.kind == "tool_call" and item.call is None):
             return
         done = item.done(event.status)
         self.response.output = [*self.response.output, done]
@@ -156,6 +162,7 @@ class Encoder:
             self._write("response.content_part.added", **place, part=t.Refusal(refusal=""))
             self._open("response.refusal", place)
         elif isinstance(part, ToolCallPart):
+            part = _writable(part)
             item.call = t.FunctionCallItem(
                 id=item.id, call_id=part.tool_call_id, name=part.tool_name, arguments="", status="in_progress"
             )
@@ -180,6 +187,7 @@ class Encoder:
         self._part = self._thought = None
         if item is None or open_ is None:
             return
+        part = _writable(part)
         name, place = open_.name, open_.place
         if isinstance(part, ThinkingPart) and part.form == "summary":
             summary = t.SummaryText(text=part.content)
@@ -188,8 +196,13 @@ class Encoder:
             self._write("response.reasoning_summary_part.done", **place, part=summary)
         elif isinstance(part, ToolCallPart):
             assert item.call is not None
-            item.call = msgspec.structs.replace(item.call, arguments=part.args_as_json() if part.args else "")
-            self._write(f"{name}.done", **place, arguments=item.call.arguments)
+            arguments = "" if part.args in (None, "") else part.args_as_json()
+            if not arguments and part.complete:
+                # Clients parse the arguments: a call without any has an empty object.
+                arguments = "{}"
+                self._write(f"{name}.delta", **place, delta=arguments)
+            item.call = msgspec.structs.replace(item.call, arguments=arguments)
+            self._write(f"{name}.done", **place, arguments=arguments)
         else:
             content = _content(part, open_.annotations)
             if content is None:
@@ -206,7 +219,7 @@ class Encoder:
     # --- the run -----------------------------------------------------------------------------------------------
 
     def _tool_result(self, event: FunctionToolResultEvent, now: int) -> None:
-        result = event.result
+        result = _writable(event.result)
         text = result.content_as_text() if isinstance(result, ToolReturnPart) else result.content
         item = t.FunctionCallOutputItem(id=event.id or "", call_id=result.tool_call_id, output=text)
         index = len(self.response.output)
@@ -227,7 +240,7 @@ class Encoder:
             response.completed_at = now
             self._response_event("completed")
         elif event.status == "failed":
-            error = event.error or ErrorInfo("server_error", "the run failed without saying why")
+            error = _writable(event.error or ErrorInfo("server_error", "the run failed without saying why"))
             response.status = "failed"
             response.error = t.ResponseError(error.code or error.kind, error.message)
             self._error_event(error)
@@ -305,10 +318,10 @@ class _Part:
         self.place = place
         self.annotations: list[t.UrlCitation] = []
         event = f"{name}.delta"
-        # Ids are made here and JSON-safe, but a percent sign would be one of the template's.
+        # The place is not part of the template: an id may hold a percent sign.
         self.head = f'event: {event}\ndata: {{"type":"{event}","sequence_number":%d'.encode()
         self.middle = b"," + _json(place)[1:-1] + b',"delta":'
-        self.tail = b"}\n\n"
+        self.tail = b',"logprobs":[]}\n\n' if name == "response.output_text" else b"}\n\n"
 
 
 def _content(
@@ -340,29 +353,42 @@ def _logprobs(raw: list[dict[str, Any]]) -> list[t.LogProb]:
     """Log-probabilities with every field the schema requires; entries without a token are left out."""
     return [
         t.LogProb(
-            token=entry["token"],
+            token=_shown(entry["token"]),
             logprob=_float(entry.get("logprob")),
             bytes=_bytes(entry),
             top_logprobs=[
-                t.TopLogProb(token=top["token"], logprob=_float(top.get("logprob")), bytes=_bytes(top))
-                for top in entry.get("top_logprobs") or []
-                if isinstance(top, dict) and isinstance(top.get("token"), str)
+                t.TopLogProb(token=_shown(top["token"]), logprob=_float(top.get("logprob")), bytes=_bytes(top))
+                for top in _tokens(entry.get("top_logprobs"))
             ],
         )
-        for entry in raw
-        if isinstance(entry.get("token"), str)
+        for entry in _tokens(raw)
     ]
 
 
+def _tokens(raw: Any) -> list[dict[str, Any]]:
+    entries = raw if isinstance(raw, list) else []
+    return [entry for entry in entries if isinstance(entry, dict) and isinstance(entry.get("token"), str)]
+
+
+NEVER = -9999.0
+"""The log-probability of what is as good as impossible: OpenAI's word for minus infinity, which JSON has none for."""
+
+
 def _float(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0
+    if not isinstance(value, int | float):
+        return 0.0
+    try:
+        number = float(value)
+    except OverflowError:
+        return NEVER
+    return number if math.isfinite(number) else NEVER
 
 
 def _bytes(entry: dict[str, Any]) -> list[int]:
     raw = entry.get("bytes")
-    if isinstance(raw, list) and all(isinstance(byte, int) for byte in raw):
+    if isinstance(raw, list) and all(type(byte) is int for byte in raw):
         return raw
-    return list(entry["token"].encode("utf-8", "surrogatepass"))
+    return list(_shown(entry["token"]).encode())
 
 
 def _citations(raw: list[dict[str, Any]]) -> list[t.UrlCitation]:
@@ -374,8 +400,8 @@ def _citations(raw: list[dict[str, Any]]) -> list[t.UrlCitation]:
         if entry.get("type") == "url_citation" and isinstance(fields.get("url"), str):
             found.append(
                 t.UrlCitation(
-                    url=fields["url"],
-                    title=fields["title"] if isinstance(fields.get("title"), str) else "",
+                    url=_shown(fields["url"]),
+                    title=_shown(fields["title"]) if isinstance(fields.get("title"), str) else "",
                     start_index=_index(fields, "start_index"),
                     end_index=_index(fields, "end_index"),
                 )
@@ -385,7 +411,41 @@ def _citations(raw: list[dict[str, Any]]) -> list[t.UrlCitation]:
 
 def _index(fields: dict[str, Any], name: str) -> int:
     value = fields.get(name)
-    return value if isinstance(value, int) else 0
+    return value if type(value) is int else 0
+
+
+# --- text that is no text --------------------------------------------------------------------------------------
+
+_LONE = re.compile("[\ud800-\udfff]")
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def _shown(text: str) -> str:
+    """The text as UTF-8 can hold it."""
+    return text if text.isascii() else _LONE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def _writable(value: S) -> S:
+    """The value itself; or, if it holds text that UTF-8 cannot, one in which that is replaced."""
+    try:
+        _json(value)
+    except UnicodeEncodeError:
+        return msgspec.convert(_all_shown(msgspec.to_builtins(value)), type(value))
+    except (TypeError, ValueError, RecursionError):
+        # What is opaque need not be JSON, or can be bottomless; it is not shown.
+        pass
+    return value
+
+
+def _all_shown(value: Any) -> Any:
+    if isinstance(value, str):
+        return _shown(value)
+    if isinstance(value, list | tuple):
+        return [_all_shown(entry) for entry in value]
+    if isinstance(value, dict):
+        return {_all_shown(name): _all_shown(entry) for name, entry in value.items()}
+    return value
 
 
 _OPENING: dict[str, Callable[[str], t.Item | None]] = {

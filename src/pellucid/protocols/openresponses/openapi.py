@@ -66,6 +66,12 @@ EVENTS: dict[str, Schema] = {
 }
 """Every event of the specification, and its fields beside `type` and `sequence_number`."""
 
+_WRITTEN = (
+    *(t.MessageItem, t.ReasoningItem, t.FunctionCallItem, t.FunctionCallOutputItem),
+    *(t.OutputText, t.FunctionTool, t.ReasoningConfig),
+)
+"""What only responses hold, and never without its defaults."""
+
 ALIASES = {
     "response.reasoning_text.delta": "response.reasoning.delta",
     "response.reasoning_text.done": "response.reasoning.done",
@@ -97,6 +103,11 @@ def schemas() -> dict[str, Schema]:
         [t.CreateResponse, t.Response, t.SummaryText, t.LogProb, t.UrlCitation],
         ref_template="#/components/schemas/{name}",
     )
+    for written in (t.Response, *_WRITTEN):
+        # Whatever has a default is written nonetheless; only what is unset is absent.
+        fields = [field for field in msgspec.structs.fields(written) if field.default is not msgspec.UNSET]
+        tag = ["type"] if written.__struct_config__.tag else []
+        components[written.__name__]["required"] = tag + [field.encode_name for field in fields]
     components["ErrorPayload"] = {
         "type": "object",
         "properties": {

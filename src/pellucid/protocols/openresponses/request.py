@@ -7,9 +7,10 @@ Everything that is wrong is said with its path. What is valid but not yet done h
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn
 
 import msgspec
+import msgspec.inspect
 
 from ...errors import RequestError
 from ...parts import (
@@ -60,7 +61,7 @@ class Request(NamedTuple):
                 t.FunctionTool(name=x.name, description=x.description, parameters=x.parameters, strict=x.strict)
                 for x in body.tools or []
             ],
-            tool_choice=body.tool_choice if body.tool_choice is not None else "auto",
+            tool_choice=_choice_echo(body.tool_choice),
             truncation=body.truncation or "disabled",
             parallel_tool_calls=_or(body.parallel_tool_calls, True),
             text=_text_echo(body.text),
@@ -69,7 +70,10 @@ class Request(NamedTuple):
             frequency_penalty=_or(body.frequency_penalty, 0.0),
             top_logprobs=_or(body.top_logprobs, 0),
             temperature=_or(body.temperature, 1.0),
-            reasoning=t.ReasoningConfig(reasoning.effort, reasoning.summary or reasoning.generate_summary)
+            reasoning=t.ReasoningConfig(
+                _EFFORT_ECHO.get(reasoning.effort, reasoning.effort) if reasoning.effort else None,
+                reasoning.summary or reasoning.generate_summary,
+            )
             if reasoning is not None
             else None,
             max_output_tokens=body.max_output_tokens,
@@ -111,7 +115,11 @@ def _or(value: Any, default: Any) -> Any:
 
 # --- decoding and its errors -------------------------------------------------------------------------------------
 
-_PATH = re.compile(r" - at `(?:key in )?\$\.?(.*?)`$")
+MAX_DEPTH = 100
+"""How deeply a JSON Schema in a request may be nested."""
+
+_PATH = re.compile(r" - at `(?:key` in `)?\$\.?(.*?)`$")
+_STEP = re.compile(r"\w+|\[.*?\]")
 
 
 def _decode(data: bytes) -> t.CreateResponse:
@@ -132,14 +140,46 @@ def _decode(data: bytes) -> t.CreateResponse:
         param = path.group(1) if path else None
         where = f"{param}: " if param else ""
         what = _PATH.sub("", text)
-        raise RequestError(f"{where}{what}", code="invalid_value", param=param) from None
+        right = f"; it must be one of {', '.join(map(repr, _choices(param)))}" if what.startswith("Invalid") else ""
+        raise RequestError(f"{where}{what}{right}", code="invalid_value", param=param) from None
+
+
+def _choices(path: str | None) -> list[str]:
+    """The words that may stand at `path`, where only certain ones may: what the types say."""
+    types: list[msgspec.inspect.Type] = [msgspec.inspect.type_info(t.CreateResponse)]
+    for step in _STEP.findall(path or ""):
+        types = [inner for one in types for inner in _inner(one, step)]
+    return [str(word) for one in types if isinstance(one, msgspec.inspect.LiteralType) for word in one.values]
+
+
+def _inner(outer: msgspec.inspect.Type, step: str) -> list[msgspec.inspect.Type]:
+    """What is at `[…]` or at a field of that name, in a type that may be one of several."""
+    match outer:
+        case msgspec.inspect.ListType() if step.startswith("["):
+            found = [outer.item_type]
+        case msgspec.inspect.DictType() if step.startswith("["):
+            found = [outer.value_type]
+        case msgspec.inspect.StructType() if step == outer.tag_field:
+            found = [msgspec.inspect.LiteralType((outer.tag,))]
+        case msgspec.inspect.StructType():
+            found = [field.type for field in outer.fields if field.encode_name == step]
+        case _:
+            found = []
+    return [one for inner in found for one in _alternatives(inner)]
+
+
+def _alternatives(one: msgspec.inspect.Type) -> list[msgspec.inspect.Type]:
+    if isinstance(one, msgspec.inspect.UnionType):
+        return [inner for alternative in one.types for inner in _alternatives(alternative)]
+    return _alternatives(one.type) if isinstance(one, msgspec.inspect.Metadata) else [one]
 
 
 def _with_type(item: Any) -> Any:
-    """An item may leave its type out: a message is known by its role, a reference by having nothing but an id."""
+    """An item may leave its type out: a message is known by its role, a reference by its id."""
     if not isinstance(item, dict) or item.get("type") is not None:
         return item
-    return {**item, "type": "message" if "role" in item else "item_reference"}
+    kind = "message" if "role" in item else "item_reference" if "id" in item else None
+    return {**item, "type": kind} if kind else {name: item[name] for name in item if name != "type"}
 
 
 def _known_tool_types(tools: Any) -> None:
@@ -352,6 +392,8 @@ def _settings(body: t.CreateResponse) -> ModelSettings:
 
 def _tools(body: t.CreateResponse) -> tuple[tuple[ToolDefinition, ...], ToolChoice]:
     """The functions that may be called. A list of allowed tools is enforced by offering no others."""
+    for index, tool in enumerate(body.tools or []):
+        _not_too_deep(tool.parameters, f"tools[{index}].parameters")
     offered = tuple(
         ToolDefinition(tool.name, tool.parameters or {}, tool.description, tool.strict) for tool in body.tools or []
     )
@@ -362,35 +404,63 @@ def _tools(body: t.CreateResponse) -> tuple[tuple[ToolDefinition, ...], ToolChoi
             return offered, ToolChoice()
         case "none" | "required":
             if choice == "required" and not offered:
-                raise RequestError("tool_choice: 'required', but there are no tools", param="tool_choice")
+                raise _no_choice("'required', but there are no tools")
             return offered, ToolChoice(choice)
         case {"type": "function", "name": str(name)}:
             _offered(name, names)
             return offered, ToolChoice("required", (name,))
-        case {"type": "allowed_tools", "tools": [*allowed]}:
-            mode = choice.get("mode", "auto")
-            if mode not in ("auto", "none", "required"):
-                raise RequestError("tool_choice.mode: must be auto, none or required", param="tool_choice.mode")
+        case {"type": "allowed_tools", "tools": [_, *_] as allowed}:
+            mode = next((mode for mode in _MODES if mode == _or(choice.get("mode"), "auto")), None)
+            if mode is None:
+                raise _no_choice("must be 'auto', 'none' or 'required'", ".mode")
             chosen = [_offered(entry.get("name") if isinstance(entry, dict) else None, names) for entry in allowed]
             return tuple(tool for tool in offered if tool.name in chosen), ToolChoice(mode)
         case _:
-            raise RequestError(
-                "tool_choice: must be 'auto', 'none', 'required', {type: function, name} or "
-                "{type: allowed_tools, mode, tools}",
-                code="invalid_value",
-                param="tool_choice",
+            raise _no_choice(
+                "must be 'auto', 'none', 'required', {type: function, name} or "
+                "{type: allowed_tools, mode, tools} with at least one tool"
             )
 
 
+_MODES: tuple[Literal["auto", "none", "required"], ...] = ("auto", "none", "required")
+
+
+def _no_choice(what: str, field: str = "") -> RequestError:
+    return RequestError(f"tool_choice{field}: {what}", code="invalid_value", param=f"tool_choice{field}")
+
+
+def _choice_echo(choice: Any) -> Any:
+    """The choice in the response's form, which leaves nothing out. It was checked before."""
+    match choice:
+        case {"type": "function", "name": name}:
+            return {"type": "function", "name": name}
+        case {"type": "allowed_tools", "tools": tools}:
+            names = [{"type": "function", "name": tool["name"]} for tool in tools]
+            return {"type": "allowed_tools", "tools": names, "mode": _or(choice.get("mode"), "auto")}
+        case _:
+            return _or(choice, "auto")
+
+
 def _offered(name: Any, names: set[str]) -> str:
-    if name not in names:
+    if not isinstance(name, str) or name not in names:
         there = ", ".join(sorted(names)) or "none"
-        raise RequestError(
-            f"tool_choice: there is no tool named {name!r} in tools (there are: {there})",
-            code="invalid_value",
-            param="tool_choice",
-        )
-    return str(name)
+        raise _no_choice(f"there is no tool named {name!r} in tools (there are: {there})")
+    return name
+
+
+def _not_too_deep(schema: dict[str, Any] | None, at: str) -> None:
+    """What is nested too deeply could be read here and yet not be written again."""
+    level: list[Any] = [schema]
+    for _ in range(MAX_DEPTH):
+        inner = [value.values() if isinstance(value, dict) else value for value in level]
+        level = [value for values in inner if values for value in values if isinstance(value, dict | list)]
+        if not level:
+            return
+    raise RequestError(f"{at}: nested deeper than {MAX_DEPTH} levels", code="invalid_value", param=at)
+
+
+_EFFORT_ECHO = {"minimal": "low", "max": "xhigh"}
+"""Efforts that are understood, but have no name in the specification: the nearest one stands in the response."""
 
 
 def _output(text: t.TextParam | None) -> OutputFormat:
@@ -398,6 +468,7 @@ def _output(text: t.TextParam | None) -> OutputFormat:
         case t.FormatJsonObject():
             return OutputFormat("json_object")
         case t.FormatJsonSchema() as form:
+            _not_too_deep(form.schema, "text.format.schema")
             return OutputFormat("json_schema", form.name, form.schema, form.description, form.strict)
         case _:
             return OutputFormat()

@@ -1,14 +1,21 @@
 """Whether a stream keeps the specification's rules, and which it breaks.
 
-framing      every event's `event:` line equals its `type`; the stream ends with `data: [DONE]`
+framing      every event is a JSON object whose `type` its `event:` line repeats, and one that this dialect has; the
+             stream ends with `data: [DONE]`, which comes once
+fields       an event has the fields that its type needs
 sequence     `sequence_number` counts 0, 1, 2 … without a gap
-life         `response.created` first, then `queued` or `in_progress`; exactly one terminal event, last
+life         `response.created` comes first and once, then `queued` or `in_progress`, and items only after that;
+             exactly one terminal event, last, whose name is the response's status; an `error` is followed by
+             `response.failed`
 item         `output_item.added` before anything of an item, `.done` after; one open at a time; `output_index`
-             counts up from 0
-part         a part is added, gets its deltas, its own `done`, and `content_part.done`; indices count up in the item
-text         the `done` text is what the deltas added up to
+             counts up from 0; no two items have one id; an item is added empty, and done as its parts were
+part         a part is of its item's kind, is added empty, gets its deltas, its own `done` once, and then its
+             `…_part.done`; indices count up in the item
+text         the `done` text is what the deltas added up to, and no delta is empty
 output       the terminal event's `output` is the items as they were done
 incomplete   an incomplete item is the last one, and the response is then not completed
+
+The published schema says what type each field has; this says what no schema can.
 """
 
 from __future__ import annotations
@@ -23,23 +30,49 @@ from .encode import REASONING_EVENTS, Dialect
 
 _LIFE = ("response.created", "response.queued", "response.in_progress")
 _TERMINAL = ("response.completed", "response.incomplete", "response.failed")
+_TEXT_OF = {"refusal": "refusal", "function_call": "arguments"}
+"""The field that holds a part's text, where it is not `text`. A call's arguments are a part in all but name."""
+_PARTS_OF = {"reasoning": ("reasoning_text", "summary_text"), "message": ("output_text", "refusal")}
 
 
 def verify(body: bytes, dialect: Dialect = "openresponses") -> list[str]:
     """The rules that the stream breaks, as `rule: what is wrong`; empty when it is legal."""
     check = _Check(dialect)
-    frames = SSEDecoder().feed(body)
-    if not frames or frames[-1].data != b"[DONE]":
-        check.broken.append("framing: the stream does not end with data: [DONE]")
+    frames = SSEDecoder(limit=len(body) + 1).feed(body)
+    dones = [index for index, frame in enumerate(frames) if frame.data == b"[DONE]"]
+    check.expect(bool(dones) and dones[-1] == len(frames) - 1, "framing: the stream does not end with data: [DONE]")
+    check.expect(len(dones) < 2, "framing: [DONE] comes more than once")
     for name, data in frames:
-        if data == b"[DONE]":
-            continue
-        event = msgspec.json.decode(data)
-        if name != event["type"]:
-            check.broken.append(f"framing: event: {name} carries type {event['type']}")
-        check.event(event)
+        if data != b"[DONE]":
+            check.frame(name, data)
     check.end()
     return check.broken
+
+
+class _Part:
+    """The open part."""
+
+    def __init__(self, kind: str, index: int, base: str) -> None:
+        self.kind = kind
+        self.index = index
+        self.base = base
+        self.text = ""
+        self.done = False
+
+    @property
+    def whole(self) -> dict[str, Any]:
+        return {"type": self.kind, _TEXT_OF.get(self.kind, "text"): self.text}
+
+
+class _Item:
+    """The open item, and its parts as they were done."""
+
+    def __init__(self, item: dict[str, Any], index: int) -> None:
+        self.id = item["id"]
+        self.kind = item["type"]
+        self.index = index
+        self.parts: dict[str, list[dict[str, Any]]] = {"content_index": [], "summary_index": []}
+        self.arguments = ""
 
 
 class _Check:
@@ -49,52 +82,64 @@ class _Check:
         self._seen: list[str] = []
         self._terminal: dict[str, Any] | None = None
         self._done: list[dict[str, Any]] = []
-        self._item: dict[str, Any] | None = None
-        self._part: dict[str, Any] | None = None
-        self._text = ""
-        self._counts: dict[str, int] = {}
-        self._streams = {
-            "response.output_text": "text",
+        self._ids: set[str] = set()
+        self._item: _Item | None = None
+        self._part: _Part | None = None
+        self._annotations = 0
+        self._kinds = {
+            "response.output_text": "output_text",
             "response.refusal": "refusal",
-            REASONING_EVENTS[dialect]: "text",
-            "response.reasoning_summary_text": "text",
-            "response.function_call_arguments": "arguments",
+            REASONING_EVENTS[dialect]: "reasoning_text",
+            "response.reasoning_summary_text": "summary_text",
+            "response.function_call_arguments": "function_call",
         }
+        """Which kind of part an event streams."""
 
-    def event(self, event: dict[str, Any]) -> None:
-        kind = event["type"]
-        self._expect(
-            event.get("sequence_number") == self._sequence,
-            f"sequence: {kind} has {event.get('sequence_number')}, expected {self._sequence}",
-        )
-        self._sequence += 1
-        self._expect(self._terminal is None, f"life: {kind} after the terminal event")
-        if not self._seen:
-            self._expect(kind == "response.created", f"life: the stream begins with {kind}")
-        self._seen.append(kind)
-        for broken in self._step(kind, event):
-            self.broken.append(broken)
+    def frame(self, name: str, data: bytes) -> None:
+        try:
+            event = msgspec.json.decode(data, type=dict[str, Any])
+            kind = msgspec.convert(event.get("type"), str)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            self.broken.append(f"framing: not an event with a type: {data[:80]!r}")
+            return
+        self.expect(name == kind, f"framing: event: {name} carries type {kind}")
+        self._event(kind, event)
 
     def end(self) -> None:
-        self._expect(self._terminal is not None, "life: there is no terminal event")
-        if len(self._seen) > 1:
-            self._expect(self._seen[1] in _LIFE[1:], f"life: {self._seen[1]} follows response.created")
+        self.expect(self._terminal is not None, "life: there is no terminal event")
 
-    def _expect(self, holds: bool, broken: str) -> None:
+    def expect(self, holds: bool, broken: str) -> None:
         if not holds:
             self.broken.append(broken)
 
+    def _event(self, kind: str, event: dict[str, Any]) -> None:
+        number = event.get("sequence_number")
+        self.expect(number == self._sequence, f"sequence: {kind} has {number}, expected {self._sequence}")
+        self._sequence += 1
+        self.expect(self._terminal is None, f"life: {kind} after the terminal event")
+        try:
+            self.broken += self._step(kind, event)
+        except (KeyError, TypeError, AttributeError) as error:
+            self.broken.append(f"fields: {kind} lacks a field or has one of the wrong type ({error})")
+        self._seen.append(kind)
+
     def _step(self, kind: str, event: dict[str, Any]) -> Iterator[str]:
-        if kind in _LIFE or kind == "error":
-            return
-        if kind in _TERMINAL:
+        before = self._seen[-1] if self._seen else None
+        if before is None and kind != "response.created":
+            yield f"life: the stream begins with {kind}"
+        if before == "error" and kind != "response.failed":
+            yield f"life: {kind} follows an error"
+        if kind in _LIFE:
+            if kind == "response.created" and before is not None:
+                yield "life: response.created comes again"
+            if before is not None and before not in _LIFE:
+                yield f"life: {kind} comes after {before}"
+        elif kind in _TERMINAL:
             yield from self._end_of_life(kind, event)
-        elif kind == "response.output_item.added":
-            yield from self._added(event)
-        elif kind == "response.output_item.done":
-            yield from self._item_done(event)
-        else:
-            yield from self._inside(kind, event)
+        elif kind != "error":
+            if before == "response.created":
+                yield f"life: {kind} follows response.created"
+            yield from self._of_an_item(kind, event)
 
     def _end_of_life(self, kind: str, event: dict[str, Any]) -> Iterator[str]:
         response = self._terminal = event["response"]
@@ -108,72 +153,111 @@ class _Check:
         if cut and (cut != [len(self._done) - 1] or kind == "response.completed"):
             yield "incomplete: an incomplete item that is not last, or in a completed response"
 
+    # --- items -------------------------------------------------------------------------------------------------
+
+    def _of_an_item(self, kind: str, event: dict[str, Any]) -> Iterator[str]:
+        if kind == "response.output_item.added":
+            yield from self._added(event)
+        elif kind == "response.output_item.done":
+            yield from self._item_done(event)
+        else:
+            base, _, step = kind.rpartition(".")
+            if kind == "response.output_text.annotation.added":
+                inside = self._annotation(event)
+            elif base in ("response.content_part", "response.reasoning_summary_part"):
+                name = "summary_index" if "summary" in base else "content_index"
+                inside = self._part_added(name, event) if step == "added" else self._part_done(name, event)
+            elif base in self._kinds and step in ("delta", "done"):
+                inside = self._streamed(base, step, event)
+            else:
+                yield f"framing: {kind} is no event of this dialect"
+                return
+            item = self._item
+            if item is None or event["item_id"] != item.id or event["output_index"] != item.index:
+                yield f"item: {kind} is not about the open item"
+            else:
+                yield from inside
+
     def _added(self, event: dict[str, Any]) -> Iterator[str]:
+        item, index = event["item"], event["output_index"]
         if self._item is not None:
             yield "item: an item is added while another is open"
-        if event["output_index"] != len(self._done):
-            yield f"item: output_index {event['output_index']}, expected {len(self._done)}"
-        self._item = {"id": event["item"]["id"], "output_index": event["output_index"]}
-        self._counts = {}
+        if index != len(self._done):
+            yield f"item: output_index {index}, expected {len(self._done)}"
+        if item["id"] in self._ids:
+            yield f"item: there is an item {item['id']} already"
+        if any(item.get(field) for field in ("content", "summary", "arguments")):
+            yield "item: an item is added with content, which comes later"
+        self._ids.add(item["id"])
+        self._item = _Item(item, index)
+        self._part = _Part("function_call", 0, "") if item["type"] == "function_call" else None
 
     def _item_done(self, event: dict[str, Any]) -> Iterator[str]:
-        if self._item is None or event["item"]["id"] != self._item["id"]:
+        item, done, part = self._item, event["item"], self._part
+        self._item = self._part = None
+        self._done.append(done)
+        if item is None or done["id"] != item.id or event["output_index"] != item.index:
             yield "item: an item is done that is not open"
-        if self._part is not None:
-            yield "part: an item is done while a part is open"
-        self._done.append(event["item"])
-        self._item = None
-
-    def _inside(self, kind: str, event: dict[str, Any]) -> Iterator[str]:
-        item = self._item
-        if item is None or event.get("item_id") != item["id"] or event.get("output_index") != item["output_index"]:
-            yield f"item: {kind} is not about the open item"
             return
-        base, _, step = kind.rpartition(".")
-        if base in ("response.content_part", "response.reasoning_summary_part"):
-            yield from self._part_bracket(base, step, event)
-        elif base in self._streams:
-            yield from self._streamed(base, step, event)
-        elif kind != "response.output_text.annotation.added":
-            yield f"framing: {kind} is no event of this dialect"
+        if part is not None and not (part.done and part.kind == "function_call"):
+            yield "part: an item is done while a part is open"
+        if item.kind == "function_call" and done["arguments"] != item.arguments:
+            yield "item: the call's arguments are not those that were done"
+        for field, name in (("content", "content_index"), ("summary", "summary_index")):
+            if item.kind in _PARTS_OF and (done.get(field) or []) != item.parts[name]:
+                yield f"item: the item's {field} is not its parts as they were done"
 
-    def _part_bracket(self, base: str, step: str, event: dict[str, Any]) -> Iterator[str]:
-        name = "summary_index" if "summary" in base else "content_index"
-        if step == "added":
-            if self._part is not None:
-                yield "part: a part is added while another is open"
-            if event[name] != self._counts.get(name, 0):
-                yield f"part: {name} {event[name]}, expected {self._counts.get(name, 0)}"
-            self._part = {name: event[name]}
-            self._text = ""
-        else:
-            if self._part is None or self._part.get(name) != event[name]:
-                yield "part: a part is done that is not open"
-            elif not self._part.get("done"):
-                yield "part: a part is done before its text is"
-            self._counts[name] = self._counts.get(name, 0) + 1
-            self._part = None
+    # --- parts -------------------------------------------------------------------------------------------------
+
+    def _part_added(self, name: str, event: dict[str, Any]) -> Iterator[str]:
+        item, part, index = self._item, event["part"], event[name]
+        assert item is not None
+        if self._part is not None:
+            yield "part: a part is added while another is open"
+        if index != len(item.parts[name]):
+            yield f"part: {name} {index}, expected {len(item.parts[name])}"
+        if part["type"] not in _PARTS_OF.get(item.kind, ()) or (part["type"] == "summary_text") != ("summary" in name):
+            yield f"part: a {part['type']} by {name} in a {item.kind} item"
+        if part.get(_TEXT_OF.get(part["type"], "text")):
+            yield "part: a part is added with text, which comes later"
+        self._part = _Part(part["type"], index, name)
+        self._annotations = 0
+
+    def _part_done(self, name: str, event: dict[str, Any]) -> Iterator[str]:
+        item, part, done = self._item, self._part, event["part"]
+        assert item is not None
+        self._part = None
+        item.parts[name].append(done)
+        if part is None or part.base != name or part.index != event[name]:
+            yield "part: a part is done that is not open"
+        elif not part.done:
+            yield "part: a part is done before its text is"
+        elif {field: done.get(field) for field in part.whole} != part.whole:
+            yield "part: a part is done with another text than its own"
 
     def _streamed(self, base: str, step: str, event: dict[str, Any]) -> Iterator[str]:
-        if base == "response.function_call_arguments":
-            # A call has no content part: its arguments are bracketed by the item alone.
-            if step == "delta":
-                self._counts["arguments"] = 1
-                self._text = self._text + event["delta"] if self._part is not None else event["delta"]
-                self._part = {"arguments": True}
-                return
-            if event["arguments"] != (self._text if self._part is not None else ""):
-                yield "text: the arguments are not what their deltas added up to"
-            self._part = None
-            return
-        if self._part is None:
-            yield f"part: {base}.{step} without an open part"
-            return
-        if step == "delta":
+        part, kind = self._part, self._kinds[base]
+        if part is None or part.kind != kind or (part.base and event[part.base] != part.index):
+            yield f"part: {base}.{step} without an open part of its kind and index"
+        elif part.done:
+            yield f"part: {base}.{step} after the part's own done"
+        elif step == "delta":
             if not event["delta"]:
                 yield f"text: an empty {base}.delta"
-            self._text += event["delta"]
+            part.text += event["delta"]
         else:
-            if event[self._streams[base]] != self._text:
+            part.done = True
+            text = event[_TEXT_OF.get(kind, "text")]
+            if kind == "function_call" and self._item is not None:
+                self._item.arguments = text
+            if text != part.text:
                 yield f"text: the text of {base}.done is not what its deltas added up to"
-            self._part["done"] = True
+                part.text = text
+
+    def _annotation(self, event: dict[str, Any]) -> Iterator[str]:
+        part = self._part
+        if part is None or part.kind != "output_text" or event["content_index"] != part.index or part.done:
+            yield "part: an annotation outside an open text"
+        elif event["annotation_index"] != self._annotations:
+            yield f"part: annotation_index {event['annotation_index']}, expected {self._annotations}"
+        self._annotations += 1

@@ -1,0 +1,216 @@
+"""What the OpenResponses tests share: the two documents that every event must fit, and drivers of the path."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import msgspec
+
+from pellucid.events import Event, ModelEvent
+from pellucid.framing import SSEDecoder
+from pellucid.parts import Origin
+from pellucid.protocols.openresponses import Dialect, Encoder, Request, parse_request
+from pellucid.providers.profiles import builtin_profiles
+from pellucid.providers.wires import WIRES
+from pellucid.run import Minter, Run
+from pellucid.server.openapi import document
+from pellucid.settings import ModelCall
+
+NOW = 1_700_000_000
+ORIGIN = Origin("p", "w", "m")
+ALIASES = {
+    "response.reasoning_text.delta": "response.reasoning.delta",
+    "response.reasoning_text.done": "response.reasoning.done",
+}
+
+
+# --- the documents -----------------------------------------------------------------------------------------------
+
+
+def published() -> dict[str, Any] | None:
+    """The specification's own OpenAPI document: `PELLUCID_OPENRESPONSES_SCHEMA`, or beside the repository."""
+    beside = Path(__file__).parents[3] / "shared" / "reference" / "schemas" / "openresponses-openapi.json"
+    path = Path(os.environ.get("PELLUCID_OPENRESPONSES_SCHEMA") or beside)
+    return json.loads(path.read_bytes()) if path.is_file() else None
+
+
+def inlined(schema: Any, components: dict[str, Any]) -> Any:
+    """The schema without references (neither document has a cycle in what is written)."""
+    if isinstance(schema, list):
+        return [inlined(one, components) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if isinstance(schema.get("$ref"), str):
+        return inlined(components[schema["$ref"].rpartition("/")[2]], components)
+    return {key: inlined(value, components) for key, value in schema.items()}
+
+
+def _one_of(validator: Any, choices: list[Any], value: Any, schema: Any) -> Iterator[Any]:
+    """`oneOf` read as its discriminator means it: the choice whose `type` is the value's."""
+    tag = value.get("type") if isinstance(value, dict) else None
+    named = [one for one in choices if tag in one.get("properties", {}).get("type", {}).get("enum", ())]
+    if len(named) == 1:
+        yield from validator.descend(value, named[0])
+    else:
+        yield from jsonschema.Draft202012Validator.VALIDATORS["oneOf"](validator, choices, value, schema)
+
+
+Validator = jsonschema.validators.extend(jsonschema.Draft202012Validator, {"oneOf": _one_of, "anyOf": _one_of})
+
+
+class Schema:
+    """A document's schemas by name, and its events by type."""
+
+    def __init__(self, doc: dict[str, Any]) -> None:
+        self.components = doc["components"]["schemas"]
+        self.events: dict[str, dict[str, Any]] = {}
+        for schema in self.components.values():
+            names = schema.get("properties", {}).get("type", {}).get("enum", ())
+            if "sequence_number" in schema.get("properties", {}) and len(names) == 1:
+                self.events[names[0]] = inlined(schema, self.components)
+        self._validators: dict[str, Any] = {}
+
+    def errors(self, name: str, value: Any) -> list[str]:
+        """What is wrong with `value` as the event or component `name`."""
+        if name not in self._validators:
+            schema = self.events[name] if name in self.events else inlined(self.components[name], self.components)
+            self._validators[name] = Validator(schema)
+        return [f"{name}{error.json_path[1:]}: {error.message}" for error in self._validators[name].iter_errors(value)]
+
+
+@cache
+def schemas() -> tuple[Schema, ...]:
+    """Ours, and the published one if it is there."""
+    theirs = published()
+    return (Schema(document()), *([Schema(theirs)] if theirs is not None else []))
+
+
+def check_events(events: list[dict[str, Any]]) -> None:
+    """Every event is what both documents say. The published one knows nothing of OpenAI's names."""
+    for schema in schemas():
+        for event in events:
+            assert schema.errors(event["type"], event) == []
+
+
+# --- driving -------------------------------------------------------------------------------------------------------
+
+
+def request(**body: Any) -> Request:
+    return parse_request(json.dumps({"input": "Hi", **body}).encode())
+
+
+def an_encoder(dialect: Dialect = "openresponses", *, obfuscate: bool = False, **body: Any) -> Encoder:
+    return Encoder(request(**body).response("resp_1", "m", NOW), dialect, obfuscate=obfuscate)
+
+
+def encoded(batches: list[list[Event]], dialect: Dialect = "openresponses", **kwargs: Any) -> bytes:
+    """The whole stream that these batches give."""
+    encoder = an_encoder(dialect, **kwargs)
+    return encoder.start() + b"".join(encoder.feed(batch, NOW + 1) for batch in batches)
+
+
+def told(events: list[ModelEvent], seed: bytes = b"seed") -> list[Event]:
+    """One turn through a run."""
+    run = Run(ModelCall("m", []), Minter(seed))
+    run.start()
+    out, effects = run.feed(events)
+    assert effects == []
+    return out
+
+
+def events_of(stream: bytes) -> list[dict[str, Any]]:
+    """The stream's events; `[DONE]` is checked and left out."""
+    *frames, last = SSEDecoder(limit=len(stream) + 1).feed(stream)
+    assert last.data == b"[DONE]"
+    assert stream.endswith(b"data: [DONE]\n\n")
+    return [json.loads(frame.data) for frame in frames]
+
+
+def names(events: list[dict[str, Any]]) -> list[str]:
+    """The types, without `response.`, a row of the same delta told once."""
+    short = [event["type"].removeprefix("response.") for event in events]
+    return [name for at, name in enumerate(short) if not (name.endswith(".delta") and short[at - 1 : at] == [name])]
+
+
+# --- the whole path --------------------------------------------------------------------------------------------------
+
+
+def chunk(finish: str | None = None, **delta: Any) -> dict[str, Any]:
+    """A chunk as DeepSeek writes it."""
+    return {
+        "id": "6f5c",
+        "object": "chat.completion.chunk",
+        "created": 1,
+        "model": "deepseek-reasoner",
+        "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}],
+    }
+
+
+USAGE = {
+    "prompt_tokens": 9,
+    "completion_tokens": 20,
+    "total_tokens": 29,
+    "completion_tokens_details": {"reasoning_tokens": 12},
+}
+
+
+def thinks(*pieces: str) -> list[dict[str, Any]]:
+    return [chunk(content=None, reasoning_content=piece) for piece in pieces]
+
+
+def says(*pieces: str) -> list[dict[str, Any]]:
+    return [chunk(content=piece, reasoning_content=None) for piece in pieces]
+
+
+def calls(name: str, *pieces: str, id: str = "call_0", index: int = 0) -> list[dict[str, Any]]:
+    first = {"index": index, "id": id, "type": "function", "function": {"name": name, "arguments": ""}}
+    more = [{"index": index, "function": {"arguments": piece}} for piece in pieces]
+    return [chunk(tool_calls=[call]) for call in (first, *more)]
+
+
+def stops(reason: str = "stop", usage: bool = True) -> list[dict[str, Any]]:
+    return [chunk(reason, content=""), *([{"choices": [], "usage": USAGE}] if usage else [])]
+
+
+def frames(*chunks: dict[str, Any], done: bool = True) -> list[bytes]:
+    """Each chunk as one read."""
+    data = [b"data: %b\n\n" % json.dumps(one).encode() for one in chunks]
+    return [*data, b"data: [DONE]\n\n"] if done else data
+
+
+def model_batches(reads: list[bytes]) -> list[list[ModelEvent]]:
+    row = builtin_profiles()["deepseek"]
+    decoder = WIRES[row.wire].decoder(row, Origin("deepseek", row.wire, "deepseek-reasoner"), "text/event-stream")
+    return [*(decoder.feed(data) for data in reads), decoder.end()]
+
+
+class Answer:
+    """What a client gets for a provider's answer: the pieces that were written, their events, the resource."""
+
+    def __init__(self, *chunks: dict[str, Any], done: bool = True, **body: Any) -> None:
+        self.encoder = an_encoder(**body)
+        run = Run(ModelCall("m", []), Minter(b"seed"))
+        run.start()
+        self.pieces = [self.encoder.start()]
+        for batch in model_batches(frames(*chunks, done=done)):
+            self.pieces.append(self.encoder.feed(run.feed(batch)[0], NOW))
+        self.stream = b"".join(self.pieces)
+        self.events = events_of(self.stream)
+        self.response: dict[str, Any] = self.events[-1]["response"]
+        self.output: list[dict[str, Any]] = self.response["output"]
+        self.whole: dict[str, Any] = json.loads(msgspec.json.encode(self.encoder.response))
+        """What the same request gets without a stream."""
+        check_events(self.events)
+
+    def of(self, name: str) -> list[dict[str, Any]]:
+        return [event for event in self.events if event["type"] == f"response.{name}"]
+
+    @property
+    def names(self) -> list[str]:
+        return names(self.events)

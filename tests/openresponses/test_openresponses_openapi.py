@@ -1,0 +1,136 @@
+"""The document: valid in structure, complete, and what the code does."""
+
+import json
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from openresponses_kit import ALIASES, Schema, published, schemas
+
+from pellucid.errors import RequestError
+from pellucid.protocols.openresponses import openapi, parse_request
+from pellucid.protocols.openresponses import types as t
+from pellucid.server.openapi import document
+
+DOC = document()
+OURS = schemas()[0]
+
+spec = pytest.mark.skipif(published() is None, reason="the published schema is not here")
+
+
+def references(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        inner = [found for entry in value.values() for found in references(entry)]
+        return inner + ([value["$ref"]] if isinstance(value.get("$ref"), str) else [])
+    return [found for entry in value for found in references(entry)] if isinstance(value, list) else []
+
+
+def test_the_document_has_what_openapi_31_requires() -> None:
+    assert DOC["openapi"].startswith("3.1.")
+    assert {"title", "version"} <= set(DOC["info"])
+    for path, operations in DOC["paths"].items():
+        assert path.startswith("/")
+        for operation in operations.values():
+            assert operation["responses"]
+            assert all("description" in response for response in operation["responses"].values())
+    ids = [operation["operationId"] for path in DOC["paths"].values() for operation in path.values()]
+    assert len(ids) == len(set(ids))
+    assert json.loads(json.dumps(DOC)) == DOC
+
+
+def test_every_reference_leads_somewhere_and_every_schema_is_one() -> None:
+    components = DOC["components"]["schemas"]
+    mapped = [
+        ref
+        for schema in [DOC["paths"]["/v1/responses"], components]
+        for discriminator in found(schema, "discriminator")
+        for ref in discriminator.get("mapping", {}).values()
+    ]
+    for ref in [*references(DOC), *mapped]:
+        prefix, _, name = ref.rpartition("/")
+        assert prefix == "#/components/schemas"
+        assert name in components
+    for schema in components.values():
+        jsonschema.Draft202012Validator.check_schema(schema)
+
+
+def found(value: Any, key: str) -> list[Any]:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else []
+    here = [value[key]] if isinstance(value, dict) and key in value else []
+    return here + [one for entry in inner for one in found(entry, key)]
+
+
+def test_the_stream_is_made_of_every_event_there_is() -> None:
+    stream = DOC["paths"]["/v1/responses"]["post"]["responses"]["200"]["content"]["text/event-stream"]["schema"]
+    assert set(stream["discriminator"]["mapping"]) == {*openapi.EVENTS, *ALIASES} == set(OURS.events)
+    assert len(stream["oneOf"]) == 24 + len(ALIASES)
+
+
+@spec
+def test_the_events_are_the_specification_s_with_exactly_its_required_fields() -> None:
+    theirs = Schema(published() or {})
+    assert set(openapi.EVENTS) == set(theirs.events)
+    for name in openapi.EVENTS:
+        assert set(OURS.events[name]["required"]) == set(theirs.events[name]["required"]), name
+        assert set(OURS.events[name]["properties"]) <= set(theirs.events[name]["properties"]), name
+
+
+@spec
+def test_the_response_requires_what_the_specification_requires() -> None:
+    theirs = Schema(published() or {}).components
+    assert set(OURS.components["Response"]["required"]) == set(theirs["ResponseResource"]["required"])
+    assert set(OURS.components["CreateResponse"]["properties"]) >= set(theirs["CreateResponseBody"]["properties"])
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "right"),
+    [
+        (t.CreateResponse, {"input": "a", "temperature": 1}, True),
+        (t.CreateResponse, {"input": "a", "temperature": 3}, False),
+        (t.CreateResponse, {"input": [{"type": "message", "role": "user", "content": "a"}]}, True),
+        (t.CreateResponse, {"input": [{"type": "message", "role": "critic", "content": "a"}]}, False),
+        (t.CreateResponse, {"input": [{"type": "function_call_output", "call_id": "", "output": "a"}]}, False),
+        (t.CreateResponse, {"input": "a", "metadata": {"k": 1}}, False),
+        (t.CreateResponse, {"input": "a", "tools": [{"type": "function", "name": "a b"}]}, False),
+        (t.CreateResponse, {"input": "a", "tools": [{"type": "function", "name": "ab", "parameters": {}}]}, True),
+        (t.ReasoningItem, {"type": "reasoning", "id": "rs_1", "summary": [], "status": "completed"}, True),
+        (t.ReasoningItem, {"type": "reasoning", "id": "rs_1", "status": "completed"}, False),
+        (t.MessageItem, {"type": "message", "id": "m", "role": "user", "status": "completed", "content": []}, False),
+        (t.UrlCitation, {"type": "url_citation", "url": "u", "title": "t", "start_index": 0, "end_index": "1"}, False),
+    ],
+)
+def test_the_types_and_the_document_agree(type_: Any, value: dict[str, Any], right: bool) -> None:
+    assert (OURS.errors(type_.__name__, value) == []) is right
+    try:
+        msgspec.convert(value, type_)
+    except msgspec.ValidationError:
+        assert not right
+    else:
+        assert right
+
+
+SIMPLE: dict[str, st.SearchStrategy[Any]] = {
+    "temperature": st.floats(-1, 3) | st.integers(-1, 3) | st.booleans(),
+    "top_logprobs": st.integers(-2, 22) | st.text(max_size=2),
+    "max_output_tokens": st.integers(0, 40) | st.none(),
+    "service_tier": st.sampled_from(["auto", "flex", "gold"]) | st.none(),
+    "reasoning": st.fixed_dictionaries({"effort": st.sampled_from(["low", "some", None, 1])}),
+    "metadata": st.dictionaries(st.sampled_from(["a", "b" * 65]), st.text(max_size=3) | st.integers(), max_size=2),
+    "stream": st.booleans() | st.integers(0, 1),
+    "truncation": st.sampled_from(["auto", "none", None]),
+}
+
+
+@given(st.fixed_dictionaries({}, optional=SIMPLE))
+def test_what_the_document_allows_is_accepted_and_nothing_else(body: dict[str, Any]) -> None:
+    body = {"input": "Hi", **body}
+    allowed = OURS.errors("CreateResponse", body) == []
+    try:
+        parse_request(json.dumps(body).encode())
+    except RequestError:
+        assert not allowed
+    else:
+        assert allowed

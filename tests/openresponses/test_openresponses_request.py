@@ -1,0 +1,598 @@
+"""Any body gives a request or a clear error; what is accepted is honoured and echoed."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from openresponses_kit import NOW, Answer, calls, request, says, schemas, stops, thinks
+
+from pellucid.errors import ErrorInfo, RequestError
+from pellucid.parts import (
+    Audio,
+    File,
+    Image,
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    RefusalPart,
+    SystemPromptPart,
+    Text,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+    Video,
+)
+from pellucid.protocols.openresponses import error_body, parse_request, status_of
+from pellucid.protocols.openresponses.request import MAX_DEPTH
+from pellucid.settings import OutputFormat, ToolChoice, ToolDefinition
+
+F = {"type": "function", "name": "f", "description": "does f", "parameters": {"type": "object"}, "strict": True}
+G = {"type": "function", "name": "g"}
+
+
+def refused(body: Any) -> ErrorInfo:
+    """What is said about a body that is refused: always a client's error, in the protocol's form."""
+    with pytest.raises(RequestError) as caught:
+        parse_request(body if isinstance(body, bytes) else json.dumps(body).encode())
+    info = caught.value.info
+    assert status_of(info) == 400
+    assert set(error_body(info)["error"]) == {"message", "type", "param", "code"}
+    assert error_body(info)["error"]["code"]
+    return info
+
+
+def echo(**body: Any) -> dict[str, Any]:
+    """The resource for this request, as both documents have it."""
+    whole = json.loads(msgspec.json.encode(request(**body).response("resp_1", "m", NOW)))
+    for schema, name in zip(schemas(), ("Response", "ResponseResource"), strict=False):
+        assert schema.errors(name, whole) == []
+    return whole
+
+
+# --- fields ----------------------------------------------------------------------------------------------------------
+
+DEFAULTS: dict[str, Any] = {
+    "id": "resp_1",
+    "object": "response",
+    "created_at": NOW,
+    "completed_at": None,
+    "status": "in_progress",
+    "incomplete_details": None,
+    "model": "m",
+    "previous_response_id": None,
+    "instructions": None,
+    "output": [],
+    "error": None,
+    "tools": [],
+    "tool_choice": "auto",
+    "truncation": "disabled",
+    "parallel_tool_calls": True,
+    "text": {"format": {"type": "text"}},
+    "top_p": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "top_logprobs": 0,
+    "temperature": 1.0,
+    "reasoning": None,
+    "usage": None,
+    "max_output_tokens": None,
+    "max_tool_calls": None,
+    "store": False,
+    "background": False,
+    "service_tier": "default",
+    "metadata": {},
+    "safety_identifier": None,
+    "prompt_cache_key": None,
+}
+
+
+def test_a_bare_request_is_echoed_with_every_required_key_and_its_default() -> None:
+    assert len(DEFAULTS) > 30
+    assert echo() == DEFAULTS
+
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
+JSON_SCHEMA = {"type": "json_schema", "name": "n", "description": "d", "schema": SCHEMA, "strict": True}
+
+# field, a value, the echo where it is not the value, the settings that come of it
+ACCEPTED: list[tuple[str, Any, Any, dict[str, Any]]] = [
+    ("instructions", "Be brief.", ..., {}),
+    ("temperature", 0.5, ..., {"temperature": 0.5}),
+    ("temperature", 2, ..., {"temperature": 2.0}),
+    ("top_p", 0.25, ..., {"top_p": 0.25}),
+    ("presence_penalty", -2.0, ..., {"presence_penalty": -2.0}),
+    ("frequency_penalty", 2.0, ..., {"frequency_penalty": 2.0}),
+    ("top_logprobs", 3, ..., {"logprobs": True, "top_logprobs": 3}),
+    ("max_output_tokens", 16, ..., {"max_tokens": 16}),
+    ("max_tool_calls", 1, ..., {}),
+    ("parallel_tool_calls", False, ..., {}),
+    ("service_tier", "flex", ..., {"service_tier": "flex"}),
+    ("metadata", {"k" * 64: "v" * 512}, ..., {}),
+    ("safety_identifier", "u" * 64, ..., {"user": "u" * 64}),
+    ("prompt_cache_key", "c", ..., {"cache_key": "c"}),
+    ("truncation", "auto", ..., {}),
+    ("store", True, False, {}),
+    ("background", False, ..., {}),
+    ("reasoning", {"effort": "low"}, {"effort": "low", "summary": None}, {"thinking": "low"}),
+    ("reasoning", {"effort": "none"}, {"effort": "none", "summary": None}, {"thinking": False}),
+    # Understood, but the specification has no such word for the response.
+    ("reasoning", {"effort": "minimal"}, {"effort": "low", "summary": None}, {"thinking": "minimal"}),
+    ("reasoning", {"effort": "max"}, {"effort": "xhigh", "summary": None}, {"thinking": "max"}),
+    ("reasoning", {"summary": "auto"}, {"effort": None, "summary": "auto"}, {"thinking_summary": "auto"}),
+    ("reasoning", {"generate_summary": "concise"}, {"effort": None, "summary": "concise"}, ...),
+    ("text", {"verbosity": "low"}, {"format": {"type": "text"}, "verbosity": "low"}, {"verbosity": "low"}),
+    ("text", {"format": {"type": "json_object"}}, ..., {}),
+    # The published schema allows nothing but null for the schema in a response.
+    ("text", {"format": JSON_SCHEMA}, {"format": {**JSON_SCHEMA, "schema": None}}, {}),
+    ("tools", [F], ..., {}),
+    ("tools", [G], [{**G, "description": None, "parameters": None, "strict": None}], {}),
+]
+
+
+@pytest.mark.parametrize(("field", "value", "echoed", "settings"), ACCEPTED)
+def test_a_field_is_accepted_honoured_and_echoed(field: str, value: Any, echoed: Any, settings: Any) -> None:
+    body = {field: value}
+    assert echo(**body) == DEFAULTS | {field: value if echoed is ... else echoed}
+    if settings is not ...:
+        assert request(**body).call.settings == settings
+    # null is the same as leaving it out.
+    assert echo(**{field: None}) == DEFAULTS
+
+
+def test_fields_without_an_echo_are_accepted() -> None:
+    assert request(stream=True).stream
+    assert not request(stream=False).stream
+    assert request(stream_options={"include_obfuscation": True}).obfuscate
+    assert request(user="u").call.settings == {"user": "u"}
+    assert request(model="some/model").model == "some/model"
+    assert request(include=["reasoning.encrypted_content"]).call.settings == {}
+    with_logprobs = request(include=["message.output_text.logprobs"]).call.settings
+    assert with_logprobs == {"logprobs": True, "top_logprobs": 0}
+    assert request(parallel_tool_calls=False, tools=[F]).call.settings == {"parallel_tool_calls": False}
+    assert request(field_of_tomorrow={"x": 1}).call == request().call
+
+
+# field, a value, where it is wrong, what the message says would be right
+WRONG: list[tuple[str, Any, str, str]] = [
+    ("model", 5, "model", "str"),
+    ("input", 5, "input", "str"),
+    ("input", "x" * 10_485_761, "input", "10485760"),
+    ("instructions", ["x"], "instructions", "str"),
+    ("temperature", "hot", "temperature", "float"),
+    ("temperature", True, "temperature", "float"),
+    ("temperature", 2.1, "temperature", "<= 2"),
+    ("temperature", -0.1, "temperature", ">= 0"),
+    ("top_p", 1.5, "top_p", "<= 1"),
+    ("top_p", [], "top_p", "float"),
+    ("presence_penalty", -2.5, "presence_penalty", ">= -2"),
+    ("presence_penalty", "", "presence_penalty", "float"),
+    ("frequency_penalty", 3, "frequency_penalty", "<= 2"),
+    ("frequency_penalty", {}, "frequency_penalty", "float"),
+    ("top_logprobs", 21, "top_logprobs", "<= 20"),
+    ("top_logprobs", -1, "top_logprobs", ">= 0"),
+    ("top_logprobs", 1.5, "top_logprobs", "int"),
+    ("max_output_tokens", 15, "max_output_tokens", ">= 16"),
+    ("max_output_tokens", "16", "max_output_tokens", "int"),
+    ("max_tool_calls", 0, "max_tool_calls", ">= 1"),
+    ("max_tool_calls", "1", "max_tool_calls", "int"),
+    ("parallel_tool_calls", "yes", "parallel_tool_calls", "bool"),
+    ("stream", 1, "stream", "bool"),
+    ("stream_options", True, "stream_options", "object"),
+    ("stream_options", {"include_obfuscation": "y"}, "stream_options.include_obfuscation", "bool"),
+    ("store", "no", "store", "bool"),
+    ("background", "no", "background", "bool"),
+    ("service_tier", "gold", "service_tier", "'priority'"),
+    ("service_tier", 1, "service_tier", "str"),
+    ("truncation", "some", "truncation", "'disabled'"),
+    ("truncation", True, "truncation", "str"),
+    ("metadata", {"k" * 65: "v"}, "metadata", "<= 64"),
+    ("metadata", {"k": "v" * 513}, "metadata[...]", "<= 512"),
+    ("metadata", {str(at): "v" for at in range(17)}, "metadata", "<= 16"),
+    ("metadata", {"k": 5}, "metadata[...]", "str"),
+    ("safety_identifier", "u" * 65, "safety_identifier", "<= 64"),
+    ("safety_identifier", 5, "safety_identifier", "str"),
+    ("prompt_cache_key", "c" * 65, "prompt_cache_key", "<= 64"),
+    ("prompt_cache_key", 5, "prompt_cache_key", "str"),
+    ("user", 5, "user", "str"),
+    ("reasoning", "high", "reasoning", "object"),
+    ("reasoning", {"effort": "some"}, "reasoning.effort", "'minimal'"),
+    ("reasoning", {"effort": 3}, "reasoning.effort", "str"),
+    ("reasoning", {"summary": "long"}, "reasoning.summary", "'detailed'"),
+    ("include", "reasoning.encrypted_content", "include", "array"),
+    ("include", ["file_search_call.results"], "include[0]", "'reasoning.encrypted_content'"),
+    ("text", "json", "text", "object"),
+    ("text", {"format": {"type": "xml"}}, "text.format.type", "'json_schema'"),
+    ("text", {"verbosity": "mid"}, "text.verbosity", "'medium'"),
+    ("text", {"format": {"type": "json_schema", "schema": []}}, "text.format.schema", "object"),
+    ("tools", {}, "tools", "array"),
+    ("tools", [5], "tools[0]", "object"),
+    ("tools", [F, {"type": "function"}], "tools[1]", "`name`"),
+    ("tools", [{**F, "name": "two words"}], "tools[0].name", "a-zA-Z0-9_-"),
+    ("tools", [{**F, "name": "n" * 65}], "tools[0].name", "<= 64"),
+    ("tools", [{**F, "parameters": "x"}], "tools[0].parameters", "object"),
+    ("tool_choice", "any", "tool_choice", "'required'"),
+    ("tool_choice", 5, "tool_choice", "'required'"),
+]
+
+
+@pytest.mark.parametrize(("field", "value", "path", "right"), WRONG, ids=lambda value: str(value)[:40])
+def test_a_wrong_value_is_refused_with_its_path_and_what_is_right(
+    field: str, value: Any, path: str, right: str
+) -> None:
+    info = refused({"input": "Hi", field: value})
+    assert info.param == path
+    assert info.message.startswith(f"{path}: ")
+    assert right in info.message
+
+
+@pytest.mark.parametrize("body", [{}, {"input": None}, {"input": []}])
+def test_an_input_is_required(body: Any) -> None:
+    assert (refused(body).param, refused(body).code) == ("input", "missing")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "code"),
+    [
+        ("previous_response_id", "resp_1", "unsupported_parameter"),
+        ("conversation", "conv_1", "unsupported_parameter"),
+        ("background", True, "unsupported_parameter"),
+    ],
+)
+def test_what_is_not_here_yet_is_refused_by_name(field: str, value: Any, code: str) -> None:
+    info = refused({"input": "Hi", field: value})
+    assert (info.kind, info.code, info.param) == ("unsupported", code, field)
+    assert field in info.message
+
+
+@pytest.mark.parametrize("kind", ["web_search", "file_search", "mcp", "code_interpreter", "custom", "slug:tool"])
+def test_only_function_tools_are_offered(kind: str) -> None:
+    info = refused({"input": "Hi", "tools": [F, {"type": kind}]})
+    assert (info.kind, info.code, info.param) == ("unsupported", "unsupported_tool", "tools[1].type")
+
+
+# --- tools -----------------------------------------------------------------------------------------------------------
+
+OFFERED = (ToolDefinition("f", {"type": "object"}, "does f", True), ToolDefinition("g"))
+ALLOWED = {"type": "allowed_tools", "tools": [{"type": "function", "name": "g"}]}
+
+
+@pytest.mark.parametrize(
+    ("choice", "offered", "meant", "echoed"),
+    [
+        (None, OFFERED, ToolChoice(), "auto"),
+        ("auto", OFFERED, ToolChoice(), "auto"),
+        ("none", OFFERED, ToolChoice("none"), "none"),
+        ("required", OFFERED, ToolChoice("required"), "required"),
+        ({"type": "function", "name": "g"}, OFFERED, ToolChoice("required", ("g",)), ...),
+        (ALLOWED, OFFERED[1:], ToolChoice(), {**ALLOWED, "mode": "auto"}),
+        ({**ALLOWED, "mode": "required"}, OFFERED[1:], ToolChoice("required"), ...),
+        ({**ALLOWED, "mode": None, "more": 1}, OFFERED[1:], ToolChoice(), {**ALLOWED, "mode": "auto"}),
+    ],
+)
+def test_tool_choice_in_all_its_forms(choice: Any, offered: Any, meant: ToolChoice, echoed: Any) -> None:
+    call = request(tools=[F, G], tool_choice=choice).call
+    assert (call.tools, call.tool_choice) == (offered, meant)
+    whole = echo(tools=[F, G], tool_choice=choice)
+    assert whole["tool_choice"] == (choice if echoed is ... else echoed)
+    assert [tool["name"] for tool in whole["tools"]] == ["f", "g"]
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        *({"type": "function", "name": name} for name in ("h", None, ["f"], {}, 5)),
+        *({"type": "allowed_tools", "tools": [{"type": "function", "name": name}]} for name in ("h", ["f"], None)),
+        *({"type": "allowed_tools", "tools": tools} for tools in ([], ["f"], [None], {}, None)),
+        *({**ALLOWED, "mode": mode} for mode in ("some", [], 5)),
+        *({"type": "function"}, {"type": "file_search"}, {}, [], ["auto"], {"type": "function", "function": F}),
+    ],
+    ids=str,
+)
+def test_a_choice_that_cannot_be_made_is_refused(choice: Any) -> None:
+    assert str(refused({"input": "Hi", "tools": [F, G], "tool_choice": choice}).param).startswith("tool_choice")
+
+
+def test_a_call_cannot_be_required_of_nothing() -> None:
+    assert refused({"input": "Hi", "tool_choice": "required"}).param == "tool_choice"
+
+
+@pytest.mark.parametrize("where", ["tools[0].parameters", "text.format.schema"])
+def test_a_schema_may_be_deep_but_not_bottomless(where: str) -> None:
+    def body(depth: int) -> dict[str, Any]:
+        schema: dict[str, Any] = {}
+        for _ in range(depth - 1):
+            schema = {"a": schema}
+        if where.startswith("tools"):
+            return {"tools": [{**F, "parameters": schema}]}
+        return {"text": {"format": {**JSON_SCHEMA, "schema": schema}}}
+
+    assert request(**body(MAX_DEPTH))
+    assert refused({"input": "Hi", **body(MAX_DEPTH + 1)}).param == where
+
+
+# --- input -----------------------------------------------------------------------------------------------------------
+
+
+def messages(*items: Any, **body: Any) -> list[ModelMessage]:
+    return request(input=list(items), **body).call.messages
+
+
+def test_a_text_is_a_user_message_after_the_instructions() -> None:
+    assert request(instructions="Be brief.").call.messages == [
+        ModelRequest([SystemPromptPart("Be brief."), UserPromptPart("Hi")])
+    ]
+
+
+@pytest.mark.parametrize("type_", [{}, {"type": "message"}, {"type": None}])
+def test_messages_of_every_role_with_and_without_a_type(type_: Any) -> None:
+    said = [{**type_, "role": role, "content": role} for role in ("system", "developer", "user", "assistant", "user")]
+    assert messages(*said) == [
+        ModelRequest(
+            [SystemPromptPart("system"), SystemPromptPart("developer", "developer"), UserPromptPart("user")],
+        ),
+        ModelResponse([TextPart("assistant")]),
+        ModelRequest([UserPromptPart("user")]),
+    ]
+
+
+CONTENT: list[tuple[dict[str, Any], Any]] = [
+    ({"type": "input_text", "text": "t"}, Text("t")),
+    ({"type": "text", "text": "t"}, Text("t")),
+    (
+        {"type": "input_image", "image_url": "https://e.org/i.png", "detail": "low"},
+        Image("https://e.org/i.png", detail="low"),
+    ),
+    ({"type": "input_image", "file_id": "file_1"}, Image(file_id="file_1")),
+    (
+        {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,aGk="},
+        File(data="aGk=", media_type="application/pdf", filename="a.pdf"),
+    ),
+    ({"type": "input_file", "file_data": "aGk="}, File(data="aGk=")),
+    ({"type": "input_file", "file_url": "https://e.org/a.pdf"}, File(url="https://e.org/a.pdf")),
+    ({"type": "input_file", "file_id": "file_1"}, File(file_id="file_1")),
+    ({"type": "input_video", "video_url": "https://e.org/v.mp4"}, Video("https://e.org/v.mp4")),
+    ({"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}}, Audio("aGk=", "audio/wav")),
+]
+
+
+@pytest.mark.parametrize(("content", "part"), CONTENT)
+def test_a_user_s_content_of_every_kind(content: dict[str, Any], part: Any) -> None:
+    assert messages({"role": "user", "content": [content]}) == [ModelRequest([UserPromptPart([part])])]
+
+
+@pytest.mark.parametrize(
+    ("content", "path"),
+    [
+        ({"type": "input_image"}, "image_url"),
+        ({"type": "input_file", "filename": "a"}, "file_data"),
+        ({"type": "refusal", "refusal": "no"}, "type"),
+        ({"type": "reasoning_text", "text": "t"}, "type"),
+        ({"type": "hologram"}, "type"),
+    ],
+)
+def test_a_user_s_content_that_says_nothing_or_is_no_user_s(content: Any, path: str) -> None:
+    item = {"role": "user", "content": [{"type": "input_text", "text": "t"}, content]}
+    assert refused({"input": [item]}).param == f"input[0].content[1].{path}"
+
+
+def test_an_assistant_s_content_is_text_and_refusals() -> None:
+    said = [
+        {"type": "output_text", "text": "a", "annotations": [], "logprobs": []},
+        {"type": "refusal", "refusal": "no"},
+    ]
+    item = {"type": "message", "role": "assistant", "id": "msg_1", "status": "completed", "content": said}
+    assert messages(item) == [ModelResponse([TextPart("a"), RefusalPart("no")])]
+    wrong = {"role": "assistant", "content": [said[0], {"type": "input_image", "image_url": "https://e.org"}]}
+    assert refused({"input": [wrong]}).param == "input[0].content[1].type"
+
+
+@pytest.mark.parametrize("role", ["system", "developer"])
+def test_instructions_are_text(role: str) -> None:
+    wrong = {"role": role, "content": [{"type": "input_image", "image_url": "https://e.org"}]}
+    assert refused({"input": [wrong]}).param == "input[0].content[0].type"
+
+
+@pytest.mark.parametrize(
+    ("item", "thoughts"),
+    [
+        ({"content": [{"type": "reasoning_text", "text": "t"}], "summary": []}, [ThinkingPart("t")]),
+        (
+            {"content": [{"type": "reasoning_text", "text": "t"}], "summary": [{"type": "summary_text", "text": "s"}]},
+            [ThinkingPart("t")],
+        ),
+        ({"summary": [{"type": "summary_text", "text": "s"}]}, [ThinkingPart("s", form="summary")]),
+        ({"summary": [], "content": None, "encrypted_content": None}, []),
+        ({"summary": [], "encrypted_content": ""}, []),
+        (
+            {"status": "incomplete", "content": [{"type": "reasoning_text", "text": "t"}], "summary": []},
+            [ThinkingPart("t", complete=False)],
+        ),
+    ],
+)
+def test_reasoning_comes_back_as_itself_or_as_its_summary(item: dict[str, Any], thoughts: Any) -> None:
+    said = messages({"type": "reasoning", "id": "rs_1", **item}, {"role": "assistant", "content": "a"})
+    assert said == [ModelResponse([*thoughts, TextPart("a")])]
+
+
+def test_encrypted_reasoning_that_cannot_be_opened_is_a_clear_error() -> None:
+    info = refused({"input": [{"type": "reasoning", "summary": [], "encrypted_content": "gAAA"}]})
+    assert (info.code, info.param) == ("invalid_encrypted_content", "input[0].encrypted_content")
+
+
+CALL = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": '{"a":1}'}
+RESULT = {"type": "function_call_output", "call_id": "c1", "output": "42"}
+THOUGHT = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "t"}]}
+
+
+def test_a_tool_loop_is_grouped_into_turns_with_each_reasoning_before_its_call() -> None:
+    parts = [{"type": "input_text", "text": "4"}, {"type": "input_text", "text": "2"}]
+    second = [{**CALL, "call_id": "c2", "name": "g"}, {**RESULT, "call_id": "c2", "output": parts}]
+    user = {"role": "user", "content": "go"}
+    assert messages(user, THOUGHT, CALL, RESULT, THOUGHT, *second, {"role": "assistant", "content": "a"}, user) == [
+        ModelRequest([UserPromptPart("go")]),
+        ModelResponse([ThinkingPart("t"), ToolCallPart("f", '{"a":1}', "c1")]),
+        ModelRequest([ToolReturnPart("f", "42", "c1")]),
+        ModelResponse([ThinkingPart("t"), ToolCallPart("g", '{"a":1}', "c2")]),
+        ModelRequest([ToolReturnPart("g", "4\n2", "c2")]),
+        ModelResponse([TextPart("a")]),
+        ModelRequest([UserPromptPart("go")]),
+    ]
+
+
+def test_parallel_calls_and_their_results_are_one_turn_each() -> None:
+    other = {**CALL, "call_id": "c2", "status": "incomplete"}
+    assert messages(CALL, other, RESULT, {**RESULT, "call_id": "c2"}) == [
+        ModelResponse([ToolCallPart("f", '{"a":1}', "c1"), ToolCallPart("f", '{"a":1}', "c2", complete=False)]),
+        ModelRequest([ToolReturnPart("f", "42", "c1"), ToolReturnPart("f", "42", "c2")]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("item", "path", "code"),
+    [
+        (RESULT, "call_id", "invalid_value"),
+        ({"type": "item_reference", "id": "rs_1"}, "type", "unsupported_item"),
+        ({"id": "rs_1"}, "type", "unsupported_item"),
+        ({"type": "compaction", "encrypted_content": "x"}, "type", "unsupported_item"),
+        ({"type": "web_search_call", "id": "ws_1"}, "type", "invalid_value"),
+        ({"role": "tool", "content": "x"}, "role", "invalid_value"),
+        ({**CALL, "call_id": ""}, "call_id", "invalid_value"),
+        ({**CALL, "arguments": {}}, "arguments", "invalid_value"),
+        ({"type": "reasoning", "content": [{"type": "output_text", "text": "t"}]}, "content[0].type", "invalid_value"),
+    ],
+    ids=str,
+)
+def test_an_item_that_cannot_be_taken_is_named(item: Any, path: str, code: str) -> None:
+    user = {"role": "user", "content": "go"}
+    info = refused({"input": [user, item]})
+    assert (info.param, info.code) == (f"input[1].{path}", code)
+
+
+@pytest.mark.parametrize("item", [None, 5, "text", [], {}, {"content": "no role"}])
+def test_what_is_no_item_is_named(item: Any) -> None:
+    assert refused({"input": [item]}).param == "input[0]"
+
+
+def test_every_item_that_is_given_out_is_taken_back() -> None:
+    """A client that only echoes: the output of one response is the input of the next."""
+    answer = Answer(*thinks("t"), *says("a"), *calls("f", "{}"), *stops("tool_calls"))
+    result = {"type": "function_call_output", "call_id": answer.output[-1]["call_id"], "output": "42"}
+    assert messages({"role": "user", "content": "go"}, *answer.output, result) == [
+        ModelRequest([UserPromptPart("go")]),
+        ModelResponse([ThinkingPart("t"), TextPart("a"), ToolCallPart("f", "{}", "call_0")]),
+        ModelRequest([ToolReturnPart("f", "42", "call_0")]),
+    ]
+
+
+# --- output form -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        (None, OutputFormat()),
+        ({"format": None}, OutputFormat()),
+        ({"format": {"type": "text"}}, OutputFormat()),
+        ({"format": {"type": "json_object"}}, OutputFormat("json_object")),
+        ({"format": JSON_SCHEMA}, OutputFormat("json_schema", "n", SCHEMA, "d", True)),
+        ({"format": {"type": "json_schema"}}, OutputFormat("json_schema", "output", {})),
+    ],
+)
+def test_the_form_of_the_answer(text: Any, form: OutputFormat) -> None:
+    assert request(text=text).call.output == form
+    echo(text=text)
+
+
+# --- hostile bodies --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b" ",
+        b"null",
+        b"[]",
+        b'"input"',
+        b'{"input":"a"',
+        b'{"input":"a"} x',
+        b'{"input":"a",}',
+        b"{'input':'a'}",
+        b'{"input":"\xff"}',
+        b'{"input":"\\ud800"}',
+        b'{"input":"\x00"}',
+        b'{"input":"a","temperature":NaN}',
+        b'{"input":"a","temperature":1e999}',
+        b'{"input":"a","max_output_tokens":' + b"9" * 5000 + b"}",
+        b'{"input":"a","max_output_tokens":1e30}',
+        b"[" * 100_000,
+        b'{"input":' + b"[" * 5000 + b"]" * 5000 + b"}",
+        b'{"input":"a","tool_choice":' + b'{"a":' * 900 + b"1" + b"}" * 900 + b"}",
+        b'{"input":"a","metadata":' + b'{"a":' * 900 + b"1" + b"}" * 900 + b"}",
+        b'{"input":[{"role":"user","content":' + b"[" * 900 + b"]" * 900 + b"}]}",
+    ],
+    ids=lambda body: repr(body[:30]),
+)
+def test_a_body_that_is_no_request_is_a_clear_error(body: bytes) -> None:
+    assert refused(body).message
+
+
+def test_the_last_of_two_equal_keys_counts() -> None:
+    assert parse_request(b'{"input":"a","input":"b"}').call.messages == [ModelRequest([UserPromptPart("b")])]
+
+
+def test_a_huge_number_of_tokens_is_passed_on() -> None:
+    assert echo(max_output_tokens=10**30)["max_output_tokens"] == 10**30
+
+
+words = st.sampled_from(
+    [
+        *["message", "user", "assistant", "reasoning", "function", "function_call", "function_call_output", "f", ""],
+        *["input_text", "output_text", "allowed_tools", "required", "json_schema", "item_reference", "auto", "\u2028"],
+    ]
+)
+keys = st.sampled_from(
+    [
+        *["type", "role", "content", "text", "name", "call_id", "arguments", "output", "summary", "tools", "mode"],
+        *["format", "schema", "parameters", "id", "effort", "input", "status", "annotations", "encrypted_content"],
+    ]
+)
+values: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | words,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(keys, inner, max_size=5),
+    max_leaves=20,
+)
+fields = st.sampled_from([*DEFAULTS, "input", "include", "stream", "stream_options", "user", "conversation"])
+
+
+def request_or_error(body: bytes) -> None:
+    error = None
+    try:
+        taken = parse_request(body)
+    except RequestError as raised:
+        error = raised.info
+    if error is not None:
+        assert error.message
+        assert status_of(error) == 400
+    else:
+        whole = json.loads(msgspec.json.encode(taken.response("resp_1", "m", NOW)))
+        for schema, name in zip(schemas(), ("Response", "ResponseResource"), strict=False):
+            assert schema.errors(name, whole) == []
+
+
+@given(st.dictionaries(fields, values, max_size=4), values)
+def test_any_json_gives_a_request_or_a_request_error(body: dict[str, Any], input: Any) -> None:
+    request_or_error(json.dumps({"input": input, **body}).encode())
+    request_or_error(json.dumps({**body, "input": "Hi"}).encode())
+    request_or_error(json.dumps({"input": [input]}).encode())
+
+
+@given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
+def test_any_bytes_give_a_request_or_a_request_error(body: bytes) -> None:
+    request_or_error(body)
+    request_or_error(b'{"input":"a","metadata":{"a":"' + body + b'"}}')
