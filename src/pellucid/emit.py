@@ -6,9 +6,9 @@ decoder repeats the bookkeeping. The rules it keeps:
 
 * **Nothing opens before it holds something.** An empty delta for a block that is not open is nothing.
 * **One part is open at a time.** A new key closes the open part if that part can be closed: reasoning and text
-  on wires without block ends always can; a block that the wire will end itself (`ends=True`) only once `close` was
-  called; a tool call only once its arguments are whole JSON. Otherwise the later block is held back, whole and in
-  order, until the earlier one has closed.
+  on wires without block ends always can; a block that the wire will end itself (`ends=True`) only once `close`
+  was called; a call only once its arguments are whole JSON. Otherwise the later block is held back, whole and in
+  order, until the earlier one can be closed.
 * **Closing is lazy.** `close` marks a block as over; its end events are written when something follows or the
   turn ends. Only then is it known whether the model was cut off in it (Anthropic closes its block first and says
   `max_tokens` afterwards).
@@ -28,12 +28,15 @@ from msgspec.structs import replace
 
 from .errors import ErrorInfo
 from .events import (
+    ITEM_OF,
+    BuiltinToolCallPartDelta,
     Cause,
     ErrorEvent,
     ItemEndEvent,
     ItemKind,
     ItemStartEvent,
     ModelEvent,
+    PartDelta,
     PartDeltaEvent,
     PartEndEvent,
     PartStartEvent,
@@ -44,6 +47,7 @@ from .events import (
     ThinkingPartDelta,
     ToolCallPartDelta,
 )
+from .growing import GrowingPart
 from .parts import (
     BuiltinToolCallPart,
     BuiltinToolReturnPart,
@@ -63,106 +67,55 @@ from .parts import (
     Usage,
     json_text,
 )
-from .text import GrowingText
 
 Key = Hashable
 
 WholePart = BuiltinToolCallPart | BuiltinToolReturnPart | FilePart | CompactionPart | OpaquePart | SealedPart
 """Parts that arrive in one piece."""
 
-ITEM_OF: dict[type[ModelResponsePart], ItemKind] = {
-    ThinkingPart: "reasoning",
-    SealedPart: "reasoning",
-    TextPart: "message",
-    RefusalPart: "message",
-    ToolCallPart: "tool_call",
-    BuiltinToolCallPart: "builtin_tool",
-    BuiltinToolReturnPart: "builtin_tool",
-    FilePart: "file",
-    CompactionPart: "compaction",
-    OpaquePart: "opaque",
-}
-"""Which kind of item each kind of part lives in."""
-
 
 class _Item:
     """The open item, and what is to stand on its end."""
 
-    __slots__ = ("ends", "index", "key", "kind", "native", "signature")
+    __slots__ = ("ends", "index", "key", "kind", "native", "opaque", "signature")
 
     def __init__(self, key: Key, kind: ItemKind, index: int, ends: bool) -> None:
         self.key = key
         self.kind = kind
         self.index = index
         self.ends = ends
+        self.opaque = False
+        """Whether a part of it carries opaque data."""
         self.signature: str | None = None
         self.native: Any = None
 
 
-class _Open:
-    """The open part: what it was opened as, and what has come since."""
+class _Open(GrowingPart):
+    """The open part."""
 
-    __slots__ = (
-        "annotations", "checked", "details", "ends", "key", "kind", "logprobs", "part", "signature", "text",
-    )  # fmt: skip
+    __slots__ = ("checked", "ends", "key", "kind")
 
     def __init__(self, key: Key, part: ModelResponsePart, ends: bool) -> None:
+        super().__init__(part)
         self.key = key
         self.kind = type(part)
-        self.part = part
         self.ends = ends
-        self.text = GrowingText()
-        self.signature: str | None = None
-        self.details: dict[str, Any] | None = None
-        self.logprobs: list[dict[str, Any]] | None = None
-        self.annotations: list[dict[str, Any]] | None = None
         self.checked = -1
 
     def may_close(self) -> bool:
-        if self.ends:
-            return False
-        if self.kind is not ToolCallPart:
-            return True
-        # Unchanged since it was last found incomplete: not parsed again for every delta that has to wait.
+        """Whether nothing more of it need come."""
+        return not self.ends and (self.kind is not ToolCallPart or self.is_json())
+
+    def is_json(self) -> bool:
+        """Whether its text is whole JSON."""
         length = self.text.length
         if self.checked == length:
             return False
+        if _is_json(self.text.value()):
+            return True
+        # Not parsed again for every delta that has to wait.
         self.checked = length
-        return _is_json(self.text.value())
-
-    def finished(self, complete: bool) -> ModelResponsePart:
-        """The whole part."""
-        part, text = self.part, self.text.value()
-        if isinstance(part, ThinkingPart):
-            return replace(
-                part,
-                content=text,
-                signature=self.signature,
-                provider_details=self.details,
-                complete=complete,
-            )
-        if isinstance(part, TextPart):
-            return replace(
-                part,
-                content=text,
-                signature=self.signature,
-                provider_details=self.details,
-                annotations=self.annotations,
-                logprobs=self.logprobs,
-                complete=complete,
-            )
-        if isinstance(part, RefusalPart):
-            return replace(part, content=text, complete=complete)
-        if isinstance(part, ToolCallPart):
-            return replace(
-                part,
-                # An object stays one, if nothing was added to its text.
-                args=part.args if isinstance(part.args, dict) and json_text(part.args) == text else text,
-                signature=self.signature,
-                provider_details=self.details,
-                complete=complete or _is_json(text),
-            )
-        return part
+        return False
 
 
 def _is_json(text: str) -> bool:
@@ -189,6 +142,9 @@ class Emitter:
         self._item: _Item | None = None
         self._open: _Open | None = None
         self._items = 0
+        self._item_parts = 0
+        self._cut = False
+        """Whether a part of the open item was cut off."""
         self._parts = 0
         self._last_kind: str | None = None
         self._started = False
@@ -252,7 +208,7 @@ class Emitter:
             )
         return self.take()
 
-    # --- parts that stream -----------------------------------------------------------------------------------
+    # --- parts that stream ---------------------------------------------------------------------------------
 
     def thinking(
         self,
@@ -268,42 +224,25 @@ class Emitter:
     ) -> None:
         """More reasoning in block `key` of item `item` (by default an item of its own).
 
-        `signature` replaces an earlier one, `details` merge. With `ends`, the wire will `close` the block itself.
+        `signature` replaces an earlier one (an empty one is none), `details` merge. With `ends`, the wire will
+        `close` the block itself.
         """
         open_ = self._open
         if open_ is None or open_.key != key or open_.kind is not ThinkingPart:
-            if not text and signature is None and not details:
+            if not (text or signature or details):
                 return
-            again = partial(
-                self.thinking,
-                key,
-                text,
-                item=item,
-                form=form,
-                id=id,
-                signature=signature,
-                details=details,
-                ends=ends,
-            )
             part = ThinkingPart("", id=id, provider_name=self.origin.provider, form=form)
+            again = partial(
+                self.thinking, key, text, item=item, form=form, id=id, signature=signature, details=details, ends=ends
+            )
             open_ = self._admit(key, item, part, ends, again)
             if open_ is None:
                 return
         if text:
             open_.text.add(text)
             self._out.append(PartDeltaEvent(self._parts, ThinkingPartDelta(text)))
-        if signature is not None or details:
-            self._seal(open_, signature, details)
-            self._out.append(
-                PartDeltaEvent(
-                    self._parts,
-                    ThinkingPartDelta(
-                        signature_delta=signature,
-                        provider_name=self.origin.provider if signature is not None else None,
-                        provider_details=details or None,
-                    ),
-                )
-            )
+        if signature or details:
+            self._seal(open_, ThinkingPartDelta(None, signature or None, self.origin.provider, details or None))
 
     def text(
         self,
@@ -321,8 +260,9 @@ class Emitter:
         """More answer. Text parts of one `item` make one message; `logprobs` and `annotations` append."""
         open_ = self._open
         if open_ is None or open_.key != key or open_.kind is not TextPart:
-            if not (text or signature or details or annotations):
+            if not (text or signature or details or annotations or logprobs):
                 return
+            part = TextPart("", id=id, provider_name=self.origin.provider if id else None)
             again = partial(
                 self.text,
                 key,
@@ -335,22 +275,24 @@ class Emitter:
                 annotations=annotations,
                 ends=ends,
             )
-            part = TextPart("", id=id, provider_name=self.origin.provider if id or signature else None)
             open_ = self._admit(key, item, part, ends, again)
             if open_ is None:
                 return
-        if text or annotations:
-            if text:
-                open_.text.add(text)
-            if logprobs:
-                open_.logprobs = open_.logprobs or []
-                open_.logprobs += logprobs
-            if annotations:
-                open_.annotations = open_.annotations or []
-                open_.annotations += annotations
-            self._out.append(PartDeltaEvent(self._parts, TextPartDelta(text, logprobs, annotations)))
-        if signature is not None or details:
-            self._seal(open_, signature, details)
+        if text or annotations or logprobs:
+            delta = TextPartDelta(text, logprobs or None, annotations or None)
+            open_.text.add(text)
+            if logprobs or annotations:
+                open_.add_rest(delta)
+            self._out.append(PartDeltaEvent(self._parts, delta))
+        if signature or details:
+            self._seal(
+                open_,
+                TextPartDelta(
+                    signature_delta=signature or None,
+                    provider_name=self.origin.provider,
+                    provider_details=details or None,
+                ),
+            )
 
     def refusal(self, key: Key, text: str, *, item: Key = "message", ends: bool = False) -> None:
         """More of the model's refusal."""
@@ -381,6 +323,12 @@ class Emitter:
         """More of a function call. Opens when `name` is given; `args` is JSON text, or the whole object."""
         open_ = self._open
         if open_ is None or open_.key != key or open_.kind is not ToolCallPart:
+            if name is None and key not in self._held_keys:
+                self._late_arguments(key, args)
+                return
+            part = ToolCallPart(
+                name or "", "", call_id or "", id=id, provider_name=self.origin.provider if id else None
+            )
             again = partial(
                 self.tool_call,
                 key,
@@ -392,26 +340,57 @@ class Emitter:
                 details=details,
                 ends=ends,
             )
-            if name is None and key not in self._held_keys:
-                self._late_arguments(key, args)
-                return
-            part = ToolCallPart(
-                name or "",
-                args if isinstance(args, dict) else "",
-                call_id or "",
-                id=id,
-                provider_name=self.origin.provider if id or signature else None,
-            )
             open_ = self._admit(key, None, part, ends, again)
             if open_ is None:
                 return
             self._calls[key] = call_id or ""
-        text = args if isinstance(args, str) else json_text(args)
+        text = self._arguments(open_, args)
         if text:
             open_.text.add(text)
             self._out.append(PartDeltaEvent(self._parts, ToolCallPartDelta(text)))
-        if signature is not None or details:
-            self._seal(open_, signature, details)
+        if signature or details:
+            self._seal(open_, ToolCallPartDelta("", signature or None, self.origin.provider, details or None))
+
+    def builtin_call(
+        self,
+        key: Key,
+        args: str | dict[str, Any] = "",
+        *,
+        name: str = "",
+        call_id: str = "",
+        item: Key = None,
+        id: str | None = None,
+        status: str | None = None,
+        details: dict[str, Any] | None = None,
+        ends: bool = False,
+    ) -> None:
+        """More of a call that the provider runs itself. `status` is how far it is, in the provider's word."""
+        open_ = self._open
+        if open_ is None or open_.key != key or open_.kind is not BuiltinToolCallPart:
+            part = BuiltinToolCallPart(name, "", call_id, id=id, provider_name=self.origin.provider)
+            again = partial(
+                self.builtin_call,
+                key,
+                args,
+                name=name,
+                call_id=call_id,
+                item=item,
+                id=id,
+                status=status,
+                details=details,
+                ends=ends,
+            )
+            open_ = self._admit(key, item, part, ends, again)
+            if open_ is None:
+                return
+        text = self._arguments(open_, args)
+        if text or status is not None or details:
+            delta = BuiltinToolCallPartDelta(text, status, provider_details=details or None)
+            open_.text.add(text)
+            if details:
+                self._mark_opaque()
+                open_.add_rest(delta)
+            self._out.append(PartDeltaEvent(self._parts, delta))
 
     def close(self, key: Key) -> None:
         """The wire said that block or item `key` is over (if it was never opened, this is nothing)."""
@@ -423,11 +402,9 @@ class Emitter:
         if self._item is not None and self._item.key == key:
             self._item.ends = False
         if self._held and self._all_closable():
-            self._close_part(complete=True)
-            self._close_item("completed")
-            self._release()
+            self._let_go()
 
-    # --- items and whole parts ---------------------------------------------------------------------------------
+    # --- items and whole parts -----------------------------------------------------------------------------
 
     def item(
         self,
@@ -441,8 +418,9 @@ class Emitter:
     ) -> None:
         """Make sure item `key` is open, and note what is to stand on its end.
 
-        This is how an item without text exists: an encrypted blob, say, with nothing to show. With `ends`, the
-        wire will `close` the item itself, and other items wait for that.
+        This is how reasoning without text exists: an encrypted blob, say, with nothing to show. An item of another
+        kind in which nothing follows is incomplete. With `ends`, the wire will `close` the item itself, and
+        other items wait for that.
         """
         if self.failed or self._ended:
             return
@@ -452,7 +430,7 @@ class Emitter:
             if not self._make_room(key, key, again):
                 return
             item = self._open_item(key, kind, id, ends)
-        if signature is not None:
+        if signature:
             item.signature = signature
         if native is not None:
             item.native = native
@@ -462,16 +440,19 @@ class Emitter:
         if self.failed or self._ended:
             return
         key = item if item is not None else ("whole", self._parts, len(self._held))
-        if not self._make_room(key, key, partial(self.whole, part, item=key), ITEM_OF[type(part)]):
+        kind = ITEM_OF[type(part)]
+        if not self._make_room(key, key, partial(self.whole, part, item=key), kind):
             return
         if self._item is None:
-            self._open_item(key, ITEM_OF[type(part)], None if isinstance(part, SealedPart) else part.id)
-        self._out.append(PartStartEvent(self._parts, part, self._last_kind))
-        self._out.append(PartEndEvent(self._parts, part))
+            self._open_item(key, kind, None if isinstance(part, SealedPart) else part.id)
+        self._item_parts += 1
+        if _is_opaque(part):
+            self._mark_opaque()
+        self._out += whole_part(self._parts, part, self._last_kind)
         self._last_kind = part.part_kind
         self._parts += 1
 
-    # --- the machinery -----------------------------------------------------------------------------------------
+    # --- the machinery -------------------------------------------------------------------------------------
 
     def _admit(
         self,
@@ -485,12 +466,13 @@ class Emitter:
         if self.failed or self._ended:
             return None
         item_key = key if item is None else item
-        if not self._make_room(key, item_key, again, ITEM_OF[type(part)]):
+        kind = ITEM_OF[type(part)]
+        if not self._make_room(key, item_key, again, kind):
             return None
         if self._item is None:
-            self._open_item(item_key, ITEM_OF[type(part)], getattr(part, "id", None))
-        opens = replace(part, args="") if isinstance(part, ToolCallPart) else part
-        self._out.append(PartStartEvent(self._parts, opens, self._last_kind))
+            self._open_item(item_key, kind, getattr(part, "id", None))
+        self._item_parts += 1
+        self._out.append(PartStartEvent(self._parts, part, self._last_kind))
         self._open = _Open(key, part, ends)
         return self._open
 
@@ -499,20 +481,22 @@ class Emitter:
 
         What is open may have to stay (see the rules above), and nothing overtakes what is already waiting.
         """
+        if self._held and self._all_closable():
+            # What was open has become whole since: those who waited come first, and then this.
+            self._hold(key, again)
+            self._let_go()
+            return False
         item = self._item
         stays = item is None or (item.key == item_key and kind in (None, item.kind))
-        if self._held_keys and not (stays and item is not None and key not in self._held_keys):
-            self._hold(key, again)
-            return False
-        if self._open is not None and not self._open.may_close():
-            self._hold(key, again)
-            return False
-        if not stays and item is not None and item.ends:
+        waits = self._held_keys and not (stays and item is not None and key not in self._held_keys)
+        if self._open is not None:
+            waits = waits or not self._open.may_close()
+        if waits or (item is not None and not stays and item.ends):
             self._hold(key, again)
             return False
         self._close_part(complete=True)
         if not stays:
-            self._close_item("completed")
+            self._close_item()
         return True
 
     def _all_closable(self) -> bool:
@@ -522,8 +506,10 @@ class Emitter:
         self._held.append(call)
         self._held_keys.add(key)
 
-    def _release(self) -> None:
-        """Replay what was held back. Whatever still has to wait holds itself back again."""
+    def _let_go(self, *, complete: bool = True) -> None:
+        """Close what is open and replay what was held back. Whatever still has to wait holds itself back again."""
+        self._close_part(complete=complete)
+        self._close_item()
         held, self._held = self._held, []
         self._held_keys = set()
         for call in held:
@@ -531,35 +517,38 @@ class Emitter:
 
     def _open_item(self, key: Key, kind: ItemKind, native_id: str | None, ends: bool = False) -> _Item:
         self.start()
-        if self._item is not None:
-            self._close_item("completed")
+        self._close_item()
         self._out.append(ItemStartEvent(self._items, kind, native_id=native_id))
         self._item = _Item(key, kind, self._items, ends)
+        self._item_parts = 0
+        self._cut = False
         return self._item
 
-    def _close_part(self, *, complete: bool) -> bool:
-        """Write the open part's end. True when the part is whole."""
+    def _close_part(self, *, complete: bool) -> None:
         open_ = self._open
         if open_ is None:
-            return True
-        part = open_.finished(complete)
+            return
+        # A call whose arguments are whole is whole, whatever became of the turn.
+        complete = complete or (open_.kind is ToolCallPart and open_.is_json())
+        self._cut = self._cut or not complete
+        part = open_.whole(complete)
         self._open = None
         self._out.append(PartEndEvent(self._parts, part))
         self._last_kind = part.part_kind
         self._parts += 1
-        return getattr(part, "complete", True)
 
-    def _close_item(self, status: str) -> None:
+    def _close_item(self) -> None:
         item = self._item
         if item is None:
             return
         self._item = None
         self._items += 1
-        opaque = item.signature is not None or item.native is not None
+        empty = not self._item_parts and item.kind != "reasoning"
+        opaque = item.opaque or item.signature is not None or item.native is not None
         self._out.append(
             ItemEndEvent(
                 item.index,
-                "completed" if status == "completed" else "incomplete",
+                "incomplete" if self._cut or empty else "completed",
                 signature=item.signature,
                 native=item.native,
                 origin=self.origin if opaque else None,
@@ -567,52 +556,103 @@ class Emitter:
         )
 
     def _close_all(self, *, complete: bool) -> None:
-        """Close everything; what was held back is written first, so that only the last item can be incomplete."""
+        """Close everything. What was held back is written now, so more than one block can turn out to be cut."""
         while self._held:
-            self._close_part(complete=True)
-            self._close_item("completed")
-            self._release()
-        whole = self._close_part(complete=complete)
-        self._close_item("completed" if whole else "incomplete")
+            ended = self._open is None or not self._open.ends
+            self._let_go(complete=complete and ended)
+        if self._open is None and self._item is not None and not complete and not self._item_parts:
+            self._cut = True
+        self._close_part(complete=complete)
+        self._close_item()
 
-    def _seal(self, open_: _Open, signature: str | None, details: dict[str, Any] | None) -> None:
-        if signature is not None:
-            open_.signature = signature
-            if self._item is not None:
-                self._item.signature = signature
-        if details:
-            open_.details = {**(open_.details or {}), **details}
+    def _seal(self, open_: _Open, delta: ThinkingPartDelta | TextPartDelta | ToolCallPartDelta) -> None:
+        open_.add_rest(delta)
+        self._mark_opaque()
+        self._out.append(PartDeltaEvent(self._parts, delta))
+
+    def _mark_opaque(self) -> None:
+        if self._item is not None:
+            self._item.opaque = True
+
+    @staticmethod
+    def _arguments(open_: _Open, args: str | dict[str, Any]) -> str:
+        if isinstance(args, str):
+            if args:
+                open_.object = None  # text after an object: then it is text
+            return args
+        open_.object = None if open_.text.length else args
+        return json_text(args)
 
     def _late_arguments(self, key: Key, args: str | dict[str, Any]) -> None:
         """Arguments for a call that was whole already, or was never named: kept, but not part of any call."""
         if isinstance(args, dict) or args.strip():
-            native = {"tool_call_id": self._calls.get(key), "arguments": args}
-            self.whole(OpaquePart("late_arguments", native, provider_name=self.origin.provider))
+            late = self.provider_details.setdefault("late_arguments", [])
+            late.append({"tool_call_id": self._calls.get(key), "arguments": args})
+
+
+def whole_part(index: int, part: ModelResponsePart, last_kind: str | None) -> list[ModelEvent]:
+    """The events of a part that is already whole."""
+    text = ""
+    start: ModelResponsePart = part
+    if isinstance(part, ThinkingPart):
+        start = replace(part, content="", signature=None, provider_details=None, complete=True)
+        rest: PartDelta | None = ThinkingPartDelta(
+            part.content or None, part.signature, provider_details=part.provider_details
+        )
+    elif isinstance(part, TextPart):
+        start = replace(
+            part, content="", signature=None, provider_details=None, annotations=None, logprobs=None, complete=True
+        )
+        rest = TextPartDelta(
+            part.content,
+            part.logprobs,
+            part.annotations,
+            signature_delta=part.signature,
+            provider_details=part.provider_details,
+        )
+    elif isinstance(part, RefusalPart):
+        start = replace(part, content="", complete=True)
+        rest = RefusalPartDelta(part.content)
+    elif isinstance(part, ToolCallPart | BuiltinToolCallPart):
+        start = replace(part, args="", signature=None, provider_details=None, complete=True)
+        text = part.args_as_json() if part.args not in (None, "") else ""
+        kind = ToolCallPartDelta if isinstance(part, ToolCallPart) else BuiltinToolCallPartDelta
+        rest = kind(text, signature_delta=part.signature, provider_details=part.provider_details)
+    else:
+        rest = None
+    out: list[ModelEvent] = [PartStartEvent(index, start, last_kind)]
+    if rest is not None and rest != type(rest)():
+        out.append(PartDeltaEvent(index, rest))
+    out.append(PartEndEvent(index, part))
+    return out
+
+
+def _is_opaque(part: WholePart) -> bool:
+    """Whether the part holds something that only its maker understands."""
+    return isinstance(part, OpaquePart | SealedPart) or bool(
+        getattr(part, "signature", None) or getattr(part, "provider_details", None)
+    )
 
 
 def replay(response: ModelResponse) -> list[ModelEvent]:
-    """The events of a response that is already whole. `fold` gives the same response back."""
+    """The events of a response that is already whole. `fold` gives the same response back, if `fold` made it."""
     origin = response.origin or Origin("unknown", "unknown", response.model_name or "unknown")
     out: list[ModelEvent] = [ResponseStartEvent(origin, response.provider_response_id, response.model_name)]
     index, last_kind = 0, None
     for item_index, parts in enumerate(_items_of(response.parts)):
         first = parts[0]
-        signature = getattr(first, "signature", None)
         out.append(ItemStartEvent(item_index, ITEM_OF[type(first)], first.item_id, getattr(first, "id", None)))
         for part in parts:
             # A thought of which only the fact (or its signature on the item) is known has no part events.
             if not isinstance(part, ThinkingPart) or part.content or part.signature or part.provider_details:
-                out += _replay_part(index, part, last_kind)
+                out += whole_part(index, part, last_kind)
                 index, last_kind = index + 1, part.part_kind
         whole = all(getattr(part, "complete", True) for part in parts)
-        out.append(
-            ItemEndEvent(
-                item_index,
-                "completed" if whole else "incomplete",
-                signature=signature,
-                origin=origin if signature is not None else None,
-            )
+        opaque = any(
+            getattr(part, "signature", None) or getattr(part, "provider_details", None) or isinstance(part, OpaquePart)
+            for part in parts
         )
+        out.append(ItemEndEvent(item_index, "completed" if whole else "incomplete", origin=origin if opaque else None))
     out.append(
         ResponseEndEvent(
             finish_reason=response.finish_reason,
@@ -642,38 +682,3 @@ def _items_of(parts: list[ModelResponsePart]) -> list[list[ModelResponsePart]]:
         else:
             items.append([part])
     return items
-
-
-def _replay_part(index: int, part: ModelResponsePart, last_kind: str | None) -> list[ModelEvent]:
-    bare: ModelResponsePart = part
-    delta: ThinkingPartDelta | TextPartDelta | RefusalPartDelta | ToolCallPartDelta | None = None
-    if isinstance(part, ThinkingPart):
-        bare = replace(part, content="", signature=None, provider_details=None, complete=True)
-        if part.content or part.signature is not None or part.provider_details:
-            delta = ThinkingPartDelta(part.content or None, part.signature, provider_details=part.provider_details)
-    elif isinstance(part, TextPart):
-        bare = replace(
-            part,
-            content="",
-            signature=None,
-            provider_details=None,
-            annotations=None,
-            logprobs=None,
-            complete=True,
-        )
-        if part.content or part.annotations:
-            delta = TextPartDelta(part.content, part.logprobs, part.annotations)
-    elif isinstance(part, RefusalPart):
-        bare = replace(part, content="", complete=True)
-        delta = RefusalPartDelta(part.content) if part.content else None
-    elif isinstance(part, ToolCallPart):
-        bare = replace(
-            part,
-            args="",
-            signature=None,
-            provider_details=None,
-            complete=True,
-        )
-        delta = ToolCallPartDelta(part.args_as_json()) if part.args not in (None, "") else None
-    middle: list[ModelEvent] = [PartDeltaEvent(index, delta)] if delta is not None else []
-    return [PartStartEvent(index, bare, last_kind), *middle, PartEndEvent(index, part)]

@@ -7,7 +7,8 @@ Three brackets, one inside the other (`pellucid.fold` states and enforces the le
         PartStart PartDelta* PartEnd   one part of it
 
 `run` adds what is outside a turn: tool calls and results, and exactly one RunEnd. A part opens without text and
-its text comes in deltas, so whoever only reads deltas has read everything; `PartEnd.part` is the part, complete.
+its text, signature and details come in deltas, so whoever only reads deltas has read everything; `PartEnd.part` is
+the part, whole.
 What is known only at the end of an item (OpenAI's encrypted content, say) stands on `ItemEnd` alone.
 """
 
@@ -19,10 +20,19 @@ import msgspec
 
 from .errors import ErrorInfo
 from .parts import (
+    BuiltinToolCallPart,
+    BuiltinToolReturnPart,
+    CompactionPart,
+    FilePart,
     FinishReason,
     ModelResponsePart,
+    OpaquePart,
     Origin,
+    RefusalPart,
     RetryPromptPart,
+    SealedPart,
+    TextPart,
+    ThinkingPart,
     ToolCallPart,
     ToolReturnPart,
     Usage,
@@ -62,27 +72,71 @@ class ThinkingPartDelta(_Delta, tag="thinking", frozen=True):
 
 
 class TextPartDelta(_Delta, tag="text", frozen=True):
-    """More answer: content, log-probabilities and annotations append."""
+    """More answer: content, log-probabilities and annotations append, a signature replaces, details merge."""
 
     part_delta_kind: ClassVar[Literal["text"]] = "text"
     content_delta: str = ""
     logprobs: list[dict[str, Any]] | None = None
     annotations: list[dict[str, Any]] | None = None
+    signature_delta: str | None = None
+    provider_name: str | None = None
+    provider_details: dict[str, Any] | None = None
 
 
 class RefusalPartDelta(_Delta, tag="refusal", frozen=True):
+    """More words of refusal."""
+
     part_delta_kind: ClassVar[Literal["refusal"]] = "refusal"
     content_delta: str = ""
 
 
 class ToolCallPartDelta(_Delta, tag="tool_call", frozen=True):
-    """More of a call's arguments, as JSON text."""
+    """More of a call's arguments, as JSON text; a signature replaces, details merge."""
 
     part_delta_kind: ClassVar[Literal["tool_call"]] = "tool_call"
     args_delta: str = ""
+    signature_delta: str | None = None
+    provider_name: str | None = None
+    provider_details: dict[str, Any] | None = None
 
 
-PartDelta: TypeAlias = ThinkingPartDelta | TextPartDelta | RefusalPartDelta | ToolCallPartDelta
+class BuiltinToolCallPartDelta(_Delta, tag="builtin_tool_call", frozen=True):
+    """More of what the provider's own tool was asked; `status` is how far it is, in the provider's word."""
+
+    part_delta_kind: ClassVar[Literal["builtin_tool_call"]] = "builtin_tool_call"
+    args_delta: str = ""
+    status: str | None = None
+    signature_delta: str | None = None
+    provider_name: str | None = None
+    provider_details: dict[str, Any] | None = None
+
+
+PartDelta: TypeAlias = (
+    ThinkingPartDelta | TextPartDelta | RefusalPartDelta | ToolCallPartDelta | BuiltinToolCallPartDelta
+)
+
+DELTA_OF: dict[type[ModelResponsePart], type[PartDelta]] = {
+    ThinkingPart: ThinkingPartDelta,
+    TextPart: TextPartDelta,
+    RefusalPart: RefusalPartDelta,
+    ToolCallPart: ToolCallPartDelta,
+    BuiltinToolCallPart: BuiltinToolCallPartDelta,
+}
+"""Parts that stream, and the delta each takes."""
+
+ITEM_OF: dict[type[ModelResponsePart], ItemKind] = {
+    ThinkingPart: "reasoning",
+    SealedPart: "reasoning",
+    TextPart: "message",
+    RefusalPart: "message",
+    ToolCallPart: "tool_call",
+    BuiltinToolCallPart: "builtin_tool",
+    BuiltinToolReturnPart: "builtin_tool",
+    FilePart: "file",
+    CompactionPart: "compaction",
+    OpaquePart: "opaque",
+}
+"""Which kind of item each kind of part lives in."""
 
 
 # --- events ----------------------------------------------------------------------------------------------
@@ -126,10 +180,11 @@ class ItemStartEvent(_Event, tag="item_start", frozen=True):
 
 
 class ItemEndEvent(_Event, tag="item_end", frozen=True):
-    """An item closes, with all that only its end tells.
+    """An item closes, with what only its end tells.
 
-    `signature` is the item's final opaque value; `native` is whatever else must go back verbatim to the
-    item's maker, in that wire's own JSON; `origin` says who that is.
+    `signature` is an opaque value of the whole item, which no part of it carried; `native` is whatever else must
+    go back verbatim to the item's maker, in that wire's own JSON. `origin` stands on every item that carries
+    anything opaque, here or on a part, and says whose it is.
     """
 
     event_kind: ClassVar[Literal["item_end"]] = "item_end"
@@ -150,6 +205,8 @@ class PartStartEvent(_Event, tag="part_start", frozen=True):
 
 
 class PartDeltaEvent(_Event, tag="part_delta", frozen=True):
+    """More of the open part."""
+
     event_kind: ClassVar[Literal["part_delta"]] = "part_delta"
     index: int
     delta: PartDelta

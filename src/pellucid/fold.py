@@ -8,11 +8,13 @@ The rules. `Fold.feed` raises `IllegalEvent` with the rule's name for the first 
     part        PartStart opens a part inside an item, PartEnd closes it; at most one is open. `index` counts
                 0, 1, 2 … in a turn, across items.
     kind        A part lives in an item of its kind; a delta and an end are of their part's kind.
-    text        Parts with text open empty; the end's text is exactly what the deltas added up to.
+    text        Parts with text open empty; the end's text and signature are exactly what the deltas added up to. A
+                part without deltas is at its end what it was at its start.
     empty       A delta says something; a thinking part has text, a signature or details; an item other than
                 reasoning has at least one part. What was cut off may be empty.
     closed      Items, the error and the turn end only when everything inside them is closed.
-    incomplete  A cut-off part makes its item incomplete, and nothing but the turn's end (or its error) follows it.
+    incomplete  A part that was cut off makes its item incomplete. (Other items may follow it: several blocks can be
+                under way when a turn is cut.)
     error       At most one error in a turn, and only ResponseEnd after it.
     result      A tool result answers a call that was announced, once.
     run         RunEnd comes once, outside a turn, and last.
@@ -27,9 +29,10 @@ from typing import Any, NoReturn
 
 from msgspec.structs import replace
 
-from .emit import ITEM_OF
 from .errors import ErrorInfo, IllegalEvent
 from .events import (
+    DELTA_OF,
+    ITEM_OF,
     ErrorEvent,
     Event,
     FinalResultEvent,
@@ -41,16 +44,15 @@ from .events import (
     PartDeltaEvent,
     PartEndEvent,
     PartStartEvent,
-    RefusalPartDelta,
     ResponseEndEvent,
     ResponseStartEvent,
     RunEndEvent,
     SideEvent,
-    TextPartDelta,
     ThinkingPartDelta,
-    ToolCallPartDelta,
 )
+from .growing import TEXT_FIELD, GrowingPart
 from .parts import (
+    BuiltinToolCallPart,
     ModelMessage,
     ModelRequest,
     ModelResponse,
@@ -63,15 +65,6 @@ from .parts import (
     ToolReturnPart,
     Usage,
 )
-from .text import GrowingText
-
-DELTA_OF: dict[type[ModelResponsePart], type[PartDelta]] = {
-    ThinkingPart: ThinkingPartDelta,
-    TextPart: TextPartDelta,
-    RefusalPart: RefusalPartDelta,
-    ToolCallPart: ToolCallPartDelta,
-}
-"""Parts that stream, and the delta each takes."""
 
 
 class Fold:
@@ -89,7 +82,6 @@ class Fold:
         self.usage = Usage()
         self._turn: ResponseStartEvent | None = None
         self._failed = False
-        self._cut = False
         self._items = 0
         self._starts = 0
         self._parts: list[ModelResponsePart] = []
@@ -97,9 +89,8 @@ class Fold:
         self._item_first = 0
         self._open: PartStartEvent | None = None
         self._delta: type[PartDelta] | None = None
-        self._text = GrowingText()
+        self._growing: GrowingPart | None = None
         self._text_field = ""
-        self._opaque: dict[str, str] = {}
         self._calls: dict[str, bool] = {}
         self._results: list[ToolReturnPart | RetryPromptPart] = []
 
@@ -118,10 +109,8 @@ class Fold:
         if self._turn is None:
             return None
         parts = list(self._parts)
-        if self._open is not None and self._delta is not None:
-            field = "args" if isinstance(self._open.part, ToolCallPart) else "content"
-            changes: dict[str, Any] = {field: self._text.value(), "complete": False, **self._opaque}
-            parts.append(replace(self._open.part, **changes))
+        if self._growing is not None:
+            parts.append(self._growing.whole(complete=False))
         return ModelResponse(
             parts,
             origin=self._turn.origin,
@@ -136,7 +125,7 @@ class Fold:
             _refuse("turn", "response_start inside a turn")
         self._flush_results()
         self._turn = event
-        self._failed = self._cut = False
+        self._failed = False
         self._items = self._starts = 0
         self._parts = []
 
@@ -169,7 +158,6 @@ class Fold:
 
     def _item_start(self, event: ItemStartEvent) -> None:
         self._inside(event)
-        self._may_go_on(event)
         if self._item is not None:
             _refuse("item", f"item {event.index} opens while item {self._item.index} is open")
         if event.index != self._items:
@@ -194,8 +182,7 @@ class Fold:
                 _refuse("empty", f"a {item.kind} item without a part")
         cut = any(not getattr(part, "complete", True) for part in self._parts[first:])
         if cut and event.status == "completed":
-            _refuse("incomplete", f"item {event.index} is completed but its last part was cut off")
-        self._cut = event.status == "incomplete"
+            _refuse("incomplete", f"item {event.index} is completed but a part of it was cut off")
         if first < len(self._parts):
             self._parts[first:] = _with_item_data(self._parts[first:], item, event)
         self._item = None
@@ -219,9 +206,9 @@ class Fold:
             _refuse("text", f"part {event.index} opens with text; text comes in deltas")
         self._open = event
         self._starts += 1
-        self._text = GrowingText()
-        self._opaque = {}
-        self._text_field = "args_delta" if self._delta is ToolCallPartDelta else "content_delta"
+        if self._delta is not None:
+            self._growing = GrowingPart(event.part)
+            self._text_field = TEXT_FIELD[self._delta]
 
     def _part_delta(self, event: PartDeltaEvent) -> None:
         open_ = self._open
@@ -230,13 +217,16 @@ class Fold:
         delta = event.delta
         if type(delta) is not self._delta:
             _refuse("kind", f"a {delta.part_delta_kind} delta for a {open_.part.part_kind} part")
+        growing = self._growing
+        assert growing is not None
         text = getattr(delta, self._text_field)
         if text:
-            self._text.add(text)
-        elif not _says_something(delta):
-            _refuse("empty", f"a delta for part {event.index} that says nothing")
-        if isinstance(delta, ThinkingPartDelta) and delta.signature_delta is not None:
-            self._opaque["signature"] = delta.signature_delta
+            growing.text.add(text)
+        # Nearly every delta is text and nothing else.
+        if type(delta) is not ThinkingPartDelta or not text or delta.signature_delta is not None:
+            brought = growing.add_rest(delta)
+            if not (text or brought):
+                _refuse("empty", f"a delta for part {event.index} that says nothing")
 
     def _part_end(self, event: PartEndEvent) -> None:
         open_, part = self._open, event.part
@@ -244,7 +234,11 @@ class Fold:
             _refuse("part", f"part {event.index} closes but is not open")
         if type(part) is not type(open_.part):
             _refuse("kind", f"part {event.index} opened as {open_.part.part_kind}, closes as {part.part_kind}")
-        if self._delta is not None and _text_of(part) != self._text.value():
+        growing, self._growing = self._growing, None
+        if growing is None:
+            if part != open_.part:
+                _refuse("text", f"part {event.index} came whole, and is another at its end")
+        elif _text_of(part) != growing.text.value() or getattr(part, "signature", None) != growing.signature:
             _refuse("text", f"the end of part {event.index} is not what its deltas added up to")
         empty = isinstance(part, ThinkingPart) and not (part.content or part.signature or part.provider_details)
         if empty and getattr(part, "complete", True):
@@ -289,10 +283,6 @@ class Fold:
             rule = "run" if isinstance(event, RunEndEvent) else "turn"
             _refuse(rule, f"{event.event_kind} inside a turn")
 
-    def _may_go_on(self, event: Event) -> None:
-        if self._cut:
-            _refuse("incomplete", f"{event.event_kind} after an incomplete item")
-
     def _all_closed(self, event: Event) -> None:
         if self._open is not None:
             _refuse("closed", f"{event.event_kind} while part {self._open.index} is open")
@@ -314,17 +304,10 @@ def fold(events: list[Event]) -> Fold:
 
 
 def _text_of(part: ModelResponsePart) -> str:
-    if isinstance(part, ToolCallPart):
+    if isinstance(part, ToolCallPart | BuiltinToolCallPart):
         # Of an object, the same as JSON text.
         return part.args_as_json() if part.args not in (None, "") else ""
     return part.content if isinstance(part, ThinkingPart | TextPart | RefusalPart) else ""
-
-
-def _says_something(delta: PartDelta) -> bool:
-    """Of a delta without text: whether it brings anything else."""
-    if isinstance(delta, ThinkingPartDelta):
-        return delta.signature_delta is not None or bool(delta.provider_details)
-    return isinstance(delta, TextPartDelta) and bool(delta.annotations)
 
 
 def _with_item_data(
@@ -335,8 +318,7 @@ def _with_item_data(
         parts = [part if part.item_id is not None else replace(part, item_id=start.id) for part in parts]
     first = parts[0]
     changes: dict[str, Any] = {}
-    signed = any(getattr(part, "signature", None) is not None for part in parts)
-    if end.signature is not None and not signed and hasattr(first, "signature"):
+    if end.signature is not None and hasattr(first, "signature"):
         changes["signature"] = end.signature
     if end.native is not None and hasattr(first, "provider_details"):
         changes["provider_details"] = {**(first.provider_details or {}), "native": end.native}

@@ -98,8 +98,10 @@ class RefusalPart(_Part, tag="refusal", frozen=True):
     content: str
     id: str | None = None
     provider_name: str | None = None
+    provider_details: dict[str, Any] | None = None
     complete: bool = True
     item_id: str | None = None
+    origin: Origin | None = None
 
 
 class ToolCallPart(_Part, tag="tool-call", frozen=True):
@@ -140,10 +142,16 @@ class BuiltinToolCallPart(_Part, tag="builtin-tool-call", frozen=True):
     args: str | dict[str, Any] | None = None
     tool_call_id: str = ""
     id: str | None = None
+    signature: str | None = None
     provider_name: str | None = None
     provider_details: dict[str, Any] | None = None
+    complete: bool = True
     item_id: str | None = None
     origin: Origin | None = None
+
+    def args_as_json(self) -> str:
+        """The arguments as JSON text; `{}` when there are none."""
+        return json_text(self.args)
 
 
 class BuiltinToolReturnPart(_Part, tag="builtin-tool-return", frozen=True):
@@ -226,6 +234,8 @@ class _Content(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True
 
 
 class Text(_Content, tag="text", frozen=True):
+    """Words."""
+
     kind: ClassVar[Literal["text"]] = "text"
     text: str
 
@@ -242,6 +252,8 @@ class Image(_Content, tag="image", frozen=True):
 
 
 class Audio(_Content, tag="audio", frozen=True):
+    """Sound, by `url` or as base64 `data` with its `media_type`."""
+
     kind: ClassVar[Literal["audio"]] = "audio"
     data: str | None = None
     media_type: str | None = None
@@ -249,6 +261,8 @@ class Audio(_Content, tag="audio", frozen=True):
 
 
 class Video(_Content, tag="video", frozen=True):
+    """A film, by `url` or as base64 `data` with its `media_type`."""
+
     kind: ClassVar[Literal["video"]] = "video"
     url: str | None = None
     data: str | None = None
@@ -256,6 +270,8 @@ class Video(_Content, tag="video", frozen=True):
 
 
 class File(_Content, tag="file", frozen=True):
+    """A file by `url`, base64 `data` with its `media_type`, or a provider's `file_id`."""
+
     kind: ClassVar[Literal["file"]] = "file"
     url: str | None = None
     data: str | None = None
@@ -268,6 +284,8 @@ UserContent: TypeAlias = Text | Image | Audio | Video | File
 
 
 class UserPromptPart(_Part, tag="user-prompt", frozen=True):
+    """What the user says, in words alone or with images, sound, films and files. `name` tells users apart."""
+
     part_kind: ClassVar[Literal["user-prompt"]] = "user-prompt"
     content: str | list[UserContent]
     name: str | None = None

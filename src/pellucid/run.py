@@ -27,6 +27,7 @@ from msgspec.structs import replace
 
 from .errors import ErrorInfo
 from .events import (
+    DELTA_OF,
     ErrorEvent,
     Event,
     FunctionToolCallEvent,
@@ -44,7 +45,7 @@ from .events import (
     RunEndEvent,
     RunStatus,
 )
-from .fold import DELTA_OF, Fold
+from .fold import Fold
 from .parts import ModelRequest, ModelResponse, RetryPromptPart, ToolCallPart, ToolReturnPart, Usage
 from .settings import ModelCall
 

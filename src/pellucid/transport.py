@@ -1,10 +1,13 @@
 """The only door to models: HTTP over aiohttp, a read at a time.
 
-* Three time limits: to connect, to the first byte of the answer, and between reads (`idle`).
-* Tried again only while not a byte of an answer has come: when connecting fails, or the answer is one of the
-  statuses that say "not now". What a server asks for in `Retry-After` is kept, within `retry_wait`.
+* Three time limits: to connect, to the first byte of the answer's body, and from then on for each read (`idle`). Only
+  the time that somebody waits to read counts: a slow reader is not the upstream's silence.
+* Tried again only while not a byte of an answer has come: when connecting fails, when the connection closes without a
+  word, or when the answer is one of the statuses that say "not now". What a server asks for in `Retry-After` is kept,
+  within `retry_wait`. An upstream that is silent for too long is not asked again: it may be at work.
 * The reader's pace is the upstream's pace: nothing is read that was not asked for, but for one socket buffer.
 * `close` gives the connection up at once if the answer is not over: the model stops working for nobody.
+* A redirect is an answer: nobody is followed with the gateway's keys.
 
 Nothing here knows what the bytes mean.
 """
@@ -12,27 +15,40 @@ Nothing here knows what the bytes mean.
 from __future__ import annotations
 
 import asyncio
+import os
+import ssl
+import time
 from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from math import isfinite
+from typing import Annotated
 
 import aiohttp
 import msgspec
+from msgspec import Meta
 
 from .errors import ErrorInfo, ModelError
 
 RETRY_STATUSES = frozenset({408, 429, 502, 503, 504, 529})
 
+Seconds = Annotated[float, Meta(gt=0, le=1_000_000)]
+
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How long to wait for a model, in seconds, and how often to try."""
 
-    connect: float = 10.0
-    first_byte: float = 600.0
-    """From the request to the first byte of the answer: a large model may think for minutes before it."""
-    idle: float = 300.0
-    """Between two reads."""
-    retries: int = 2
-    retry_wait: float = 10.0
+    connect: Seconds = 10.0
+    first_byte: Seconds = 600.0
+    """From the request to the first byte of the answer's body: a large model may think for minutes before it."""
+    idle: Seconds = 300.0
+    """For each read after that."""
+    retries: Annotated[int, Meta(ge=0, le=100)] = 2
+    retry_wait: Annotated[float, Meta(ge=0, le=1_000_000)] = 10.0
     """The longest to wait before trying again, whatever the server asks for."""
+
+
+class _NoAnswer(ModelError):
+    """Not a byte of an answer came, and another try may get one."""
 
 
 class Transport:
@@ -53,7 +69,7 @@ class Transport:
             last = attempt >= limits.retries
             try:
                 answer = await self._attempt(url, headers, body, limits)
-            except ModelError:
+            except _NoAnswer:
                 if last:
                     raise
                 wait = min(0.25 * 2**attempt, limits.retry_wait)
@@ -81,31 +97,40 @@ class Transport:
             await self._session.close()
 
     async def _attempt(self, url: str, headers: Mapping[str, str], body: bytes, limits: Limits) -> Answer:
+        asked = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(limits.first_byte):
                 response = await self._pool().post(
                     url,
                     headers=headers,
                     data=body,
-                    timeout=aiohttp.ClientTimeout(total=None, sock_connect=limits.connect),
+                    allow_redirects=False,
+                    timeout=aiohttp.ClientTimeout(total=None, connect=limits.connect, sock_connect=limits.connect),
                 )
         except aiohttp.ConnectionTimeoutError as error:
-            raise ModelError(_unreachable(url, error, f"no connection within {limits.connect:g} s")) from error
+            raise _NoAnswer(_unreachable(url, error, f"no connection within {limits.connect:g} s")) from error
         except TimeoutError as error:
-            raise ModelError(
-                ErrorInfo(
-                    kind="timeout",
-                    code="first_byte_timeout",
-                    message=f"{_host(url)} did not begin to answer within {limits.first_byte:g} s",
-                )
-            ) from error
+            raise ModelError(_silent("first_byte_timeout", limits.first_byte, _host(url))) from error
         except aiohttp.InvalidURL as error:
             raise ModelError(
                 ErrorInfo(kind="server_error", code="bad_upstream_url", message=f"{url!r} is not a URL")
             ) from error
+        except aiohttp.ServerDisconnectedError as error:
+            detail = "it closed the connection without an answer"
+            if isinstance(error.message, str):
+                raise _NoAnswer(_unreachable(url, error, detail)) from error
+            raise ModelError(_unreachable(url, error, "it closed the connection in mid-answer")) from error
+        except aiohttp.ClientResponseError as error:
+            raise ModelError(
+                ErrorInfo(
+                    kind="model_error",
+                    code="not_http",
+                    message=f"{_host(url)} answered something that is not HTTP/1.1",
+                )
+            ) from error
         except (aiohttp.ClientError, OSError) as error:
-            raise ModelError(_unreachable(url, error)) from error
-        return Answer(response, limits.idle)
+            raise _NoAnswer(_unreachable(url, error)) from error
+        return Answer(response, limits, asked)
 
     def _pool(self) -> aiohttp.ClientSession:
         # Made on first use: aiohttp wants a running loop.
@@ -124,17 +149,36 @@ class Transport:
 class Answer:
     """One answer: its head, and its bytes as they come."""
 
-    __slots__ = ("_content", "_idle", "_late", "_loop", "_read_at", "_response", "_watch")
+    __slots__ = (
+        "_begun",
+        "_broken",
+        "_content",
+        "_idle",
+        "_late",
+        "_loop",
+        "_patience",
+        "_reading",
+        "_response",
+        "_since",
+        "_watch",
+    )
 
-    def __init__(self, response: aiohttp.ClientResponse, idle: float) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, limits: Limits, asked: float) -> None:
         self._response = response
         self._content = response.content
-        self._idle = idle
+        self._idle = limits.idle
         self._loop = asyncio.get_running_loop()
-        self._read_at = self._loop.time()
+        self._begun = False
+        self._reading = False
         self._late = False
-        # One timer for the whole answer, not one for every read.
-        self._watch: asyncio.TimerHandle | None = self._loop.call_later(idle, self._look)
+        self._broken: ErrorInfo | None = None
+        self._since = asked
+        """Since when the upstream has been silent."""
+        self._patience = limits.first_byte
+        """How long it may be."""
+        self._watch: asyncio.TimerHandle | None = None
+        """One timer for the whole answer, not one for every read."""
+        self._look_in(asked + limits.first_byte - self._loop.time())
 
     @property
     def status(self) -> int:
@@ -150,33 +194,56 @@ class Answer:
 
     @property
     def retry_after(self) -> float | None:
+        """Seconds to wait before asking again, where the upstream says so, as a number or as a date."""
+        said = self._response.headers.get("Retry-After", "")
         try:
-            return float(self._response.headers.get("Retry-After", ""))
+            seconds = float(said)
         except ValueError:
-            return None
+            try:
+                seconds = parsedate_to_datetime(said).timestamp() - time.time()
+            except (ValueError, OverflowError):
+                return None
+            seconds = max(0.0, seconds)
+        return seconds if isfinite(seconds) and seconds >= 0 else None
 
     async def read(self) -> bytes:
         """What has come, at least a byte; `b""` when it is over. Raises `ModelError` when it breaks off."""
+        if self._broken is not None:
+            raise ModelError(self._broken)
+        if self._begun:
+            self._since = self._loop.time()
+        self._reading = True
         try:
             data = await self._content.readany()
         except (aiohttp.ClientError, OSError) as error:
+            self._broken = self._why(error)
+            data = self._unread()
             self.close()
-            raise ModelError(_idle_timeout(self._idle) if self._late else _broke_off(error)) from error
-        self._read_at = self._loop.time()
+            if not data:
+                raise ModelError(self._broken) from error
+            return data
+        finally:
+            self._reading = False
         if not data:
             self._stop_watch()
+        elif not self._begun:
+            self._begun = True
+            self._patience = self._idle
+            self._look_in(self._idle)
         return data
 
-    async def read_all(self, limit: int) -> bytes:
-        """Everything, at most `limit` bytes of it."""
+    async def read_all(self, limit: int, seconds: float = 10.0) -> bytes:
+        """What comes within `seconds`, at most `limit` bytes of it, and be done with the answer. Never raises."""
         pieces, size = [], 0
-        while size < limit:
-            piece = await self.read()
-            if not piece:
-                break
-            pieces.append(piece)
-            size += len(piece)
-        self.close()
+        try:
+            async with asyncio.timeout(seconds):
+                while size < limit and (piece := await self.read()):
+                    pieces.append(piece)
+                    size += len(piece)
+        except (ModelError, TimeoutError):
+            pass
+        finally:
+            self.close()
         return b"".join(pieces)[:limit]
 
     def close(self) -> None:
@@ -184,19 +251,52 @@ class Answer:
         self._stop_watch()
         self._response.close()
 
-    def _look(self) -> None:
-        quiet = self._loop.time() - self._read_at
-        if quiet >= self._idle:
-            self._late = True
-            self._watch = None
-            self._content.set_exception(aiohttp.SocketTimeoutError())
+    def finish(self) -> None:
+        """Nothing more is wanted: the connection is kept if the answer ends within a moment, and else given up."""
+        self._stop_watch()
+        if self._content.is_eof():
+            self._response.close()
         else:
-            self._watch = self._loop.call_later(self._idle - quiet, self._look)
+            self._watch = self._loop.call_later(1.0, self._response.close)
+
+    def _look(self) -> None:
+        quiet = self._loop.time() - self._since
+        connection = self._response.connection
+        if not self._reading:
+            self._look_in(1.0)
+        elif connection is not None and connection.protocol is not None and not connection.protocol.connected:
+            # aiohttp closes on broken framing without telling whoever waits to read.
+            self._content.set_exception(aiohttp.ClientPayloadError())
+        elif quiet < self._patience:
+            self._look_in(self._patience - quiet)
+        else:
+            self._late = True
+            self._content.set_exception(aiohttp.SocketTimeoutError())
+
+    def _look_in(self, seconds: float) -> None:
+        self._stop_watch()
+        self._watch = self._loop.call_later(min(max(0.0, seconds), 1.0), self._look)
 
     def _stop_watch(self) -> None:
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None
+
+    def _unread(self) -> bytes:
+        """What had come when the answer broke off. aiohttp would raise before it gives that, and has no word for it."""
+        buffer = self._content._buffer
+        data = b"".join(buffer)
+        buffer.clear()
+        return data
+
+    def _why(self, error: BaseException) -> ErrorInfo:
+        if not self._late:
+            return ErrorInfo(
+                kind="model_error",
+                code="stream_truncated",
+                message=f"the upstream's connection broke off in mid-answer ({type(error).__name__})",
+            )
+        return _silent("idle_timeout" if self._begun else "first_byte_timeout", self._patience)
 
 
 def _host(url: str) -> str:
@@ -206,17 +306,17 @@ def _host(url: str) -> str:
 
 
 def _unreachable(url: str, error: BaseException, detail: str = "") -> ErrorInfo:
-    detail = detail or str(error) or type(error).__name__
+    detail = detail or _said(getattr(error, "os_error", error))
     return ErrorInfo(kind="unavailable", code="unreachable", message=f"cannot reach {_host(url)}: {detail}")
 
 
-def _broke_off(error: BaseException) -> ErrorInfo:
-    return ErrorInfo(
-        kind="model_error",
-        code="stream_truncated",
-        message=f"the upstream's connection broke off in mid-answer ({type(error).__name__})",
-    )
+def _said(error: BaseException) -> str:
+    """What the system says, without the addresses that a library repeats."""
+    if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) and (error.errno or 0) > 0:
+        return os.strerror(error.errno or 0)
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
-def _idle_timeout(idle: float) -> ErrorInfo:
-    return ErrorInfo(kind="timeout", code="idle_timeout", message=f"the upstream said nothing for {idle:g} s")
+def _silent(code: str, seconds: float, who: str = "the upstream") -> ErrorInfo:
+    what = "said nothing" if code == "idle_timeout" else "did not begin to answer"
+    return ErrorInfo(kind="timeout", code=code, message=f"{who} {what} within {seconds:g} s")

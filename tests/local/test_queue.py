@@ -73,6 +73,23 @@ async def test_giving_up_in_the_moment_of_ones_turn_hands_it_on():
     assert (queue.running, queue.waiting) == (0, 0)
 
 
+async def test_one_who_gives_up_just_before_their_turn_takes_nothing_along():
+    queue = Queue()
+    holder = queue.place()
+    await holder.__aenter__()
+
+    async def wait() -> None:
+        async with queue.place():
+            pass
+
+    waits = asyncio.create_task(wait())
+    await asyncio.sleep(0.01)
+    waits.cancel()  # gives up, and before that is done …
+    await holder.__aexit__(None, None, None)  # … the slot becomes free
+    await asyncio.wait([waits])
+    assert (queue.running, queue.waiting) == (0, 0)
+
+
 async def test_a_full_line_turns_away_at_once():
     queue = Queue(limit=0)
     async with queue.place():

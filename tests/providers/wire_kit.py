@@ -16,7 +16,7 @@ from pellucid.parts import ModelResponse, Origin, ThinkingPart
 from pellucid.providers.openai_chat import decoder
 from pellucid.providers.profiles import Profile, builtin_profiles
 
-ROWS = builtin_profiles()
+ROWS = {name: row for name, row in builtin_profiles().items() if row.wire == "openai_chat"}
 
 
 def recordings() -> Path | None:

@@ -48,7 +48,22 @@ ORIGIN = Origin("p", "w", "m")
 # One call on the emitter: (method, key, text, ends). Keys are few, so that calls collide.
 calls = st.lists(
     st.tuples(
-        st.sampled_from(["thinking", "text", "refusal", "tool", "args", "close", "whole", "seal", "item", "fail"]),
+        st.sampled_from(
+            [
+                "thinking",
+                "text",
+                "refusal",
+                "tool",
+                "args",
+                "builtin",
+                "close",
+                "whole",
+                "seal",
+                "item",
+                "other",
+                "fail",
+            ]
+        ),
         st.integers(0, 3),
         st.sampled_from(["", "a", "{", "}", '{"x":1}', " "]),
         st.booleans(),
@@ -75,8 +90,15 @@ def say(emitter: Emitter, call: tuple[str, int, str, bool]) -> None:
                 emitter.close((kind, key))
         case "whole":
             emitter.whole(OpaquePart("x", text), item=("w", key) if ends else None)
+        case "builtin":
+            emitter.builtin_call(("b", key), text, name="search", status="on" if ends else None)
         case "seal":
-            emitter.thinking(("k", key), signature=f"s{text}")
+            # An empty signature is none.
+            emitter.thinking(("k", key), signature=text)
+            emitter.text(("t", key), signature=text)
+        case "other":
+            emitter.item(("w", key), "compaction", native={"x": text}, ends=ends)
+            emitter.close(("w", key))
         case "item":
             emitter.item(("k", key), "reasoning", signature=f"i{text}", ends=ends)
             if ends:
@@ -172,14 +194,62 @@ def test_arguments_after_a_call_was_whole_are_kept_apart() -> None:
         list(events_of(("tool", 0, "{}", False), ("text", 0, "a", False), ("args", 0, '{"x":1}', False)))
     ).response
     assert response is not None
-    assert isinstance(response.parts[-1], OpaquePart)
-    assert response.parts[-1].native == {"tool_call_id": "c0", "arguments": '{"x":1}'}
+    late = [{"tool_call_id": "c0", "arguments": '{"x":1}'}]
+    assert response.provider_details == {"late_arguments": late}
 
 
 def test_a_signature_without_text_is_a_part() -> None:
-    response = fold(list(events_of(("seal", 0, "", False)))).response
+    emitter = Emitter(ORIGIN)
+    emitter.thinking("a", signature="s")
+    response = fold(list(emitter.end())).response
     assert response is not None
     assert response.parts == [ThinkingPart("", signature="s", provider_name="p")]
+
+
+def test_what_waited_goes_on_as_soon_as_what_it_waited_for_is_whole() -> None:
+    emitter = Emitter(ORIGIN)
+    say(emitter, ("tool", 0, '{"a"', False))
+    say(emitter, ("tool", 1, "{}", False))
+    say(emitter, ("args", 0, ":1}", False))
+    emitter.take()
+    say(emitter, ("text", 0, "now", False))
+    opened = [event.part.part_kind for event in emitter.take() if isinstance(event, PartStartEvent)]
+    assert opened == ["tool-call", "text"]
+
+
+def test_every_call_that_was_cut_says_so() -> None:
+    emitter = Emitter(ORIGIN)
+    for call in (("tool", 0, '{"a', False), ("tool", 1, '{"b', False), ("tool", 2, "{}", False)):
+        say(emitter, call)
+    response = fold(list(emitter.end("error"))).response
+    assert response is not None
+    assert [part.complete for part in response.tool_calls] == [False, False, True]
+
+
+def test_opaque_data_of_text_and_calls_comes_in_deltas_too() -> None:
+    emitter = Emitter(ORIGIN)
+    emitter.text("t", "a")
+    emitter.text("t", signature="s")
+    emitter.tool_call("f", "{}", name="f", signature="u", details={"x": 1})
+    events = emitter.end()
+    deltas = [event.delta for event in events if isinstance(event, PartDeltaEvent)]
+    assert [getattr(delta, "signature_delta", None) for delta in deltas] == [None, "s", None, "u"]
+    assert [event.origin for event in events if isinstance(event, ItemEndEvent)] == [ORIGIN, ORIGIN]
+    response = fold(list(events)).response
+    assert response is not None
+    assert response.parts == [
+        TextPart("a", signature="s", provider_name="p"),
+        ToolCallPart("f", "{}", signature="u", provider_name="p", provider_details={"x": 1}),
+    ]
+
+
+def test_a_providers_own_call_streams() -> None:
+    emitter = Emitter(ORIGIN)
+    emitter.builtin_call("b", name="web_search", call_id="w", status="in_progress")
+    emitter.builtin_call("b", '{"query":"x"}')
+    response = fold(list(emitter.end())).response
+    assert response is not None
+    assert response.parts == [BuiltinToolCallPart("web_search", '{"query":"x"}', "w", provider_name="p")]
 
 
 def test_an_encrypted_item_without_text_is_a_part_without_deltas() -> None:
@@ -260,6 +330,7 @@ def test_public_ids_and_late_data_end_up_on_the_parts() -> None:
 START, END = ResponseStartEvent(ORIGIN), ResponseEndEvent()
 ITEM, ITEM_END = ItemStartEvent(0, "message"), ItemEndEvent(0)
 PART, PART_END = PartStartEvent(0, TextPart("")), PartEndEvent(0, TextPart("a"))
+SIGNED = PartDeltaEvent(0, ThinkingPartDelta(signature_delta="s"))
 THOUGHT = PartStartEvent(0, ThinkingPart(""))
 DELTA = PartDeltaEvent(0, TextPartDelta("a"))
 ERROR = ErrorEvent(ErrorInfo("model_error", "x"))
@@ -298,7 +369,8 @@ CUT = [START, ITEM, PART, DELTA, PartEndEvent(0, TextPart("a", complete=False))]
         ("closed", [START, ITEM, PART, DELTA, PART_END, END]),
         ("closed", [START, ITEM, PART, ERROR]),
         ("incomplete", [*CUT, ITEM_END]),
-        ("incomplete", [*CUT, ItemEndEvent(0, "incomplete"), ItemStartEvent(1, "message")]),
+        ("text", [START, ItemStartEvent(0, "opaque"), PartStartEvent(0, OpaquePart("x", 1)), PartEndEvent(0, OpaquePart("x", 2))]),
+        ("text", [START, ItemStartEvent(0, "reasoning"), THOUGHT, SIGNED, PartEndEvent(0, ThinkingPart("", signature="t"))]),
         ("error", [START, ERROR, ERROR]),
         ("error", [START, ERROR, ITEM]),
         ("result", [RESULT]),

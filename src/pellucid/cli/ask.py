@@ -97,12 +97,18 @@ class _JSONLines(_Output):
             click.echo(msgspec.json.encode(event).decode())
 
 
+# A model has no business with the terminal itself: all controls but line break and tab are left out.
+_CONTROLS = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)])
+
+
 class _Terminal(_Output):
     """For people: thinking dim, the answer plain, both as they come. A pipe gets the answer alone on stdout."""
 
     def __init__(self) -> None:
-        self._out = Console(highlight=False, soft_wrap=True)
-        self._aside = self._out if self._out.is_terminal else Console(stderr=True, highlight=False, soft_wrap=True)
+        self._out = Console(highlight=False, soft_wrap=True, emoji=False)
+        self._aside = (
+            self._out if self._out.is_terminal else Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
+        )
         self._thinking = False
         self._said = False
 
@@ -112,14 +118,14 @@ class _Terminal(_Output):
                 case PartStartEvent(part=ThinkingPart()):
                     self._thinking = True
                 case PartStartEvent(part=ToolCallPart() as call):
-                    self._aside.print(f"\n[{call.tool_name}]", style="yellow", markup=False)
+                    self._aside.print(f"\n[{call.tool_name.translate(_CONTROLS)}]", style="yellow", markup=False)
                 case PartDeltaEvent(delta=ThinkingPartDelta(content_delta=str(text))):
-                    self._aside.print(text, style="dim", end="", markup=False)
+                    self._aside.print(text.translate(_CONTROLS), style="dim", end="", markup=False)
                 case PartDeltaEvent(delta=TextPartDelta(content_delta=text) | RefusalPartDelta(content_delta=text)):
                     if self._thinking:
                         self._aside.print("\n")
                         self._thinking = False
-                    self._out.print(text, end="", markup=False)
+                    self._out.print(text.translate(_CONTROLS), end="", markup=False)
                     self._said = True
                 case SideEvent(namespace="queue", name="loading"):
                     self._aside.print("loading the model …", style="dim")

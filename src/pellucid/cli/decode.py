@@ -11,6 +11,7 @@ from ..errors import RequestError
 from ..events import ModelEvent
 from ..fold import fold
 from ..parts import Origin, Usage
+from ..providers.loose import loose_json
 from ..providers.profiles import Profile, builtin_profiles
 from ..providers.wires import WIRES
 
@@ -27,6 +28,8 @@ def decode(provider: str, content_type: str | None, file: BinaryIO) -> None:
 def decode_bytes(provider: str, content_type: str | None, data: bytes) -> list[ModelEvent]:
     """The events of one captured answer. Raises `RequestError` for an unknown provider."""
     row = profile(provider)
+    if provider in NATIVE and is_native(content_type, data):
+        row = profile(NATIVE[provider])
     origin = Origin(row.name, row.wire, "")
     decoder = WIRES[row.wire].decoder(row, origin, content_type or guess_content_type(data))
     return decoder.feed(data) + decoder.end()
@@ -39,6 +42,23 @@ def profile(provider: str) -> Profile:
     if row is None:
         raise RequestError(f"--from: no provider {provider!r}; there are: {', '.join(sorted(rows))}")
     return row
+
+
+NATIVE = {"ollama": "ollama-native"}
+"""Providers that speak a wire of their own beside a compatible one, and the row of that."""
+
+
+def is_native(content_type: str | None, data: bytes) -> bool:
+    """Whether an answer is of a provider's own wire: lines of JSON, each of which says whether it is the last."""
+    if content_type is not None and content_type.startswith("application/x-ndjson"):
+        return True
+    for start in (data.strip().partition(b"\n")[0], data):
+        try:
+            value = loose_json(start)
+        except ValueError:
+            continue
+        return isinstance(value, dict) and "done" in value
+    return False
 
 
 def guess_content_type(data: bytes) -> str:

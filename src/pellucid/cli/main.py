@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -25,8 +26,8 @@ class _Commands(click.Group):
             click.echo(f"Error: {error.info.message}", err=True)
             ctx.exit(2 if error.info.kind in ("invalid_request", "not_found", "unsupported") else 1)
         except BrokenPipeError:
-            # Whoever read our output has had enough.
-            sys.stderr.close()
+            # Whoever read our output has had enough. What is still buffered goes nowhere, without a word.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(0)
 
 

@@ -45,6 +45,10 @@ def read_options(
 ) -> Config:
     """The configuration that the options amount to. Raises `ConfigError`."""
     table: dict[str, Any] = {}
+    if provider is None and upstream is None:
+        for option, value in (("--upstream-model", upstream_model), ("--api-key-env", api_key_env)):
+            if value is not None:
+                raise ConfigError([f"{option}: of which upstream? Give --provider or --upstream too"])
     if file is not None or DEFAULT_FILE.exists():
         base = read_config(file or DEFAULT_FILE)
         if not (provider or upstream or local_model or any(value is not None for value in server.values())):

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -11,8 +15,8 @@ import uvicorn
 import uvloop
 from rich.console import Console
 
-from ..errors import ConfigError
-from ..models.embedded import EmbeddedModel
+from ..errors import ConfigError, PellucidError
+from ..models.embedded import LOAD_SECONDS, EmbeddedModel
 from ..server import Config, create_app
 from ..server.app import settings_of
 from ..transport import Transport
@@ -28,34 +32,59 @@ from .options import model_options, read_options
 def serve(host: str | None, port: int | None, workers: int | None, **where: Any) -> None:
     """Start the gateway. With no configuration at all, with a small model of its own."""
     config = read_options(**where, host=host, port=port, workers=workers)
-    _refuse_open_door(config)
     uvloop.run(_serve(config))
 
 
-def _refuse_open_door(config: Config) -> None:
-    """Without keys, whoever can reach the port can spend the operator's money and read every thought."""
-    host = config.server.host
+class _Server(uvicorn.Server):
+    """A server that, told to stop, stops and is done: a program that was asked to end and did has not failed."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        signals = (signal.SIGINT, signal.SIGTERM)
+        for number in signals:
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        try:
+            yield
+        finally:
+            for number in signals:
+                loop.remove_signal_handler(number)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        if self.force_exit:
+            # Told twice, it does not wait for the streams; what the application holds is given back all the same.
+            await self.lifespan.shutdown()
+
+
+def _listen(host: str, port: int) -> list[socket.socket]:
+    """The sockets to listen on. Raises `ConfigError`; first of all, before a model is fetched in vain."""
+    sockets: list[socket.socket] = []
     try:
-        loopback = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        loopback = host == "localhost"
-    if not loopback and not config.server.allow_unauthenticated:
+        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, address in dict.fromkeys((family, address) for family, _, _, _, address in found):
+            sockets.append(socket.create_server(address[:2], family=family, backlog=4096))
+    except OSError as error:
+        for sock in sockets:
+            sock.close()
+        if isinstance(error, socket.gaierror):
+            raise ConfigError([f"server.host: {host!r}: {error.strerror}"]) from error
+        reason = os.strerror(error.errno) if error.errno else str(error)
         raise ConfigError(
-            [
-                f"server.host: {host} can be reached by others, and this server knows no keys yet; listen on 127.0.0.1 "
-                "behind a proxy that checks who is asking, or set server.allow_unauthenticated = true"
-            ]
-        )
+            [f"server.port: cannot listen on {host}:{port}: {reason}; choose another with --port"]
+        ) from error
+    return sockets
 
 
 async def _serve(config: Config) -> None:
+    sockets = _listen(config.server.host, config.server.port)
     transport = Transport(config.limits)
     local = await embedded_model(config.local, transport) if config.use_local else None
     app = create_app(config, local, transport)
-    server = uvicorn.Server(uvicorn.Config(app, **settings_of(config)))
+    server = _Server(uvicorn.Config(app, **settings_of(config)))
     greeting = asyncio.create_task(_greet(config, server, local))
     try:
-        await server.serve()
+        await server.serve(sockets)
     finally:
         greeting.cancel()
     if not server.started:
@@ -67,11 +96,16 @@ async def _greet(config: Config, server: uvicorn.Server, local: EmbeddedModel | 
     while not server.started:  # noqa: ASYNC110 (uvicorn has no event for it)
         await asyncio.sleep(0.05)
     console = Console(stderr=True, highlight=False)
-    address = f"http://{config.server.host}:{config.server.port}"
+    host = f"[{config.server.host}]" if ":" in config.server.host else config.server.host
+    address = f"http://{host}:{server.servers[0].sockets[0].getsockname()[1]}"
     console.print(f"[bold]Pellucid[/] listens on [cyan]{address}[/]")
     if local is not None:
         console.print(f"  loading {local.engine.model.title} …")
-        await local.engine.ready(300)
+        try:
+            await local.engine.ready(LOAD_SECONDS)
+        except PellucidError as error:
+            console.print(f"  it did not load: {error.info.message}", markup=False)
+            return
         console.print("  ready. It is a small model, for trying things out; the README says how to use a better one.")
     for name, provider in config.providers.items():
         models = ", ".join(provider.models) or "any model it has"

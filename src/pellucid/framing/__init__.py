@@ -1,6 +1,17 @@
-"""Bytes to frames and back: SSE, NDJSON. Sans-IO, independent of how the bytes were cut, with a size limit."""
+"""Bytes to frames and back: SSE, NDJSON, Amazon's event stream.
 
+Sans-IO, independent of how the bytes were cut, with a size limit.
+"""
+
+from .eventstream import EventStreamDecoder, EventStreamMessage, eventstream_message
 from .ndjson import NDJSONDecoder
 from .sse import SSEDecoder, sse_event
 
-__all__ = ["NDJSONDecoder", "SSEDecoder", "sse_event"]
+__all__ = [
+    "EventStreamDecoder",
+    "EventStreamMessage",
+    "NDJSONDecoder",
+    "SSEDecoder",
+    "eventstream_message",
+    "sse_event",
+]

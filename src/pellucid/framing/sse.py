@@ -67,6 +67,10 @@ class SSEDecoder:
             self._skip_lf = False
             if chunk[0] == 0x0A:
                 chunk = chunk[1:]
+        if b"\r" in chunk:
+            # Google ends its lines with CRLF. If there is no CR but in those, LF alone says the same.
+            plain = chunk.replace(b"\r\n", b"\n")
+            chunk = chunk if b"\r" in plain else plain
         events: list[SSE] = []
         # The path nearly all real traffic takes: whole events, LF only, nothing under way.
         if not self._held and not self._data and not self._event and b"\r" not in chunk:

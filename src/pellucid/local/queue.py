@@ -54,11 +54,11 @@ class Queue:
         try:
             await waiter.turn
         except asyncio.CancelledError:
-            if waiter in self._line:
+            if not waiter.turn.cancelled():  # its turn had come in the same moment: hand it on
+                self.leave()
+            elif waiter in self._line:  # who left in the same moment has passed over it already
                 self._line.remove(waiter)
                 self._tell()
-            else:  # its turn had come in the same moment: hand it on
-                self.leave()
             raise
         if on_position:
             on_position(0)

@@ -13,18 +13,20 @@ from msgspec.structs import replace
 
 from ..emit import Emitter
 from ..errors import ErrorInfo, ModelError, PellucidError
-from ..events import ModelEvent, SideEvent
+from ..events import ModelEvent, ResponseEndEvent, SideEvent
 from ..local.request import adjust, explain
 from ..local.supervise import Engine
 from ..parts import Origin
 from ..providers.profiles import builtin_profiles
 from ..providers.wires import WIRES
 from ..settings import ModelCall, ModelSettings, merge_settings
-from ..transport import Transport
+from ..transport import Limits, Transport
 from .model import MAX_ERROR_BODY, HTTPTurn, Turn
 
 LOAD_SECONDS = 300.0
 """How long a request waits for the engine to load."""
+LIMITS = Limits(connect=5, retries=0)
+"""An engine that does not answer is a dead one: it is waited for, not asked again."""
 
 
 class EmbeddedModel:
@@ -59,7 +61,12 @@ class EmbeddedModel:
         queue = self.engine.queue
         if self.ready and queue.running < queue.slots and not queue.waiting:
             await queue.enter()
-            return await self._ask(data)
+            try:
+                return await self._ask(data)
+            except ModelError as error:
+                if error.info.code != "unreachable":
+                    raise
+                # It died this moment. Another is being started, and can be waited for like the first.
         return _WaitingTurn(self, data)
 
     async def _ask(self, body: bytes) -> Turn:
@@ -72,8 +79,8 @@ class EmbeddedModel:
                 # It closes the connection after a stream while it says that it will keep it.
                 "Connection": "close",
             }
-            answer = await self._transport.open(f"{engine.base_url}{self._profile.path}", headers, body)
-            if answer.status >= 400:
+            answer = await self._transport.open(f"{engine.base_url}{self._profile.path}", headers, body, LIMITS)
+            if answer.status != 200:
                 raise ModelError(_explained(answer.status, await answer.read_all(MAX_ERROR_BODY)))
         except BaseException:
             self.engine.queue.leave()
@@ -100,14 +107,15 @@ class _HeldTurn:
 
     async def read(self) -> list[ModelEvent] | None:
         batch = await self._turn.read()
-        if batch is None:
+        if batch is None or (batch and type(batch[-1]) is ResponseEndEvent):
             self._leave()
         return batch
 
-    def cancel(self) -> list[ModelEvent]:
-        events = self._turn.cancel()
-        self._leave()
-        return events
+    def cancel(self, error: ErrorInfo | None = None) -> list[ModelEvent]:
+        try:
+            return self._turn.cancel(error)
+        finally:
+            self._leave()
 
     def _leave(self) -> None:
         if self._held:
@@ -146,25 +154,43 @@ class _WaitingTurn:
             return Emitter(self._model.origin).end("error", error.info)
         return []
 
-    def cancel(self) -> list[ModelEvent]:
+    def cancel(self, error: ErrorInfo | None = None) -> list[ModelEvent]:
         if self._turn is not None:
-            return self._turn.cancel()
+            return self._turn.cancel(error)
+        if self._over:
+            return []
         self._over = True
         if self._begin.done() and not self._begin.cancelled() and self._begin.exception() is None:
-            return self._begin.result().cancel()
+            return self._begin.result().cancel(error)
         self._begin.cancel()
-        return Emitter(self._model.origin).end("cancelled")
+        return Emitter(self._model.origin).end("cancelled" if error is None else "error", error)
 
     async def _wait_and_ask(self) -> Turn:
-        engine = self._model.engine
         try:
-            if not self._model.ready:
-                self._news.put_nowait(SideEvent("queue", "loading"))
-                await engine.ready(LOAD_SECONDS)
-            await engine.queue.enter(self._tell)
-            return await self._model._ask(self._body)
+            for _ in range(4):
+                try:
+                    return await self._try()
+                except ModelError as error:
+                    if error.info.code != "unreachable":
+                        raise
+                    unreachable = error
+                # It died, and that will have been noticed in a moment.
+                await asyncio.sleep(0.25)
+            raise unreachable
         finally:
             self._news.put_nowait(None)
+
+    async def _try(self) -> Turn:
+        engine = self._model.engine
+        await engine.queue.enter(self._tell)
+        if not self._model.ready:
+            self._news.put_nowait(SideEvent("queue", "loading"))
+            try:
+                await engine.ready(LOAD_SECONDS)
+            except BaseException:
+                engine.queue.leave()
+                raise
+        return await self._model._ask(self._body)
 
     def _tell(self, position: int) -> None:
         self._news.put_nowait(SideEvent("queue", "position", position))

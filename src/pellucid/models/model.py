@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..errors import ErrorInfo, ModelError
-from ..events import ModelEvent
+from ..events import ErrorEvent, ModelEvent
 from ..parts import Origin
 from ..providers.faults import fault_of_response
 from ..providers.profiles import Profile
@@ -34,8 +34,11 @@ class Turn(Protocol):
         """The next batch (it may be empty); None when the turn is over. Never raises for the model's faults."""
         ...
 
-    def cancel(self) -> list[ModelEvent]:
-        """Stop now, give the connection up, and close what is open."""
+    def cancel(self, error: ErrorInfo | None = None) -> list[ModelEvent]:
+        """Stop now, give the connection up, and close what is open: as cancelled, or as failed with `error`.
+
+        Idempotent, and to be called also when the turn is over: what it holds is given back then.
+        """
         ...
 
 
@@ -78,7 +81,7 @@ class Model:
             msgspec.json.encode(body),
             self._limits,
         )
-        if answer.status >= 400:
+        if not 200 <= answer.status < 300:
             raise ModelError(await _fault(answer))
         return HTTPTurn(answer, self._wire.decoder(self.profile, self.origin, answer.content_type))
 
@@ -106,25 +109,40 @@ class HTTPTurn:
             self._over = True
             # What came is kept; the turn ends as its protocol's own kind of error.
             return self._decoder.end("error", error.info)
-        if data:
-            return self._decoder.feed(data)
-        self._over = True
-        self._answer.close()
-        return self._decoder.end()
+        if not data:
+            self._over = True
+            self._answer.close()
+            return self._decoder.end()
+        events = self._decoder.feed(data)
+        if events and type(events[-1]) is ErrorEvent:
+            # Nothing that could follow an error would be shown.
+            return events + self.cancel()
+        if self._decoder.done:
+            self._over = True
+            self._answer.finish()
+            return events + self._decoder.end()
+        return events
 
-    def cancel(self) -> list[ModelEvent]:
-        self._over = True
-        self._answer.close()
-        return self._decoder.end("cancelled")
+    def cancel(self, error: ErrorInfo | None = None) -> list[ModelEvent]:
+        if not self._over:
+            self._over = True
+            self._answer.close()
+        return self._decoder.end("cancelled" if error is None else "error", error)
 
 
 async def _fault(answer: Answer) -> ErrorInfo:
-    try:
-        body = await answer.read_all(MAX_ERROR_BODY)
-    except ModelError:
-        body = b""
+    if answer.status < 400:
+        answer.close()
+        where = answer.headers.get("Location", "nowhere")
+        return ErrorInfo(
+            "model_error",
+            f"the upstream answered {answer.status}, a redirect to {where}; its base_url must be where it really is",
+            code="redirect",
+            status=answer.status,
+        )
     headers = {name.lower(): value for name, value in answer.headers.items()}
-    return fault_of_response(answer.status, headers, body)
+    fault = fault_of_response(answer.status, headers, await answer.read_all(MAX_ERROR_BODY))
+    return replace(fault, retry_after=answer.retry_after)
 
 
 def _credentials(profile: Profile, api_key: str | None) -> dict[str, str]:

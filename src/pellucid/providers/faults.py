@@ -48,6 +48,8 @@ _KIND_OF_WORD: dict[str, ErrorKind] = {
     "rate_limit_error": "too_many_requests",
     "insufficient_quota": "too_many_requests",
     "overloaded_error": "unavailable",
+    "request_too_large": "too_large",
+    "timeout_error": "timeout",
     "service_unavailable": "unavailable",
     "timeout": "timeout",
 }
@@ -83,7 +85,7 @@ def fault_of_value(value: Any, status: int | None = None) -> ErrorInfo:
     """What an error object means: `{"error": {…}}`, `{"error": "…"}`, `{"message": …}`, `[{"error": …}]`, or text."""
     fault = _innermost(value)
     if isinstance(fault, dict):
-        message = _first_text(fault, "message", "status_msg", "msg", "detail", "error", "type") or ""
+        message = _first_text(fault, "message", "Message", "status_msg", "msg", "detail", "error", "type") or ""
         code = _first_text(fault, "code", "status", "type", "status_code")
         words = [str(fault.get(name)) for name in ("code", "type", "status")]
         if status is None and len(words[0]) == 3 and words[0].isdecimal() and 400 <= int(words[0]) < 600:

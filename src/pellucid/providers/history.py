@@ -4,6 +4,7 @@
 * Made by another: its signatures, ids and other opaque data never leave; its readable reasoning as the row says.
 * Made by nobody knows whom (a client gave it back as plain text): readable reasoning goes where the row has a place
   for unsigned reasoning; there is nothing opaque to keep.
+* Unsigned, where the row's provider refuses what is not signed: it does not go back.
 * Cut off: a tool call or a thought that was cut off is not a fact about the model's mind; neither goes back.
 * Sealed: must have been opened before it comes here.
 
@@ -49,12 +50,14 @@ def parts_to_send(response: ModelResponse, target: Origin, row: Profile) -> list
             sent: ModelResponsePart | None = part
         else:
             sent = _without_opaque(part, known=origin is not None, row=row)
-        if sent is not None and _may_go_back(sent):
+        if sent is not None and _may_go_back(sent, row):
             kept.append(sent)
     return kept
 
 
-def _may_go_back(part: ModelResponsePart) -> bool:
+def _may_go_back(part: ModelResponsePart, row: Profile) -> bool:
+    if isinstance(part, ThinkingPart) and not part.signature and not row.replay_unsigned:
+        return False
     if isinstance(part, ThinkingPart | ToolCallPart):
         return part.complete
     return True
@@ -88,4 +91,4 @@ def stand_in(parts: list[ModelResponsePart], row: Profile) -> str | None:
         return None
     if row.lost_on == "tool_calls" and not any(isinstance(part, ToolCallPart) for part in parts):
         return None
-    return "" if row.lost == "empty" else " "
+    return {"empty": "", "space": " ", "sentinel": row.sentinel}[row.lost]

@@ -33,8 +33,18 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     base_url: str = ""
     path: str = "/chat/completions"
     api_key_env: tuple[str, ...] = ()
-    auth: Literal["bearer", "api-key", "optional", "none"] = "bearer"
-    """`bearer`: `Authorization: Bearer KEY`; `api-key`: a header `api-key`; `optional`: bearer if there is a key."""
+    auth: Literal["bearer", "api-key", "x-api-key", "x-goog-api-key", "optional", "none"] = "bearer"
+    """`bearer`: `Authorization: Bearer KEY`; `optional`: the same, if there is a key; `…-key`: a header of that
+    name."""
+    path_whole: str = ""
+    """The path for an answer in one piece, where it is not `path`. Both may hold `{model}`."""
+    model_in: Literal["body", "path"] = "body"
+    """What says which model is meant; with `path`, the body has the API's version and betas in the model's place."""
+    stream_in: Literal["body", "path"] = "body"
+    """What says whether to stream, on wires where it can be either."""
+    api_version: str = ""
+    betas: tuple[str, ...] = ()
+    """Features that are asked for by name, on wires that have such names."""
 
     # Reading.
     reasoning_fields: tuple[str, ...] = ("reasoning_content", "reasoning", "reasoning_text")
@@ -50,6 +60,13 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """Whether an answer may begin inside reasoning, without the opening marker; None: as the family says."""
     reasoning_tokens: Literal["inside", "outside", "by_total"] = "inside"
     """Whether the completion count includes reasoning; `by_total`: whichever agrees with the reported total."""
+    item_end: Literal["told", "next"] = "told"
+    """When a reasoning item is over: when the wire tells its end, or, where that comes only after everything else,
+    with the next item."""
+    server_tools: tuple[str, ...] = ()
+    """Types of calls that the provider answers itself, although they look like calls for us to answer."""
+    form: Literal["raw", "summary"] = "raw"
+    """What readable reasoning is, where the wire itself does not tell."""
 
     # Asking.
     max_tokens: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
@@ -61,6 +78,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     `enable_thinking` `enable_thinking: true`; `reasoning_object` `reasoning: {effort: low}`; `reasoning_switch`
     `reasoning: {enabled: true}` and `reasoning_effort`; `template` `chat_template_kwargs: {enable_thinking: true}`
     and `reasoning_effort`; `none`: it cannot be said."""
+    effort_field: str = "reasoning_effort"
+    """Where `effort` puts the level."""
     efforts: tuple[str, ...] = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
     """The levels this provider knows. Others are rounded to the nearest; where there are none, none is sent."""
     thinking_on: str = "enabled"
@@ -69,19 +88,39 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """What chat templates call the switch; a template ignores the names that it does not know."""
     budget_field: str = ""
     """Where a budget of thinking tokens goes; empty: it cannot be said. (`reasoning_object` has its own place.)"""
+    thinking_mode: Literal["none", "budget", "adaptive"] = "none"
+    """How Claude is told to think: not at all; by a budget of tokens; as it sees fit, by `efforts`."""
+    thinking_off: Literal["disabled", "between_tools", "least"] = "disabled"
+    """How Claude is told not to think; `least`: it cannot be, and thinks as little as it can."""
+    thinking_display: str = ""
+    """What to ask for where reasoning is not shown unasked (`summarized`)."""
+    budgets: dict[str, int] = {}
+    """The tokens of thought that a level stands for; `on` is the model's own amount."""
+    max_tokens_default: int = 0
+    """What to send on wires that demand a limit, where none was asked for."""
+    sampling: Literal["free", "without_thinking", "never"] = "free"
+    """When `temperature`, `top_p` and `top_k` are sent, where some models refuse them."""
+    forced_calls: Literal["free", "without_thinking", "never"] = "free"
+    """When a model can be made to call a tool."""
     knows: tuple[str, ...] = ()
     """Which settings beyond the common ones it takes: `top_k`, `verbosity`, `service_tier`, `user`, `metadata`,
     `cache_key`. Many servers refuse a field that they do not know."""
     system_role: Literal["system", "developer"] = "system"
     stream_usage: bool = True
     """Whether `stream_options: {include_usage: true}` may be sent."""
+    store: bool | None = None
+    """Whether to ask that answers be kept at the provider; None: it is not said."""
+    include: tuple[str, ...] = ()
+    """What to ask for besides the answer (`reasoning.encrypted_content`)."""
 
     # What goes back (see `history`).
     replay: Literal["none", "field", "details", "carrier"] = "none"
-    """How own reasoning goes back: not at all; as text in `replay_field`; as the merged `reasoning_details`, or in
-    the field where there are none; or as the carrier it came in: the merged details, else tags in the content."""
+    """How own reasoning goes back: not at all; as text in `replay_field`; as the structured whole it came as (merged
+    `reasoning_details`, a Responses item), or in the field where there is none; or as the carrier it came in: the merged details, else tags in the content."""
     replay_on: Literal["always", "thinking"] = "always"
     """`thinking`: not to a model that is told not to think."""
+    replay_unsigned: bool = True
+    """Whether reasoning without a signature may go back."""
     replay_field: str = "reasoning_content"
     replay_also: tuple[str, ...] = ()
     """Further fields that get the same text, for servers of which one does not know the version."""
@@ -89,9 +128,12 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """The field for the signature beside the text; empty: there is none."""
     foreign: Literal["drop", "field"] = "drop"
     """What becomes of another model's readable reasoning."""
-    lost: Literal["omit", "empty", "space"] = "omit"
-    """What to send where the reasoning of an own message did not come back."""
+    lost: Literal["omit", "empty", "space", "sentinel"] = "omit"
+    """What to send where the reasoning of an own message did not come back; `sentinel`: the text of that name."""
+    sentinel: str = ""
     lost_on: Literal["all", "tool_calls"] = "tool_calls"
+    lost_stops_thinking: bool = False
+    """Whether a call whose reasoning did not come back can only be followed by an answer without thinking."""
 
     models: tuple[dict[str, Any], ...] = ()
     """What differs for the models whose name fits the pattern `match` (`*` and `?`; capitals make no difference)."""
@@ -177,9 +219,11 @@ def _wanted(type_: Any) -> str:
         return f"one of {', '.join(repr(option) for option in options)}"
     if get_origin(type_) is tuple:
         return "a list of tables" if get_origin(options[0]) is dict else "a list of texts"
+    if get_origin(type_) is dict:
+        return "a table of numbers"
     if options:
         return _wanted(options[0])
-    return "true or false" if type_ is bool else "a text"
+    return {bool: "true or false", int: "a number"}.get(type_, "a text")
 
 
 @cache

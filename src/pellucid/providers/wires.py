@@ -9,7 +9,7 @@ from ..errors import ErrorInfo
 from ..events import Cause, ModelEvent
 from ..parts import Origin
 from ..settings import ModelCall
-from . import openai_chat
+from . import anthropic, bedrock, cohere, google, mistral, ollama, openai_chat, openai_responses
 from .profiles import Profile
 
 
@@ -34,5 +34,12 @@ class Wire(NamedTuple):
 
 
 WIRES: dict[str, Wire] = {
+    "bedrock": Wire(bedrock.encode, bedrock.decoder),
+    "anthropic": Wire(anthropic.encode, anthropic.decoder),
+    "google": Wire(google.encode, google.decoder),
     "openai_chat": Wire(openai_chat.encode, openai_chat.decoder),
+    "openai_responses": Wire(openai_responses.encode, openai_responses.decoder),
+    "mistral": Wire(mistral.encode, mistral.decoder),
+    "cohere": Wire(cohere.encode, cohere.decoder),
+    "ollama": Wire(ollama.encode, ollama.decoder),
 }

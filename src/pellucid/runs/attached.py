@@ -6,6 +6,7 @@ fault is an event. `read` gives one batch for each read of the upstream.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Protocol
 
 from ..errors import ErrorInfo, PellucidError
@@ -45,26 +46,45 @@ class AttachedRun:
         """The next batch; None after RunEnd."""
         if self.run.ended is not None:
             return None
-        if self._turn is None:
+        turn = self._turn
+        if turn is None:
             return await self._next_turn()
-        batch = await self._turn.read()
+        batch = await turn.read()
         if batch is None:
             # A turn that stops without its end is a fault of whatever plays the model.
             return self.run.end(ErrorInfo("model_error", "the model's turn stopped without an end"))
         events, effects = self.run.feed(batch)
-        if effects:
+        if effects or self.run.ended is not None:
+            # The model has said all: what the turn holds (a connection, a place in a line) is given back now.
             self._turn = None
+            turn.cancel()
             self._effects = effects
         return events
 
-    def cancel(self) -> list[Event]:
-        """Stop now, upstream included. Gives the events that close what is open."""
+    def cancel(self, error: ErrorInfo | None = None) -> list[Event]:
+        """Stop now, upstream included. Gives the events that close what is open, as cancelled or failed with `error`.
+
+        Idempotent; after RunEnd it gives nothing.
+        """
+        turn, self._turn = self._turn, None
+        last = turn.cancel(error) if turn is not None else []
         if self.run.ended is not None:
             return []
-        self.run.cancel()
+        if error is None:
+            self.run.cancel()
+        return self.run.feed(last)[0] + self.run.end(error)
+
+    def fail(self, error: ErrorInfo) -> list[Event]:
+        """The same after a fault of ours: nothing more is asked of the turn, and what was told is closed."""
+        self.close()
+        return self.run.end(error)
+
+    def close(self) -> None:
+        """Let go of the upstream, in whatever state this is. Never raises."""
         turn, self._turn = self._turn, None
-        events = self.run.feed(turn.cancel())[0] if turn is not None else []
-        return events + self.run.end()
+        if turn is not None:
+            with suppress(Exception):
+                turn.cancel()
 
     async def _next_turn(self) -> list[Event]:
         [effect] = self._effects

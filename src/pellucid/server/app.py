@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,15 +13,16 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from ..errors import ErrorInfo, ErrorKind
 from ..protocols.openresponses import error_body
-from ..telemetry import log
+from ..telemetry import log, place_of
 from ..transport import Transport
 from .catalog import Catalog, Served
 from .config import Config
 from .openapi import document
-from .responses import ResponsesEndpoint
+from .responses import FAULT, ResponsesEndpoint
 
 
 class LocalModelService(Served, Protocol):
@@ -34,7 +36,18 @@ class LocalModelService(Served, Protocol):
     def ready(self) -> bool: ...
 
 
-def create_app(config: Config, local: LocalModelService | None = None, transport: Transport | None = None) -> Starlette:
+class Gateway(Starlette):
+    """The application, quiet: a fault of ours was answered and logged by `_fault`, without what it may quote."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        except (Exception, asyncio.CancelledError):
+            if scope["type"] != "http":
+                raise
+
+
+def create_app(config: Config, local: LocalModelService | None = None, transport: Transport | None = None) -> Gateway:
     """The gateway as an ASGI application."""
     door = transport or Transport(config.limits)
     catalog = Catalog(config, door, local)
@@ -71,7 +84,7 @@ def create_app(config: Config, local: LocalModelService | None = None, transport
                 await local.stop()
             await door.aclose()
 
-    return Starlette(
+    return Gateway(
         routes=[
             Route("/v1/responses", ResponsesEndpoint(config, catalog), methods=["POST"]),
             Route("/v1/models", models),
@@ -100,9 +113,8 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 
 async def _fault(request: Request, error: Exception) -> Response:
-    log.error("a fault while serving %s %s: %s", request.method, request.url.path, type(error).__name__)
-    info = ErrorInfo("server_error", "the gateway failed; the operator's log says where")
-    return JSONResponse(error_body(info), 500)
+    log.error("a fault while serving %s %s: %s", request.method, request.url.path, place_of(error))
+    return JSONResponse(error_body(FAULT), 500)
 
 
 def settings_of(config: Config) -> dict[str, Any]:
@@ -117,5 +129,7 @@ def settings_of(config: Config) -> dict[str, Any]:
         "proxy_headers": False,
         "server_header": False,
         "backlog": 4096,
+        # Longer than the proxies before it keep theirs, so that it is never this end that closes on a new request.
+        "timeout_keep_alive": 75,
         "timeout_graceful_shutdown": config.server.shutdown_seconds,
     }

@@ -8,9 +8,12 @@ from typing import Protocol
 from ..errors import RequestError
 from ..models import Model, Turn
 from ..parts import Origin
-from ..settings import ModelCall
+from ..settings import ModelCall, ModelSettings
 from ..transport import Transport
 from .config import Config, ProviderConfig, api_key
+
+MAX_NAME = 256
+"""Names come from clients: they are compared, kept and repeated."""
 
 
 class Served(Protocol):
@@ -40,7 +43,7 @@ class Catalog:
                 if local is not None:
                     self._named[name] = local
             else:
-                self._named[name] = self._model(entry.provider, entry.model or name, dict(entry.settings))
+                self._named[name] = self._model(entry.provider, entry.model or name, entry.settings)
         for provider_name, provider in config.providers.items():
             for name in provider.models:
                 self._named.setdefault(name, self._model(provider_name, name))
@@ -62,7 +65,14 @@ class Catalog:
                 raise RequestError(
                     "model: required, as this gateway has no default model", param="model", code="missing"
                 )
-        served = self._named.get(name) or self._by_provider(name)
+        if len(name) > MAX_NAME:
+            raise RequestError(
+                f"model: a name has at most {MAX_NAME} characters",
+                kind="not_found",
+                code="model_not_found",
+                param="model",
+            )
+        served = self._named.get(name) or (self._by_provider(name) if name else None)
         if served is None:
             near = get_close_matches(name, self._named, 1)
             known = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(self._named) or 'none by name'}"
@@ -88,7 +98,7 @@ class Catalog:
             served = self._open[key] = self._model(provider, model)
         return served
 
-    def _model(self, provider_name: str, model: str, settings: dict[str, object] | None = None) -> Model:
+    def _model(self, provider_name: str, model: str, settings: ModelSettings | None = None) -> Model:
         provider: ProviderConfig = self._providers[provider_name]
         profile = self._profiles[provider.profile or provider_name]
         return Model(
@@ -98,7 +108,7 @@ class Catalog:
             base_url=provider.base_url,
             api_key=api_key(provider, profile),
             account=provider.account,
-            settings=settings,  # type: ignore[arg-type]
+            settings=settings,
             limits=provider.limits,
             headers=provider.headers,
             provider=provider_name,

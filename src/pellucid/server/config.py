@@ -6,33 +6,44 @@ come from the environment, under the providers' usual names or one that the file
 
 from __future__ import annotations
 
+import ipaddress
 import os
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints, is_typeddict
+from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import Meta
 
 from ..errors import ConfigError
+from ..local import catalogue
 from ..providers.profiles import Profile, builtin_profiles, load_profiles
-from ..transport import Limits
+from ..settings import ModelSettings
+from ..transport import Limits, Seconds
+
+Count = Annotated[int, Meta(ge=1)]
 
 
 class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     host: str = "127.0.0.1"
-    port: int = 8080
-    workers: int = 1
+    port: Annotated[int, Meta(ge=0, le=65535)] = 8080
+    """0: whichever is free."""
+    workers: Count = 1
     allow_unauthenticated: bool = False
     """Whether to listen where others can reach it without knowing who they are."""
-    max_body_bytes: int = 32 * 1024 * 1024
+    max_body_bytes: Count = 32 * 1024 * 1024
     reasoning_events: Literal["openresponses", "openai"] = "openresponses"
     """Whose names raw reasoning events have unless a request says otherwise."""
     default_model: str | None = None
     """The model for requests that name none; by default the first there is."""
-    shutdown_seconds: float = 30.0
+    shutdown_seconds: Annotated[float, Meta(ge=0, le=1_000_000)] = 30.0
     """How long open streams may go on after the server was told to stop."""
+    unread_seconds: Seconds = 300.0
+    """How long a client may leave unread what was sent to it, before it counts as gone."""
 
 
 class ProviderConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -55,7 +66,7 @@ class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     provider: str
     model: str | None = None
     """What the provider calls it; by default the public name."""
-    settings: dict[str, Any] = {}
+    settings: ModelSettings = {}
 
 
 class LocalConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -66,8 +77,8 @@ class LocalConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model: str | None = None
     path: str | None = None
     """A weight file of one's own, instead of the catalogue's."""
-    threads: int | None = None
-    context: int | None = None
+    threads: Count | None = None
+    context: Count | None = None
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -94,6 +105,8 @@ def read_config(path: Path) -> Config:
         text = path.read_text("utf-8")
     except OSError as error:
         raise ConfigError([f"{path}: {error.strerror or error}"]) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError([f"{path}: not UTF-8: {error}"]) from error
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -103,59 +116,72 @@ def read_config(path: Path) -> Config:
 
 def check_config(table: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Config:
     """A configuration from a table, or `ConfigError` with every mistake in it."""
-    mistakes = _unknown_keys(table, Config, "")
-    known = {name: value for name, value in table.items() if name in Config.__struct_fields__}
-    sections: dict[str, Any] = {}
-    for field in msgspec.structs.fields(Config):
-        if field.name not in known:
-            continue
-        try:
-            sections[field.name] = msgspec.convert(known[field.name], field.type)
-        except msgspec.ValidationError as error:
-            said = str(error)
-            if "unknown field" not in said:  # those are all named already, with what was probably meant
-                mistakes.append(
-                    f"{field.name}: {said.replace('`$.', f'`{field.name}.').replace('`$', f'`{field.name}')}"
-                )
-    config = Config(**sections)
-    mistakes += _inconsistencies(config, environ)
-    if mistakes:
-        raise ConfigError(mistakes)
-    return config
-
-
-def _unknown_keys(table: Any, to: Any, at: str) -> list[str]:
-    """Keys that nothing reads, each with the nearest that something does."""
-    if not isinstance(table, Mapping):
-        return []
-    fields = {field.encode_name: field.type for field in msgspec.structs.fields(to)}
     mistakes: list[str] = []
+    config = _read_struct(Config, table, "", mistakes)
+    if isinstance(config, Config):
+        mistakes += _inconsistencies(config, environ)
+        if not mistakes:
+            return config
+    raise ConfigError(mistakes)
+
+
+class _Wrong:
+    """What stands for a value that could not be read; the mistake was told."""
+
+
+def _read_struct(to: Any, table: Any, at: str, mistakes: list[str]) -> Any:
+    """A struct (or typed dictionary) from a table, key by key, so that one mistake does not hide another."""
+    if not isinstance(table, Mapping):
+        mistakes.append(f"{at}: must be a table, not {table!r}")
+        return _Wrong()
+    if is_typeddict(to):
+        types, required = get_type_hints(to), set[str]()
+    else:
+        types = {field.encode_name: field.type for field in msgspec.structs.fields(to)}
+        required = {field.encode_name for field in msgspec.structs.fields(to) if field.required}
+    values: dict[str, Any] = {}
     for name, value in table.items():
-        path = f"{at}{name}"
-        if name not in fields:
-            near = get_close_matches(name, fields, 1)
-            meant = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(sorted(fields))}"
-            mistakes.append(f"{path}: no such key; {meant}")
-            continue
-        inner = _STRUCT_OF.get(name if at == "" else f"*.{name}")
-        if inner is None:
-            continue
-        entries = value.items() if name in ("providers", "models") and at == "" and isinstance(value, Mapping) else ()
-        for key, entry in entries:
-            mistakes += _unknown_keys(entry, inner, f"{path}.{key}.")
-        if not (name in ("providers", "models") and at == ""):
-            mistakes += _unknown_keys(value, inner, f"{path}.")
-    return mistakes
+        path = f"{at}.{name}" if at else name
+        if name in types:
+            values[name] = _read_value(types[name], value, path, mistakes)
+        else:
+            mistakes.append(f"{path}: no such key; {_meant(name, types)}")
+    for name in required - values.keys():
+        mistakes.append(f"{at}.{name}: required")
+        values[name] = _Wrong()
+    wrong = [name for name, value in values.items() if isinstance(value, _Wrong)]
+    if required.intersection(wrong):
+        return _Wrong()
+    return to(**{name: value for name, value in values.items() if name not in wrong})
 
 
-_STRUCT_OF: dict[str, Any] = {
-    "server": ServerConfig,
-    "limits": Limits,
-    "providers": ProviderConfig,
-    "models": ModelConfig,
-    "local": LocalConfig,
-    "*.limits": Limits,
-}
+def _read_value(to: Any, value: Any, path: str, mistakes: list[str]) -> Any:
+    options = [option for option in get_args(to) or (to,) if option is not type(None)]
+    if len(options) == 1 and (is_typeddict(options[0]) or _is_struct(options[0])):
+        return _read_struct(options[0], value, path, mistakes)
+    if get_origin(to) is dict and _is_struct(get_args(to)[1]) and isinstance(value, Mapping):
+        read = {name: _read_struct(get_args(to)[1], entry, f"{path}.{name}", mistakes) for name, entry in value.items()}
+        return {name: entry for name, entry in read.items() if not isinstance(entry, _Wrong)}
+    try:
+        return msgspec.convert(value, to)
+    except msgspec.ValidationError as error:
+        choices = [choice for option in (to, *options) if get_origin(option) is Literal for choice in get_args(option)]
+        if choices:
+            mistakes.append(f"{path}: {value!r} is none of {', '.join(map(repr, choices))}")
+        else:
+            what, _, where = str(error).partition(" - at `$")
+            where = where.removesuffix("`").replace("[...]", "")
+            mistakes.append(f"{path}{where}: {what[0].lower()}{what[1:]}")
+        return _Wrong()
+
+
+def _is_struct(to: Any) -> bool:
+    return isinstance(to, type) and issubclass(to, msgspec.Struct)
+
+
+def _meant(name: str, choices: Iterable[str]) -> str:
+    near = get_close_matches(name, list(choices), 1)
+    return f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(sorted(choices)) or 'none'}"
 
 
 def _inconsistencies(config: Config, environ: Mapping[str, str]) -> list[str]:
@@ -166,34 +192,105 @@ def _inconsistencies(config: Config, environ: Mapping[str, str]) -> list[str]:
         mistakes += error.mistakes
         profiles = builtin_profiles()
     for name, provider in config.providers.items():
-        wanted = provider.profile or name
-        profile = profiles.get(wanted)
-        if profile is None:
-            near = get_close_matches(wanted, profiles, 1)
-            meant = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(sorted(profiles))}"
-            mistakes.append(f"providers.{name}.profile: no profile {wanted!r}; {meant}")
-            continue
-        url = provider.base_url or profile.base_url
-        if not url.startswith(("http://", "https://")):
-            mistakes.append(
-                f"providers.{name}.base_url: {url!r} is not an http:// or https:// address"
-                if url
-                else f"providers.{name}.base_url: {profile.title} has no address of its own, so one is required"
-            )
-        if provider.api_key_env is not None and provider.api_key_env not in environ:
-            mistakes.append(f"providers.{name}.api_key_env: the environment has no {provider.api_key_env}")
+        mistakes += [f"providers.{name}{mistake}" for mistake in _provider(name, provider, profiles, environ)]
     for name, model in config.models.items():
-        if model.provider not in config.providers and model.provider != "local":
-            there = ", ".join(sorted(config.providers)) or "none"
-            mistakes.append(f"models.{name}.provider: no provider {model.provider!r}; configured are: {there}")
-    if config.local.enabled is False and not config.providers:
-        mistakes.append("providers: there is no model to serve: configure a provider, or let [local] be enabled")
-    if config.server.workers > 1:
+        if model.provider == "local":
+            if not config.use_local:
+                mistakes.append(f"models.{name}.provider: the embedded model is off; set local.enabled = true")
+        elif model.provider not in config.providers:
+            mistakes.append(
+                f"models.{name}.provider: no provider {model.provider!r}; {_meant(model.provider, config.providers)}"
+            )
+    mistakes += _local(config)
+    server = config.server
+    names = {*config.models, *(model for provider in config.providers.values() for model in provider.models)}
+    # The embedded model has names of its own; a provider that lists none has any.
+    if server.default_model is not None and config.providers and not config.use_local:
+        listed = all(provider.models for provider in config.providers.values())
+        if listed and server.default_model not in names and ":" not in server.default_model:
+            mistakes.append(
+                f"server.default_model: no model {server.default_model!r}; {_meant(server.default_model, names)}"
+            )
+    if server.workers > 1:
         mistakes.append("server.workers: only 1 is possible yet")
+    if _open_to_others(server.host) and not server.allow_unauthenticated:
+        mistakes.append(
+            f"server.host: {server.host!r} can be reached by others, and this server knows no keys yet; listen on "
+            "127.0.0.1 behind a proxy that checks who is asking, or set server.allow_unauthenticated = true"
+        )
     return mistakes
+
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+
+
+def _provider(
+    name: str, provider: ProviderConfig, profiles: Mapping[str, Profile], environ: Mapping[str, str]
+) -> list[str]:
+    mistakes = []
+    if name == "local":
+        mistakes.append(": that is the embedded model's name; call it something else, and set its profile")
+    if ":" in name:
+        mistakes.append(": a colon cannot stand in a provider's name, as it does in PROVIDER:MODEL")
+    wanted = provider.profile or name
+    profile = profiles.get(wanted)
+    if profile is None:
+        mistakes.append(f".profile: no profile {wanted!r}; {_meant(wanted, profiles)}")
+    elif not provider.base_url and not profile.base_url:
+        mistakes.append(f".base_url: {profile.title} has no address of its own, so one is required")
+    if provider.base_url:
+        mistakes += [f".base_url: {mistake}" for mistake in _address(provider.base_url)]
+    if provider.api_key_env is not None and not environ.get(provider.api_key_env):
+        mistakes.append(f".api_key_env: the environment has no {provider.api_key_env}")
+    for header, value in provider.headers.items():
+        if not _HEADER_NAME.fullmatch(header):
+            mistakes.append(f".headers: {header!r} is no name for a header")
+        if _CONTROL.search(value):
+            mistakes.append(f".headers.{header}: holds a line break or another control character")
+    return mistakes
+
+
+def _address(url: str) -> list[str]:
+    try:
+        parts = urlsplit(url)
+        right = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)
+    except ValueError:
+        right = None
+    if not right or not url.isprintable() or " " in url:
+        return [f"{url!r} is not an http:// or https:// address"]
+    if "@" in parts.netloc:
+        return ["holds a password; secrets come from the environment (api_key_env)"]
+    if parts.query or parts.fragment:
+        return [f"{url!r} must end with its path (such as /v1), without ? or #"]
+    return []
+
+
+def _local(config: Config) -> list[str]:
+    local, mistakes = config.local, []
+    if not config.use_local:
+        if not config.providers:
+            mistakes.append("providers: there is no model to serve: configure a provider, or let [local] be enabled")
+        return mistakes
+    names = [model.name for model in catalogue.models()]
+    if local.path is not None:
+        if not Path(local.path).expanduser().is_file():
+            mistakes.append(f"local.path: there is no file {local.path!r}")
+    elif local.model is not None and local.model not in names:
+        mistakes.append(f"local.model: no model {local.model!r}; {_meant(local.model, names)}")
+    return mistakes
+
+
+def _open_to_others(host: str) -> bool:
+    """Without keys, whoever can reach the port can spend the operator's money and read every thought."""
+    try:
+        return not ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host != "localhost"
 
 
 def api_key(provider: ProviderConfig, profile: Profile, environ: Mapping[str, str] = os.environ) -> str | None:
     """The provider's key from the environment; None when there is none."""
     names = [provider.api_key_env] if provider.api_key_env is not None else profile.api_key_env
-    return next((environ[name] for name in names if environ.get(name)), None)
+    # A file's last line break comes along easily, and no header can hold it.
+    return next((key for name in names if (key := environ.get(name, "").strip())), None)

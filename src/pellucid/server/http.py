@@ -7,6 +7,7 @@ thing that can happen is that the client leaves.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
@@ -31,8 +32,11 @@ class ClientGone(Exception):
     """The client left before its request was whole."""
 
 
-async def read_body(receive: Receive, limit: int) -> bytes:
+async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
     """The request's body. Raises `RequestError` when it is larger than `limit`, `ClientGone` when it breaks off."""
+    for name, value in scope["headers"]:
+        if name == b"content-length" and value.isdigit() and int(value) > limit:
+            raise _too_large(limit)  # before it is sent, if the client asks first
     pieces: list[bytes] = []
     size = 0
     while True:
@@ -42,14 +46,16 @@ async def read_body(receive: Receive, limit: int) -> bytes:
         piece = message.get("body", b"")
         size += len(piece)
         if size > limit:
-            raise RequestError(
-                f"the body is larger than {limit} bytes, the most this server takes",
-                kind="too_large",
-                code="body_too_large",
-            )
+            raise _too_large(limit)
         pieces.append(piece)
         if not message.get("more_body", False):
             return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _too_large(limit: int) -> RequestError:
+    return RequestError(
+        f"the body is larger than {limit} bytes, the most this server takes", kind="too_large", code="body_too_large"
+    )
 
 
 async def send_json(send: Send, status: int, value: Any, headers: list[tuple[bytes, bytes]] | None = None) -> None:
@@ -70,7 +76,9 @@ async def send_json(send: Send, status: int, value: Any, headers: list[tuple[byt
 
 def retry_after(error: ErrorInfo) -> list[tuple[bytes, bytes]]:
     """The header that repeats what the provider said about trying again."""
-    return [] if error.retry_after is None else [(b"retry-after", f"{error.retry_after:g}".encode())]
+    seconds = error.retry_after
+    # The header holds whole seconds.
+    return [] if seconds is None else [(b"retry-after", str(math.ceil(min(seconds, 1e9))).encode())]
 
 
 async def start_stream(send: Send, headers: list[tuple[bytes, bytes]] | None = None) -> None:
@@ -81,41 +89,71 @@ async def send_piece(send: Send, piece: bytes) -> None:
     await send({"type": "http.response.body", "body": piece, "more_body": True})
 
 
-async def end_stream(send: Send) -> None:
-    await send({"type": "http.response.body", "body": b"", "more_body": False})
+async def end_stream(send: Send, last: bytes = b"") -> None:
+    await send({"type": "http.response.body", "body": last, "more_body": False})
 
 
-class Disconnect:
-    """Cancels the task that serves a request when its client leaves; `gone` says that it did.
+class Client:
+    """Who asked, while they are served: the task that serves them is cancelled when they leave, or when they leave
+    unread for `patience` seconds what was sent.
 
-    async with Disconnect(receive):
-        ...                          # cancelled here
+        async with Client(receive, send, 300) as client:
+            await client.send(...)       # cancelled here, or wherever the task waits
+        client.gone                      # why, if it was
+
+    The server's `receive` reports a disconnect also when the response is complete; the watch is over by then, for
+    nothing is awaited between the last `send` and the end of the block.
     """
 
-    def __init__(self, receive: Receive) -> None:
+    def __init__(self, receive: Receive, send: Send, patience: float) -> None:
         self._receive = receive
-        self.gone = False
+        self._send = send
+        self._patience = patience
+        self._loop = asyncio.get_running_loop()
+        self._sending: float | None = None
+        """Since when a `send` waits for them to read."""
         self._watch: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self.gone: str | None = None
 
-    async def __aenter__(self) -> Disconnect:
-        task = asyncio.current_task()
-        assert task is not None
-        self._watch = asyncio.create_task(self._look(task))
+    async def __aenter__(self) -> Client:
+        self._task = asyncio.current_task()
+        self._watch = asyncio.create_task(self._look())
+        self._timer = self._loop.call_later(self._patience, self._look_at_sending)
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> bool:
+        task, self._task = self._task, None
+        assert task is not None
         assert self._watch is not None
+        assert self._timer is not None
         self._watch.cancel()
-        if self.gone and kind is asyncio.CancelledError:
-            task = asyncio.current_task()
-            # The cancellation was ours; one from outside (a shutdown) goes on.
-            return task is None or task.uncancel() == 0
-        return False
+        self._timer.cancel()
+        if self.gone is None:
+            return False
+        # The cancellation was ours and ends here; one from outside (a shutdown) goes on.
+        return task.uncancel() == 0 and kind is asyncio.CancelledError
 
-    async def _look(self, task: asyncio.Task[Any]) -> None:
-        while True:
-            message = await self._receive()
-            if message["type"] == "http.disconnect":
-                self.gone = True
-                task.cancel()
-                return
+    async def send(self, message: Message) -> None:
+        """ASGI's `send`: it waits while they do not read."""
+        self._sending = self._loop.time()
+        await self._send(message)
+        self._sending = None
+
+    def _leave(self, why: str) -> None:
+        if self._task is not None and self.gone is None:
+            self.gone = why
+            self._task.cancel()
+
+    async def _look(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._leave("left")
+
+    def _look_at_sending(self) -> None:
+        waits = 0.0 if self._sending is None else self._loop.time() - self._sending
+        if waits >= self._patience:
+            self._leave(f"read nothing for {self._patience:g} s")
+        else:
+            self._timer = self._loop.call_later(self._patience - waits, self._look_at_sending)

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 
 import msgspec
 
-from ..errors import ErrorInfo, PellucidError, RequestError
-from ..events import Event, RunEndEvent
+from ..errors import ErrorInfo, IllegalEvent, PellucidError, RequestError
+from ..events import RunEndEvent
 from ..protocols.openresponses import Dialect, Encoder, Request, error_body, parse_request, status_of
 from ..run import Minter
 from ..runs import AttachedRun
-from ..telemetry import log
+from ..telemetry import log, place_of
 from . import http
 from .catalog import Catalog
 from .config import Config
 
 EVENTS_HEADER = b"openresponses-reasoning-events"
+
+FAULT = ErrorInfo("server_error", "the gateway failed; the operator's log says where")
+STOPPING = ErrorInfo("unavailable", "the gateway is stopping; ask again in a moment", code="stopping")
 
 
 class ResponsesEndpoint:
@@ -26,12 +30,13 @@ class ResponsesEndpoint:
     def __init__(self, config: Config, catalog: Catalog) -> None:
         self._catalog = catalog
         self._limit = config.server.max_body_bytes
+        self._patience = config.server.unread_seconds
         self._dialect: Dialect = config.server.reasoning_events
 
     async def __call__(self, scope: http.Scope, receive: http.Receive, send: http.Send) -> None:
         try:
             dialect = self._dialect_of(scope)
-            request = parse_request(await http.read_body(receive, self._limit))
+            request = parse_request(await http.read_body(scope, receive, self._limit))
             name, model = self._catalog.find(request.model)
         except RequestError as error:
             await _send_error(send, error.info)
@@ -42,44 +47,53 @@ class ResponsesEndpoint:
         mint = Minter(secrets.token_bytes(16))
         encoder = Encoder(request.response(mint("resp"), name, now), dialect, obfuscate=request.obfuscate)
         run = AttachedRun(model, request.call, mint)
-        async with http.Disconnect(receive) as client:
+        async with http.Client(receive, send, self._patience) as client:
             try:
-                await self._serve(request, run, encoder, send)
+                await self._serve(request, run, encoder, client)
             finally:
                 # Whatever ended it (the client, a shutdown, a fault of ours): the upstream is not left working.
-                run.cancel()
-        if client.gone:
-            log.debug("the client left; its upstream was closed")
+                run.close()
+        if client.gone is not None:
+            log.debug("a client %s; its upstream was closed", client.gone)
 
-    async def _serve(self, request: Request, run: AttachedRun, encoder: Encoder, send: http.Send) -> None:
+    async def _serve(self, request: Request, run: AttachedRun, encoder: Encoder, client: http.Client) -> None:
         try:
             await run.open()
+            failed = None if request.stream else await _read_whole(run, encoder)
+        except (IllegalEvent, asyncio.CancelledError) as error:
+            if isinstance(error, IllegalEvent) or client.gone is not None:
+                raise
+            failed = STOPPING
         except PellucidError as error:
-            await _send_error(send, error.info)
-            return
-        if request.stream:
-            await self._stream(run, encoder, send)
+            failed = error.info
+        if failed is not None:
+            await _send_error(client.send, failed)
+        elif request.stream:
+            await self._stream(run, encoder, client)
         else:
-            await self._whole(run, encoder, send)
+            await http.send_json(client.send, 200, msgspec.json.encode(encoder.response))
 
-    async def _stream(self, run: AttachedRun, encoder: Encoder, send: http.Send) -> None:
+    async def _stream(self, run: AttachedRun, encoder: Encoder, client: http.Client) -> None:
+        send = client.send
         await http.start_stream(send)
-        await http.send_piece(send, encoder.start(queued=run.waiting))
-        while (events := await run.read()) is not None:
-            piece = encoder.feed(events, int(time.time()))
-            if piece:
-                await http.send_piece(send, piece)
-        await http.end_stream(send)
-
-    async def _whole(self, run: AttachedRun, encoder: Encoder, send: http.Send) -> None:
-        encoder.start()
-        while (events := await run.read()) is not None:
-            encoder.feed(events, int(time.time()))
-            failed = _failure_without_output(events, encoder)
-            if failed is not None:
-                await _send_error(send, failed)
-                return
-        await http.send_json(send, 200, msgspec.json.encode(encoder.response))
+        last = b""
+        try:
+            await http.send_piece(send, encoder.start(queued=run.waiting))
+            while (events := await run.read()) is not None:
+                piece = encoder.feed(events, int(time.time()))
+                if run.run.ended is not None:
+                    last = piece
+                elif piece:
+                    await http.send_piece(send, piece)
+        except asyncio.CancelledError:
+            if client.gone is not None:
+                raise
+            last = encoder.feed(run.cancel(STOPPING), int(time.time()))
+        except Exception as error:
+            log.error("a fault while streaming a response: %s", place_of(error))
+            last = _last_words(run, encoder)
+        # The last events and the end of the body are one write.
+        await http.end_stream(send, last)
 
     def _dialect_of(self, scope: http.Scope) -> Dialect:
         for name, value in scope["headers"]:
@@ -97,12 +111,26 @@ class ResponsesEndpoint:
         return self._dialect
 
 
-def _failure_without_output(events: list[Event], encoder: Encoder) -> ErrorInfo | None:
-    """The error to answer with an HTTP status: the run failed and there is nothing worth keeping."""
-    last = events[-1] if events else None
-    if isinstance(last, RunEndEvent) and last.status == "failed" and not encoder.response.output:
-        return last.error
-    return None
+def _last_words(run: AttachedRun, encoder: Encoder) -> bytes:
+    """What ends the stream after a fault of ours, closing what is open as far as it can still be closed."""
+    now = int(time.time())
+    last = b""
+    try:
+        last = encoder.feed(run.fail(FAULT), now)
+    except Exception as again:
+        log.error("and the stream could not be closed in form: %s", place_of(again))
+    if encoder.response.status not in ("completed", "incomplete", "failed"):
+        last += encoder.feed([RunEndEvent("failed", run.run.usage, FAULT)], now)
+    return last
+
+
+async def _read_whole(run: AttachedRun, encoder: Encoder) -> ErrorInfo | None:
+    """Read to the end; the error to answer with a status if the run failed and there is nothing worth keeping."""
+    encoder.start()
+    while (events := await run.read()) is not None:
+        encoder.feed(events, int(time.time()))
+    ended = run.run.ended
+    return ended.error if ended is not None and not encoder.response.output else None
 
 
 async def _send_error(send: http.Send, error: ErrorInfo) -> None:

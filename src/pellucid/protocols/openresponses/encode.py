@@ -23,15 +23,21 @@ import msgspec
 
 from ...errors import ErrorInfo
 from ...events import (
+    BuiltinToolCallPartDelta,
+    ErrorEvent,
     Event,
+    FinalResultEvent,
+    FunctionToolCallEvent,
     FunctionToolResultEvent,
     ItemEndEvent,
     ItemStartEvent,
     PartDeltaEvent,
     PartEndEvent,
     PartStartEvent,
+    ResponseEndEvent,
     ResponseStartEvent,
     RunEndEvent,
+    SideEvent,
     TextPartDelta,
     ToolCallPartDelta,
 )
@@ -89,15 +95,18 @@ class Encoder:
             if type(event) is PartDeltaEvent:
                 self._delta(event)
             else:
-                step = _STEPS.get(type(event))
-                if step is not None:
-                    step(self, event, now)
+                _STEPS[type(event)](self, event, now)
         return self._take()
+
+    def _unshown(self, event: Event, now: int) -> None:
+        """What this protocol has no word for."""
 
     # --- deltas ------------------------------------------------------------------------------------------------
 
     def _delta(self, event: PartDeltaEvent) -> None:
         part, delta = self._part, event.delta
+        if isinstance(delta, BuiltinToolCallPartDelta):
+            return
         text = delta.args_delta if isinstance(delta, ToolCallPartDelta) else delta.content_delta
         if part is None:
             if not self._thought or not text or self._item is None:
@@ -463,6 +472,12 @@ _STEPS: dict[type[Any], Callable[[Encoder, Any, int], None]] = {
     PartEndEvent: Encoder._part_end,
     FunctionToolResultEvent: Encoder._tool_result,
     RunEndEvent: Encoder._run_end,
+    ErrorEvent: Encoder._unshown,  # told with the run's end, which says it again
+    ResponseEndEvent: Encoder._unshown,
+    FunctionToolCallEvent: Encoder._unshown,
+    FinalResultEvent: Encoder._unshown,
+    SideEvent: Encoder._unshown,
 }
+"""What becomes of each event; deltas do not pay for the table."""
 
 __all__ = ["DONE", "Dialect", "Encoder"]

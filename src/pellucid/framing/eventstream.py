@@ -1,0 +1,235 @@
+"""Amazon's binary event stream (`application/vnd.amazon.eventstream`), both ways.
+
+A message, all numbers big-endian:
+
+    0     u32  length of the whole message
+    4     u32  length of the headers
+    8     u32  CRC-32 of bytes 0..7
+    12    …    headers: name length u8, name, type u8, value
+          …    payload
+    end-4 u32  CRC-32 of everything before it
+
+The rules:
+
+* the first checksum is checked before either length is believed;
+* a message has at most 128 KiB of headers and `limit` bytes of payload, refused before memory is spent on it;
+* whatever is wrong with a message is fatal: there is no mark by which to find the next one. The messages before it
+  are given all the same, `error` says what was wrong, and nothing more comes;
+* independent of how the bytes were cut; the pieces of a message are joined once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from struct import Struct, pack
+from struct import error as StructError
+from typing import NamedTuple, TypeAlias
+from uuid import UUID
+from zlib import crc32
+
+from ..errors import ErrorInfo, FrameTooLarge
+
+MAX_HEADERS = 128 * 1024
+DEFAULT_LIMIT = 24 * 1024 * 1024
+"""Bytes in one payload."""
+
+_PRELUDE = Struct(">III")
+_U32 = Struct(">I")
+_OVERHEAD = 16
+"""The prelude and the last checksum."""
+
+_CACHED_HEADERS = 64
+"""Header blocks that are kept. A stream has a handful of different ones, and thousands of each."""
+
+
+class Timestamp(int):
+    """Milliseconds since 1970, as a header holds them."""
+
+
+HeaderValue: TypeAlias = bool | int | bytes | str | Timestamp | UUID
+
+
+class EventStreamMessage(NamedTuple):
+    """One message. `headers` may be shared between messages that have the same ones."""
+
+    headers: Mapping[str, HeaderValue]
+    payload: bytes
+
+
+class EventStreamDecoder:
+    """`feed(bytes) -> [EventStreamMessage]`. Keep one per response."""
+
+    __slots__ = ("_cache", "_held", "_limit", "_need", "_size", "error")
+
+    def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
+        self.error: ErrorInfo | None = None
+        """What was wrong with the message after the last one that came; None while nothing was."""
+        self._limit = limit
+        self._held: list[bytes] = []
+        """Pieces of the message under way; joined once, when there are enough of them."""
+        self._size = 0
+        self._need = _PRELUDE.size
+        """How many bytes must be there before it is worth looking again."""
+        self._cache: dict[bytes, Mapping[str, HeaderValue]] = {}
+
+    @property
+    def rest(self) -> bool:
+        """Whether a message has begun and not ended."""
+        return self._size > 0
+
+    def feed(self, chunk: bytes) -> list[EventStreamMessage]:
+        """The messages that `chunk` completes."""
+        if self.error is not None or not chunk:
+            return []
+        if self._size:
+            self._held.append(chunk)
+            self._size += len(chunk)
+            if self._size < self._need:
+                return []
+            chunk = b"".join(self._held)
+        messages: list[EventStreamMessage] = []
+        at, size, need = 0, len(chunk), _PRELUDE.size
+        try:
+            while size - at >= _PRELUDE.size:
+                total, headers_size, checksum = _PRELUDE.unpack_from(chunk, at)
+                running = crc32(chunk[at : at + 8])
+                if running != checksum:
+                    raise _broken("the checksum of a message's first bytes is wrong")
+                payload_size = total - headers_size - _OVERHEAD
+                if not 0 <= payload_size <= self._limit or headers_size > MAX_HEADERS:
+                    raise self._impossible(total, headers_size)
+                end = at + total
+                if end > size:
+                    need = total
+                    break
+                # The second checksum goes on where the first one stopped.
+                if crc32(chunk[at + 8 : end - 4], running) != _U32.unpack_from(chunk, end - 4)[0]:
+                    raise _broken("the checksum of a message is wrong")
+                payload_at = at + 12 + headers_size
+                head = chunk[at + 12 : payload_at]
+                headers = self._cache.get(head)
+                if headers is None:
+                    headers = self._headers(head)
+                messages.append(EventStreamMessage(headers, chunk[payload_at : end - 4]))
+                at = end
+        except (_Broken, FrameTooLarge) as fault:
+            self.error = fault.info
+            self._held, self._size = [], 0
+            return messages
+        self._held = [chunk[at:]] if at < size else []
+        self._size = size - at
+        self._need = need
+        return messages
+
+    def _impossible(self, total: int, headers_size: int) -> _Broken | FrameTooLarge:
+        """What is wrong with lengths, which are the sender's own words."""
+        if total < _OVERHEAD + headers_size:
+            return _broken(f"a message of {total} bytes says that {headers_size} of them are headers")
+        if headers_size > MAX_HEADERS:
+            return FrameTooLarge("the headers of an event-stream message", MAX_HEADERS)
+        return FrameTooLarge("the payload of an event-stream message", self._limit)
+
+    def _headers(self, head: bytes) -> Mapping[str, HeaderValue]:
+        headers = read_headers(head)
+        if len(self._cache) < _CACHED_HEADERS and len(head) <= 1024:
+            self._cache[head] = headers
+        return headers
+
+
+class _Broken(Exception):
+    def __init__(self, info: ErrorInfo) -> None:
+        super().__init__(info.message)
+        self.info = info
+
+
+def _broken(what: str) -> _Broken:
+    return _Broken(
+        ErrorInfo(
+            kind="model_error",
+            code="frame_broken",
+            message=f"the upstream's event stream cannot be read any further: {what}",
+        )
+    )
+
+
+# --- headers -------------------------------------------------------------------------------------------------------
+
+# The types of values that have one length each. 0 and 1 are the value themselves.
+_FIXED = {2: Struct(">b"), 3: Struct(">h"), 4: Struct(">i"), 5: Struct(">q"), 8: Struct(">q"), 9: Struct("16s")}
+_BYTES, _TEXT, _TIMESTAMP, _UUID = 6, 7, 8, 9
+
+
+def read_headers(head: bytes) -> dict[str, HeaderValue]:
+    """The headers in `head`, by name."""
+    headers: dict[str, HeaderValue] = {}
+    at = 0
+    try:
+        while at < len(head):
+            name_end = at + 1 + head[at]
+            name, kind = head[at + 1 : name_end].decode(), head[name_end]
+            value, at = _read_value(head, kind, name_end + 1)
+            if name in headers:
+                raise _broken(f"a message has the header {name!r} twice")
+            headers[name] = value
+    except (IndexError, StructError):
+        raise _broken("a message's headers end in the middle of one") from None
+    except UnicodeDecodeError:
+        raise _broken("a message has a header that is not UTF-8") from None
+    return headers
+
+
+def _read_value(head: bytes, kind: int, at: int) -> tuple[HeaderValue, int]:
+    """The value that begins at `at`, and where it ends."""
+    if kind in (0, 1):
+        return kind == 0, at
+    if kind in (_BYTES, _TEXT):
+        begin = at + 2
+        end = begin + (head[at] << 8 | head[at + 1])
+        if end > len(head):
+            raise IndexError(end)
+        raw = head[begin:end]
+        return (raw if kind == _BYTES else raw.decode()), end
+    form = _FIXED.get(kind)
+    if form is None:
+        raise _broken(f"a message has a header of type {kind}; there are 0 to 9")
+    (value,) = form.unpack_from(head, at)
+    if kind == _TIMESTAMP:
+        value = Timestamp(value)
+    elif kind == _UUID:
+        value = UUID(bytes=value)
+    return value, at + form.size
+
+
+def _value(value: HeaderValue) -> bytes:
+    """A header's value with its type; whole numbers in the shortest type that holds them."""
+    match value:
+        case bool():
+            return b"\x00" if value else b"\x01"
+        case Timestamp():
+            return pack(">Bq", _TIMESTAMP, value)
+        case int():
+            kind, form = next(((k, f) for k, f in ((2, "b"), (3, "h"), (4, "i")) if _fits(value, f)), (5, "q"))
+            return pack(">B" + form, kind, value)
+        case bytes():
+            return pack(">BH", _BYTES, len(value)) + value
+        case str():
+            raw = value.encode()
+            return pack(">BH", _TEXT, len(raw)) + raw
+        case UUID():
+            return bytes((_UUID,)) + value.bytes
+
+
+def _fits(value: int, form: str) -> bool:
+    bits = 8 * Struct(">" + form).size - 1
+    return -(1 << bits) <= value < 1 << bits
+
+
+# --- writing -------------------------------------------------------------------------------------------------------
+
+
+def eventstream_message(payload: bytes, headers: Mapping[str, HeaderValue]) -> bytes:
+    """One message as bytes. Raises `struct.error` for a name, value or message that is too long to be said."""
+    head = b"".join(pack(">B", len(name.encode())) + name.encode() + _value(value) for name, value in headers.items())
+    lengths = pack(">II", _OVERHEAD + len(head) + len(payload), len(head))
+    message = b"".join((lengths, _U32.pack(crc32(lengths)), head, payload))
+    return message + _U32.pack(crc32(message))

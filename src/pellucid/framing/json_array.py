@@ -1,0 +1,96 @@
+"""One JSON array of objects, element by element, while it comes (Gemini's stream, if it was not asked for events).
+
+The same rules as for the other framings: independent of cuts, a size limit for one element, pieces joined once. Only
+brackets outside strings are looked at: elements are handed over unparsed, and may be broken inside. What stands
+between objects, but for commas and white space, is an element too, whatever it is.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..errors import FrameTooLarge
+from .sse import DEFAULT_LIMIT
+
+_TO_BRACKET = re.compile(rb'[^"\[\]{}]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"\[\]{}]*+)*+', re.DOTALL)
+"""Everything up to the next bracket outside strings, or up to a string that does not end."""
+_TO_QUOTE = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
+"""The inside of a string, up to its end, or to a backslash at the end of the bytes."""
+
+_QUOTE = b'"'[0]
+_BETWEEN = b", \t\r\n"
+
+
+class JSONArrayDecoder:
+    """`feed(bytes) -> [element]`, then `end() -> [element]`. The first bracket is taken for the array's."""
+
+    __slots__ = ("_depth", "_escaped", "_held", "_in_string", "_limit", "_size", "closed")
+
+    def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
+        self._limit = limit
+        self._held: list[bytes] = []
+        """Pieces of the element under way."""
+        self._size = 0
+        self._depth = 0
+        self._in_string = False
+        """Whether the last bytes ended in a string."""
+        self._escaped = False
+        """Whether they ended in a backslash in it."""
+        self.closed = False
+        """Whether the array's own end came; what follows it is nothing."""
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The elements that `chunk` completes. Raises `FrameTooLarge`."""
+        elements: list[bytes] = []
+        start = at = 0
+        while at < len(chunk) and not self.closed:
+            if self._in_string:
+                at = self._rest_of_string(chunk, at)
+                continue
+            match = _TO_BRACKET.match(chunk, at)
+            assert match is not None, "it matches nothing at all, too"
+            here = match.end()
+            at = here + 1
+            if here == len(chunk):
+                break
+            mark = chunk[here]
+            if mark == _QUOTE:
+                self._in_string = True
+            elif mark in b"[{":
+                self._depth += 1
+                if self._depth == 1:
+                    start = at
+            else:
+                self._depth -= 1
+                self.closed = self._depth <= 0
+                if self._depth <= 1:
+                    self._hold(chunk[start : here if self.closed else at])
+                    elements += self.end()
+                    start = at
+        if not self.closed:
+            self._hold(chunk[start:])
+        return elements
+
+    def end(self) -> list[bytes]:
+        """What there is of the element under way, which may be broken off."""
+        element = b"".join(self._held).strip(_BETWEEN)
+        self._held = []
+        self._size = 0
+        return [element] if element else []
+
+    def _rest_of_string(self, chunk: bytes, at: int) -> int:
+        """Where to go on after the string that the last bytes ended in."""
+        match = _TO_QUOTE.match(chunk, at + self._escaped)
+        self._escaped = False
+        if match is None or match.end() == len(chunk):
+            return len(chunk)
+        self._in_string = chunk[match.end()] != _QUOTE
+        self._escaped = self._in_string
+        return match.end() + 1
+
+    def _hold(self, piece: bytes) -> None:
+        if piece:
+            self._held.append(piece)
+            self._size += len(piece)
+            if self._size > self._limit:
+                raise FrameTooLarge("an element of a JSON array", self._limit)

@@ -1,0 +1,240 @@
+"""One answer, from bytes to a legal turn: what the decoders of small wires do alike.
+
+A wire brings a `Reader`, which understands its frames, and names how frames are cut (`EventFrames`, `LineFrames`).
+What it means that the bytes end is decided here:
+
+* A request for a stream may be answered with a body, or with a page of HTML: the first bytes show it.
+* A last event or line that lacks its end counts if it is whole JSON.
+* An answer that never was one of this wire is `not_…`; one without a word is `empty_stream`; one that stopped before
+  it said that it was over is `stream_truncated`. What came is kept.
+* A finish reason that means failure is a failure, also without a word of explanation.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Protocol, TypeAlias
+
+from ..emit import Emitter
+from ..errors import ErrorInfo, FrameTooLarge
+from ..events import Cause, ModelEvent
+from ..framing import NDJSONDecoder, SSEDecoder
+from ..framing.sse import DEFAULT_LIMIT, SSE
+from ..parts import Origin
+from .loose import loose_json
+
+Frame: TypeAlias = SSE
+"""A frame has a name (mostly none) and its bytes, whatever the framing."""
+
+
+class Reader:
+    """The state of one answer: what a wire makes of its frames."""
+
+    wire: ClassVar[str]
+    """What people call it, for messages."""
+    code: ClassVar[str]
+    """The code of an answer that is not of this wire."""
+
+    def __init__(self, origin: Origin) -> None:
+        self.emit = Emitter(origin)
+        self.heard = False
+        """Whether anything of this wire came."""
+        self.finished = False
+        """Whether the wire said why the model stopped."""
+        self.done = False
+        """Whether the wire said that nothing more will come."""
+
+    def frame(self, data: bytes, name: str) -> None:
+        """Read one frame. Never raises, whatever is in it."""
+        raise NotImplementedError
+
+    def flush(self) -> None:
+        """Let go of what was held back, before an error or the end."""
+
+    def settle(self) -> None:
+        """The answer ended in good order: say what it left unsaid."""
+
+    def fail(self, error: ErrorInfo) -> None:
+        self.flush()
+        self.emit.fail(error)
+
+    def refuse(self, data: bytes) -> None:
+        """What came is not of this wire."""
+        start = data[:80].decode("utf-8", "replace")
+        message = f"the upstream did not answer in {self.wire} JSON; what came begins with {start!r}"
+        self.fail(ErrorInfo("model_error", message, code=self.code))
+
+
+class AnswerDecoder:
+    """`feed(bytes)`, then `end(cause)`: any bytes, cut anywhere, give one legal, closed turn."""
+
+    def __init__(self, reader: Reader, frames: Frames) -> None:
+        self._reader = reader
+        self._frames = frames
+        self._ended = False
+
+    @property
+    def done(self) -> bool:
+        return self._reader.done
+
+    def feed(self, data: bytes) -> list[ModelEvent]:
+        reader = self._reader
+        try:
+            for name, frame in self._frames.feed(data):
+                if frame == b"[DONE]":
+                    reader.done = True
+                else:
+                    reader.frame(frame, name)
+        except FrameTooLarge as error:
+            reader.fail(error.info)
+        return reader.emit.take()
+
+    def end(self, cause: Cause = "eof", error: ErrorInfo | None = None) -> list[ModelEvent]:
+        reader = self._reader
+        if not self._ended:
+            self._ended = True
+            if cause == "eof" and not reader.emit.failed:
+                self._last_words()
+            reader.flush()
+        return reader.emit.end(cause, error)
+
+    def _last_words(self) -> None:
+        reader, rest = self._reader, b""
+        try:
+            for name, frame in self._frames.end():
+                if frame == b"[DONE]":
+                    reader.done = True
+                elif _is_json(frame):
+                    reader.frame(frame, name)
+                rest = frame
+        except FrameTooLarge as error:
+            reader.fail(error.info)
+        if reader.emit.failed:
+            return
+        if not reader.heard and rest.strip():
+            reader.refuse(rest)
+        elif not (reader.finished or reader.done):
+            reader.fail(_truncated(reader.wire) if reader.heard else _empty(reader.wire))
+        else:
+            reader.flush()
+            reader.settle()
+            if reader.emit.finish_reason == "error":
+                reader.fail(_gave_up(reader.emit.native_finish_reason))
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        loose_json(data)
+    except ValueError:
+        return False
+    return True
+
+
+def _truncated(wire: str) -> ErrorInfo:
+    message = f"the upstream's stream broke off: it did not say, as {wire} does, that it was over"
+    return ErrorInfo("model_error", message, code="stream_truncated")
+
+
+def _empty(wire: str) -> ErrorInfo:
+    message = f"the upstream's answer ended without a single word of {wire}"
+    return ErrorInfo("model_error", message, code="empty_stream")
+
+
+def _gave_up(reason: str | None) -> ErrorInfo:
+    return ErrorInfo("model_error", f"the upstream gave up without saying why (finish reason {reason!r})", code=reason)
+
+
+# --- how frames are cut ------------------------------------------------------------------------------------------
+
+
+class Frames(Protocol):
+    """Bytes to frames; raises only `FrameTooLarge`."""
+
+    def feed(self, data: bytes) -> list[Frame]: ...
+
+    def end(self) -> list[Frame]:
+        """The last frame, if its end did not come; it may be broken off."""
+        ...
+
+
+class EventFrames:
+    """Server-sent events; or all of it, if it begins as no such stream does."""
+
+    def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
+        self._limit = limit
+        self._blank = b""
+        self._events: SSEDecoder | None = None
+        self._body: _Body | None = None
+
+    def feed(self, data: bytes) -> list[Frame]:
+        if self._events is not None:
+            return self._events.feed(data)
+        if self._body is None:
+            data = self._blank + data
+            first = data.lstrip()[:1]
+            if not first and len(data) < 1024:
+                self._blank = data
+                return []
+            if first not in (b"{", b"[", b"<"):
+                self._events = SSEDecoder(self._limit)
+                return self._events.feed(data)
+            self._body = _Body(self._limit)
+        self._body.add(data)
+        return []
+
+    def end(self) -> list[Frame]:
+        if self._body is not None:
+            return self._body.end()
+        return self._events.feed(b"\n\n") if self._events is not None and self._events.rest else []
+
+
+class LineFrames:
+    """Lines of JSON; or all of it, if its first line is no JSON: a body that somebody made readable, or a page."""
+
+    def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
+        self._limit = limit
+        self._lines: NDJSONDecoder | None = None
+        self._body = _Body(limit)
+        """Everything, until the first line is whole; and from then on, if that was no JSON."""
+        self._no_lines = False
+
+    def feed(self, data: bytes) -> list[Frame]:
+        if self._lines is None:
+            self._body.add(data)
+            if self._no_lines or b"\n" not in data:
+                return []
+            data = self._body.take().lstrip()
+            line, newline, _ = data.partition(b"\n")
+            if not (newline and _is_json(line)):
+                self._no_lines = bool(newline)
+                self._body.add(data)
+                return []
+            self._lines = NDJSONDecoder(self._limit)
+        return [SSE("", line) for line in self._lines.feed(data)]
+
+    def end(self) -> list[Frame]:
+        return self._body.end() if self._lines is None else [SSE("", line) for line in self._lines.end()]
+
+
+class _Body:
+    """All of the bytes, as one frame."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def add(self, data: bytes) -> None:
+        self._size += len(data)
+        if self._size > self._limit:
+            self._pieces = []
+            raise FrameTooLarge("the response body", self._limit)
+        self._pieces.append(data)
+
+    def take(self) -> bytes:
+        whole = b"".join(self._pieces)
+        self._pieces, self._size = [], 0
+        return whole
+
+    def end(self) -> list[Frame]:
+        body = self.take()
+        return [SSE("", body)] if body.strip() else []

@@ -1,0 +1,92 @@
+"""Text, images and documents as blocks, in a user's message or in the result of a call."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from ...errors import RequestError
+from ...parts import Audio, File, Image, Text, Video, json_text
+
+Body = dict[str, Any]
+
+_CONTENT = (Text, Image, Audio, Video, File)
+
+_IMAGES = {"iVBOR": "image/png", "/9j/": "image/jpeg", "R0lG": "image/gif", "UklGR": "image/webp"}
+"""How the base64 of images begins."""
+
+
+def content_blocks(content: Any) -> list[Body]:
+    """The blocks of a text, of a list of contents, or of any other JSON value (as text)."""
+    if isinstance(content, list) and content and all(isinstance(entry, (*_CONTENT, str)) for entry in content):
+        return [block for entry in content for block in _block(entry)]
+    if isinstance(content, _CONTENT):
+        return _block(content)
+    if content is None:
+        return []
+    return _block(content if isinstance(content, str) else json_text(content))
+
+
+def _block(content: Any) -> list[Body]:
+    match content:
+        case str():
+            return [{"type": "text", "text": content}] if content.strip() else []
+        case Text():
+            return _block(content.text)
+        case Image() if content.file_id or content.data or content.url:
+            return [{"type": "image", "source": _source(content, "image/png")}]
+        case File() if content.file_id or content.data or content.url:
+            return [_document(content)]
+        case _:
+            raise RequestError(
+                f"a {getattr(content, 'kind', 'content')} in this form cannot be sent over Anthropic Messages; "
+                f"it takes text, images, PDF and plain text",
+                kind="unsupported",
+                code="unsupported_content",
+            )
+
+
+def _source(content: Image | File, otherwise: str) -> Body:
+    if content.file_id:
+        return {"type": "file", "file_id": content.file_id}
+    media_type, data = content.media_type, content.data
+    if data is None and content.url is not None:
+        if not content.url.startswith("data:"):
+            return {"type": "url", "url": content.url}
+        media_type, data = _data_url(content.url)
+    data = data or ""
+    looks = next((name for start, name in _IMAGES.items() if data.startswith(start)), otherwise)
+    return {"type": "base64", "media_type": media_type or looks, "data": data}
+
+
+def _document(file: File) -> Body:
+    source = _source(file, "application/pdf")
+    media_type = source.get("media_type", "")
+    if media_type.startswith("image/"):
+        return {"type": "image", "source": source}
+    if media_type.startswith("text/") or media_type == "application/json":
+        source = {"type": "text", "media_type": "text/plain", "data": _plain(source["data"])}
+    elif media_type and media_type != "application/pdf":
+        raise RequestError(
+            f"a file of type {media_type} cannot be sent over Anthropic Messages; it takes PDF, plain text and images",
+            kind="unsupported",
+            code="unsupported_content",
+        )
+    return {"type": "document", "source": source} | ({"title": file.filename} if file.filename else {})
+
+
+def _plain(data: str) -> str:
+    try:
+        return b64decode(data, validate=True).decode("utf-8", "replace")
+    except (Base64Error, ValueError):
+        raise RequestError("a file's data is not base64", code="invalid_base64") from None
+
+
+def _data_url(url: str) -> tuple[str | None, str]:
+    head, _, data = url.removeprefix("data:").partition(",")
+    media_type, *options = head.split(";")
+    if "base64" not in options:
+        data = b64encode(unquote_to_bytes(data)).decode()
+    return media_type or None, data

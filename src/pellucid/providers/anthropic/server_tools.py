@@ -1,0 +1,134 @@
+"""The provider's own tools, from block to part and back.
+
+A call and its result name each other by id; the result's type names the tool. Several of the provider's tools are
+one tool to everybody else (`bash_code_execution` is code execution): which it was stands in
+`provider_details["anthropic_tool_name"]`. A remote MCP server's tool is `mcp_server:NAME`, and its arguments say which
+of the server's tools was called. Fields beside these are kept in `provider_details` and go back as they came.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ...parts import BuiltinToolCallPart, BuiltinToolReturnPart
+
+Block = dict[str, Any]
+
+NATIVE = "anthropic_tool_name"
+
+_SHARED = {
+    "bash_code_execution": "code_execution",
+    "text_editor_code_execution": "code_execution",
+    "tool_search_tool_regex": "tool_search",
+    "tool_search_tool_bm25": "tool_search",
+}
+"""Tools that have another name among ours."""
+
+_RESULT = "_tool_result"
+_MCP = "mcp_server"
+_CALL_KEYS = frozenset({"type", "id", "name", "input", "server_name"})
+_RESULT_KEYS = frozenset({"type", "tool_use_id", "content", "is_error"})
+
+
+def is_call(kind: str) -> bool:
+    return kind in ("server_tool_use", "mcp_tool_use")
+
+
+def is_result(kind: str) -> bool:
+    return kind.endswith(_RESULT)
+
+
+def extras(block: Block, known: frozenset[str]) -> dict[str, Any]:
+    """What else the block says. A direct caller is what everybody assumes."""
+    return {
+        name: value
+        for name, value in block.items()
+        if name not in known and value is not None and not (name == "caller" and value == {"type": "direct"})
+    }
+
+
+def around_input(block: Block) -> tuple[str, str]:
+    """What stands around a streamed input: an MCP server's tool is an argument among others."""
+    if block.get("type") != "mcp_tool_use":
+        return "", ""
+    head = msgspec.json.encode({"action": "call_tool", "tool_name": str(block.get("name") or "")}).decode()
+    return f'{head[:-1]},"tool_args":', "}"
+
+
+def call_part(block: Block, provider: str) -> BuiltinToolCallPart:
+    """The part, with the input that the block itself holds."""
+    name, details = str(block.get("name") or ""), extras(block, _CALL_KEYS)
+    args = block.get("input")
+    args = args if isinstance(args, dict) else {}
+    if block.get("type") == "mcp_tool_use":
+        args = {"action": "call_tool", "tool_name": name, "tool_args": args}
+        tool_name = f"{_MCP}:{block.get('server_name') or ''}"
+    else:
+        tool_name = _SHARED.get(name, name)
+        if tool_name != name:
+            details = {NATIVE: name, **details}
+    return BuiltinToolCallPart(
+        tool_name,
+        args or None,
+        str(block.get("id") or ""),
+        provider_name=provider,
+        provider_details=details or None,
+    )
+
+
+def return_part(block: Block, called: str | None, provider: str) -> BuiltinToolReturnPart:
+    """The part; `called` is the tool's name among ours, if its call was seen."""
+    native, details = str(block["type"]).removesuffix(_RESULT), extras(block, _RESULT_KEYS)
+    content = block.get("content")
+    if native == "mcp":
+        tool_name = called or _MCP
+        content = {name: block[name] for name in ("content", "is_error") if name in block}
+    else:
+        tool_name = called or _SHARED.get(native, native)
+        if tool_name != native:
+            details = {NATIVE: native, **details}
+        if "is_error" in block:
+            details["is_error"] = block["is_error"]
+    return BuiltinToolReturnPart(
+        tool_name,
+        content,
+        str(block.get("tool_use_id") or ""),
+        provider_name=provider,
+        provider_details=details or None,
+    )
+
+
+def call_block(part: BuiltinToolCallPart) -> Block | None:
+    """The block again; None when the model was cut off in it, so that its input is not whole."""
+    if not part.complete:
+        return None
+    details = dict(part.provider_details or {})
+    native = details.pop(NATIVE, part.tool_name)
+    args = part.args or {}
+    if isinstance(args, str):
+        try:
+            args = msgspec.json.decode(args, type=dict[str, Any])
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+            return None
+    if part.tool_name.startswith(f"{_MCP}:"):
+        return {
+            "type": "mcp_tool_use",
+            "id": part.tool_call_id,
+            "server_name": part.tool_name.partition(":")[2],
+            "name": args.get("tool_name", ""),
+            "input": args.get("tool_args", {}),
+            **details,
+        }
+    return {"type": "server_tool_use", "id": part.tool_call_id, "name": native, "input": args, **details}
+
+
+def result_block(part: BuiltinToolReturnPart) -> Block:
+    """The block again."""
+    details = dict(part.provider_details or {})
+    native = details.pop(NATIVE, part.tool_name)
+    if part.tool_name.partition(":")[0] == _MCP:
+        said = part.content if isinstance(part.content, dict) else {"content": part.content}
+        return {"type": "mcp_tool_result", "tool_use_id": part.tool_call_id, **said, **details}
+    return {"type": f"{native}{_RESULT}", "tool_use_id": part.tool_call_id, "content": part.content, **details}

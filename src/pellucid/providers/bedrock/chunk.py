@@ -1,0 +1,82 @@
+"""What is read of a `contentBlockDelta`, which is nearly all there is.
+
+Only the three kinds of text are decoded here. Everything else, and whatever does not fit, is read once more as plain
+JSON (`read_object`): it is rare, and nothing of it may be lost.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ..loose import REFUSED, loose_json
+
+
+class Thought(msgspec.Struct, gc=False, rename="camel"):
+    """A piece of `reasoningContent`. The whole block has one level more, which some servers send here, too."""
+
+    text: str | None = None
+    signature: str | None = None
+    redacted_content: str | None = None
+    reasoning_text: Any = None
+
+
+class Arguments(msgspec.Struct, gc=False):
+    input: str | None = None
+
+
+class Delta(msgspec.Struct, gc=False, rename="camel"):
+    text: str | None = None
+    reasoning_content: Thought | None = None
+    tool_use: Arguments | None = None
+
+
+class DeltaEvent(msgspec.Struct, gc=False, rename="camel"):
+    delta: Delta
+    content_block_index: int = 0
+
+
+_decode = msgspec.json.Decoder(DeltaEvent).decode
+
+
+def read_delta(payload: bytes) -> DeltaEvent | None:
+    """The piece, if it is text of any kind and all of it fits."""
+    try:
+        event = _decode(payload)
+    except REFUSED:
+        return None
+    delta = event.delta
+    thought = delta.reasoning_content
+    if thought is not None:
+        return event if thought.reasoning_text is None else None
+    return event if delta.text is not None or delta.tool_use is not None else None
+
+
+def read_object(payload: bytes) -> dict[str, Any] | None:
+    """The JSON object in `payload`; None if there is none."""
+    try:
+        value = loose_json(payload)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def index_of(event: dict[str, Any]) -> int:
+    index = event.get("contentBlockIndex")
+    return index if type(index) is int else 0
+
+
+def text_of(value: dict[str, Any], name: str) -> str | None:
+    """A text that says something."""
+    text = value.get(name)
+    return text if isinstance(text, str) and text else None
+
+
+def dict_of(value: dict[str, Any], name: str) -> dict[str, Any]:
+    inner = value.get(name)
+    return inner if isinstance(inner, dict) else {}
+
+
+def dicts_of(value: Any) -> list[dict[str, Any]]:
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []

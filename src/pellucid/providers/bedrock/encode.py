@@ -1,0 +1,376 @@
+"""A call as the body of a Converse request. The model and the wish to stream stand in the path.
+
+What this wire demands, and other wires do not:
+
+* user and assistant take turns, so neighbours of one role are one message; results stand first in the message that
+  follows the calls;
+* no text is blank;
+* whoever speaks of tools, even in the past, must define some;
+* ids of calls have few characters, and not many of them.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from ...errors import RequestError
+from ...parts import (
+    Audio,
+    BuiltinToolCallPart,
+    BuiltinToolReturnPart,
+    CompactionPart,
+    File,
+    FilePart,
+    Image,
+    ModelRequest,
+    ModelResponse,
+    ModelResponsePart,
+    OpaquePart,
+    Origin,
+    RefusalPart,
+    RetryPromptPart,
+    SystemPromptPart,
+    Text,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+    Video,
+    json_text,
+)
+from ...settings import ModelCall, ModelSettings, OutputFormat, ToolDefinition
+from .. import history
+from ..effort import thinking_off
+from ..functions import offered
+from ..loose import REFUSED
+from ..profiles import Profile
+from ..tagged import as_tagged
+from .blob import redacted_content
+from .media import Media
+from .thinking import NAMES, ask, thinks
+
+Body = dict[str, Any]
+
+_INFERENCE = {
+    "max_tokens": "maxTokens",
+    "temperature": "temperature",
+    "top_p": "topP",
+    "stop_sequences": "stopSequences",
+}
+
+# The provider's own settings that are a field of the body each.
+_OWN = {
+    "bedrock_guardrail_config": "guardrailConfig",
+    "bedrock_performance_configuration": "performanceConfig",
+    "bedrock_request_metadata": "requestMetadata",
+    "bedrock_additional_model_response_fields_paths": "additionalModelResponseFieldPaths",
+    "bedrock_prompt_variables": "promptVariables",
+    "bedrock_service_tier": "serviceTier",
+}
+_TIERS = ("default", "flex", "priority", "reserved")
+
+
+def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
+    """The request's JSON body. Raises `RequestError` for what this wire cannot carry."""
+    settings = call.settings
+    conversation = _Conversation(row, target, thinking=not thinking_off(settings))
+    for message in call.messages:
+        conversation.add(message)
+    conversation.flush()
+    fields = _model_fields(settings, row, lost=conversation.lost_reasoning())
+    body: Body = {"messages": conversation.messages}
+    if conversation.system:
+        body["system"] = conversation.system + _cache_point(settings.get("bedrock_cache_instructions"))
+    if conversation.messages and conversation.messages[-1]["role"] == "user":
+        conversation.messages[-1]["content"] += _cache_point(settings.get("bedrock_cache_messages"))
+    body |= _inference(settings, row, fields)
+    body |= _tools(call, row, fields, conversation.tools)
+    body |= _output(call.output)
+    if fields:
+        body["additionalModelRequestFields"] = fields
+    if settings.get("service_tier") in _TIERS and "service_tier" in row.knows:
+        body["serviceTier"] = {"type": settings["service_tier"]}
+    if "metadata" in settings and "metadata" in row.knows:
+        body["requestMetadata"] = settings["metadata"]
+    body |= {there: settings[name] for name, there in _OWN.items() if name in settings}  # type: ignore[literal-required]
+    return body | settings.get("extra_body", {})
+
+
+# --- settings ------------------------------------------------------------------------------------------------------
+
+
+def _model_fields(settings: ModelSettings, row: Profile, *, lost: bool) -> Body:
+    """What goes to the model as it is. The caller's own fields win, and stand for all of the thinking."""
+    own = settings.get("bedrock_additional_model_requests_fields")
+    fields: Body = dict(own) if isinstance(own, dict) else {}
+    asked = {} if NAMES & fields.keys() else ask(settings, row, lost=lost)
+    if row.betas and thinks(asked):
+        # Interleaved thinking: models without it refuse the name.
+        asked["anthropic_beta"] = list(row.betas)
+    if "top_k" in settings and "top_k" in row.knows and _may_sample(row, asked | fields):
+        asked["top_k"] = settings["top_k"]
+    return asked | fields
+
+
+def _may_sample(row: Profile, fields: Body) -> bool:
+    return row.sampling == "free" or (row.sampling == "without_thinking" and not thinks(fields))
+
+
+def _inference(settings: ModelSettings, row: Profile, fields: Body) -> Body:
+    config = {there: settings[name] for name, there in _INFERENCE.items() if name in settings}  # type: ignore[literal-required]
+    dropped: tuple[str, ...] = () if _may_sample(row, fields) else ("temperature", "topP")
+    nova = fields.get("reasoningConfig")
+    if isinstance(nova, dict) and nova.get("maxReasoningEffort") == "high":
+        # Nova refuses any limit or tuning beside its highest effort.
+        dropped = ("maxTokens", "temperature", "topP")
+    config = {name: value for name, value in config.items() if name not in dropped}
+    return {"inferenceConfig": config} if config else {}
+
+
+def _cache_point(wanted: Any) -> list[Body]:
+    """`True`, or how long to keep it (`5m`, `1h`)."""
+    if not wanted:
+        return []
+    return [{"cachePoint": {"type": "default"} | ({"ttl": wanted} if isinstance(wanted, str) else {})}]
+
+
+def _output(output: OutputFormat) -> Body:
+    if output.kind == "text":
+        return {}
+    if output.kind == "json_object":
+        raise RequestError(
+            "Bedrock's Converse has no JSON mode without a schema; ask for json_schema",
+            kind="unsupported",
+            code="unsupported_output",
+            param="text.format",
+        )
+    schema: Body = {"schema": json_text(output.schema or {}), "name": output.name or "output"}
+    if output.description:
+        schema["description"] = output.description
+    return {"outputConfig": {"textFormat": {"type": "json_schema", "structure": {"jsonSchema": schema}}}}
+
+
+# --- tools ---------------------------------------------------------------------------------------------------------
+
+
+def _tools(call: ModelCall, row: Profile, fields: Body, spoken_of: dict[str, None]) -> Body:
+    """The tools; nobody can be told here not to call one, but for not being told of any."""
+    tools = offered(call)
+    if call.tool_choice.mode == "none" and not spoken_of:
+        tools = ()
+    specs = [_tool(tool) for tool in tools]
+    if not specs:
+        # The history holds calls or results: without any definition, that is refused.
+        specs = [_tool(ToolDefinition(name)) for name in spoken_of]
+    if not specs:
+        return {}
+    config: Body = {"tools": specs + _cache_point(call.settings.get("bedrock_cache_tool_definitions"))}
+    free = row.forced_calls == "free" or (row.forced_calls == "without_thinking" and not thinks(fields))
+    if call.tool_choice.mode == "required" and tools and free:
+        one = call.tool_choice.names and len(tools) == 1
+        config["toolChoice"] = {"tool": {"name": tools[0].name}} if one else {"any": {}}
+    return {"toolConfig": config}
+
+
+def _tool(tool: ToolDefinition) -> Body:
+    schema = tool.parameters or {"type": "object", "properties": {}}
+    spec: Body = {"name": tool.name, "inputSchema": {"json": schema}}
+    if tool.description:
+        spec["description"] = tool.description
+    if tool.strict is not None:
+        spec["strict"] = tool.strict
+    return {"toolSpec": spec}
+
+
+_ID = re.compile(r"[a-zA-Z0-9_.:-]{1,64}")
+
+
+def _call_id(id: str) -> str:
+    """An id that Bedrock accepts: another provider's may have other characters, or more. The same for the same."""
+    return id if _ID.fullmatch(id) else f"call_{sha256(id.encode('utf-8', 'replace')).hexdigest()[:32]}"
+
+
+# --- messages ------------------------------------------------------------------------------------------------------
+
+
+class _Conversation:
+    """The messages, as they are added."""
+
+    def __init__(self, row: Profile, target: Origin, *, thinking: bool) -> None:
+        self.system: list[Body] = []
+        self.messages: list[Body] = []
+        self.tools: dict[str, None] = {}
+        """The names of the tools that were spoken of, in order."""
+        self._row = row
+        self._target = target
+        self._thinking = thinking
+        self._media = Media()
+        self._role = ""
+        self._content: list[Body] = []
+
+    def add(self, message: ModelRequest | ModelResponse) -> None:
+        if isinstance(message, ModelResponse):
+            parts = history.parts_to_send(message, self._target, self._row)
+            self._say("assistant", self._assistant(parts))
+        else:
+            self._request(message)
+
+    def flush(self) -> None:
+        """The message under way is whole."""
+        if self._content:
+            if self._role == "user":
+                self._content.sort(key=lambda block: "toolResult" not in block)
+            self.messages.append({"role": self._role, "content": self._content})
+        self._content = []
+
+    def lost_reasoning(self) -> bool:
+        """Whether the last answer made calls, which are answered now, and its reasoning is not there to go back."""
+        if len(self.messages) < 2 or self.messages[-1]["role"] == "assistant":
+            return False
+        said: list[Body] = self.messages[-2]["content"]
+        return "reasoningContent" not in said[0] and any("toolUse" in block for block in said)
+
+    def _say(self, role: str, blocks: list[Body]) -> None:
+        if blocks and role != self._role:
+            self.flush()
+            self._role = role
+        self._content += blocks
+
+    # --- what was said to the model ------------------------------------------------------------------------------
+
+    def _request(self, message: ModelRequest) -> None:
+        if message.instructions and message.instructions.strip():
+            self.system.append({"text": message.instructions})
+        for part in message.parts:
+            match part:
+                case SystemPromptPart():
+                    self.system += self._media.blocks([Text(part.content)])
+                case UserPromptPart():
+                    content = [Text(part.content)] if isinstance(part.content, str) else part.content
+                    self._say("user", self._media.blocks(content))
+                case ToolReturnPart():
+                    failed = part.outcome != "success"
+                    returned = self._returned(part.content)
+                    if failed and not any(block.get("text", "x").strip() for block in returned):
+                        # A failure may not be without words.
+                        returned = [{"text": part.outcome}]
+                    self._result(part.tool_call_id, part.tool_name, returned, failed=failed)
+                case RetryPromptPart() if part.tool_name is not None:
+                    self._result(part.tool_call_id, part.tool_name, [{"text": part.content or "retry"}], failed=True)
+                case RetryPromptPart():
+                    self._say("user", self._media.blocks([Text(part.content)]))
+
+    def _returned(self, content: Any) -> list[Body]:
+        if isinstance(content, dict):
+            return [{"json": content}]
+        if isinstance(content, list) and content and all(isinstance(c, _CONTENT) for c in content):
+            return self._media.blocks(content)
+        return [{"text": content if isinstance(content, str) else "" if content is None else json_text(content)}]
+
+    def _result(self, call_id: str, name: str, content: list[Body], *, failed: bool) -> None:
+        self.tools[name] = None
+        result = {
+            "toolUseId": _call_id(call_id),
+            "content": content,
+            "status": "error" if failed else "success",
+        }
+        self._say("user", [{"toolResult": result}])
+
+    # --- what the model said -------------------------------------------------------------------------------------
+
+    def _assistant(self, parts: list[ModelResponsePart]) -> list[Body]:
+        blocks: list[Body] = []
+        tagged = ""
+        for part in parts:
+            marked = as_tagged(part) if isinstance(part, ThinkingPart) else None
+            if marked is not None:
+                # It came in a text, and goes back in it.
+                tagged += marked if self._thought_of() else ""
+                continue
+            if tagged and not isinstance(part, TextPart):
+                blocks += _text(tagged)
+                tagged = ""
+            match part:
+                case ThinkingPart():
+                    blocks += self._thought(part)
+                case TextPart():
+                    blocks += _text(tagged + part.content, part)
+                    tagged = ""
+                case RefusalPart():
+                    blocks += _text(part.content)
+                case ToolCallPart():
+                    self.tools[part.tool_name] = None
+                    blocks.append({"toolUse": _call(part)})
+                case BuiltinToolCallPart() if part.provider_name is not None:
+                    blocks.append({"toolUse": {**_call(part), "type": "server_tool_use"}})
+                case BuiltinToolReturnPart() if part.provider_name is not None:
+                    blocks.append({"toolResult": self._builtin_result(part)})
+                case CompactionPart():
+                    blocks += _text(part.content or "")
+                case FilePart() if part.provider_name is not None:
+                    blocks += self._media.blocks([Image(data=part.data, media_type=part.media_type)])
+                case OpaquePart() if _is_block(part):
+                    blocks.append(part.native)
+        return blocks + _text(tagged)
+
+    def _builtin_result(self, part: BuiltinToolReturnPart) -> Body:
+        content = part.content
+        if not isinstance(content, list):
+            content = self._returned(content)
+        return {"toolUseId": part.tool_call_id, "content": content, **(part.provider_details or {})}
+
+    def _thought_of(self) -> bool:
+        """Whether earlier thought goes back at all."""
+        row = self._row
+        return row.replay != "none" and (row.replay_on == "always" or self._thinking)
+
+    def _thought(self, part: ThinkingPart) -> list[Body]:
+        """Reasoning as a block. Where there is no signature, there is no field for one: an empty one is refused."""
+        if not self._thought_of():
+            return []
+        if part.form == "redacted":
+            blob = redacted_content(part.signature or "", part.provider_details)
+            return [{"reasoningContent": {"redactedContent": blob}}] if blob else []
+        if not part.signature and not part.content.strip():
+            return []
+        signature = {"signature": part.signature} if part.signature else {}
+        return [{"reasoningContent": {"reasoningText": {"text": part.content, **signature}}}]
+
+
+_CONTENT = (Text, Image, Audio, Video, File)
+
+
+def _text(text: str, part: TextPart | None = None) -> list[Body]:
+    """A text, with what it cites; no block for a blank one."""
+    if not text.strip():
+        return []
+    citations = (part.provider_details or {}).get("citations") if part is not None else None
+    if citations:
+        return [{"citationsContent": {"content": [{"text": text}], "citations": citations}}]
+    return [{"text": text}]
+
+
+def _call(part: ToolCallPart | BuiltinToolCallPart) -> Body:
+    return {"toolUseId": _call_id(part.tool_call_id), "name": part.tool_name, "input": _arguments(part.args)}
+
+
+def _arguments(args: str | dict[str, Any] | None) -> Body:
+    """Arguments as the object that they must be here; what is none is told as the text that it is."""
+    if isinstance(args, dict):
+        return args
+    if not args:
+        return {}
+    try:
+        return msgspec.json.decode(args, type=dict[str, Any])
+    except REFUSED:
+        return {"arguments": args}
+
+
+def _is_block(part: OpaquePart) -> bool:
+    """Whether it can go back: of a block that came in pieces, nobody knows how it is written in one."""
+    return isinstance(part.native, dict) and list(part.native) == [part.type]

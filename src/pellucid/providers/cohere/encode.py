@@ -1,0 +1,181 @@
+"""A call as the body of a Cohere chat request (version 2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...errors import RequestError
+from ...parts import (
+    Image,
+    ModelRequest,
+    ModelResponse,
+    OpaquePart,
+    Origin,
+    RefusalPart,
+    RetryPromptPart,
+    SystemPromptPart,
+    Text,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserContent,
+    UserPromptPart,
+)
+from ...settings import ModelCall, ModelSettings, OutputFormat
+from .. import history
+from ..effort import thinking_off
+from ..functions import as_function, offered
+from ..profiles import Profile
+from .decode import TOOL_PLAN
+
+Body = dict[str, Any]
+
+_NAMES = {
+    "max_tokens": "max_tokens",
+    "temperature": "temperature",
+    "top_p": "p",
+    "top_k": "k",
+    "seed": "seed",
+    "stop_sequences": "stop_sequences",
+    "presence_penalty": "presence_penalty",
+    "frequency_penalty": "frequency_penalty",
+    "logprobs": "logprobs",
+}
+"""Settings, and what they are called here."""
+
+
+def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
+    """The request's JSON body. Raises `RequestError` for what this wire cannot carry."""
+    settings = call.settings
+    body: Body = {"model": call.model, "messages": _messages(call, row, target)}
+    if call.stream:
+        body["stream"] = True
+    body |= {there: settings[name] for name, there in _NAMES.items() if name in settings}  # type: ignore[literal-required]
+    return body | _tools(call) | _output(call.output) | _thinking(settings, row) | _extra(settings)
+
+
+def _extra(settings: ModelSettings) -> Body:
+    return settings.get("extra_body", {})
+
+
+def _thinking(settings: ModelSettings, row: Profile) -> Body:
+    """Unasked, a model that can think does. Cohere knows no levels: they are budgets of tokens."""
+    if row.thinking == "none" or not ("thinking" in settings or "thinking_budget" in settings):
+        return {}
+    if thinking_off(settings):
+        return {"thinking": {"type": "disabled"}}
+    asked: Body = {"type": row.thinking_on}
+    budget = settings.get("thinking_budget", row.budgets.get(str(settings.get("thinking"))))
+    return {"thinking": asked | ({row.budget_field: budget} if budget is not None and row.budget_field else {})}
+
+
+def _tools(call: ModelCall) -> Body:
+    """There is no naming of one function: only the named ones are offered."""
+    tools, mode = offered(call), call.tool_choice.mode
+    if not tools:
+        return {}
+    body: Body = {"tools": [as_function(tool) for tool in tools]}
+    if all(tool.strict for tool in tools):
+        body["strict_tools"] = True
+    return body if mode == "auto" else body | {"tool_choice": "NONE" if mode == "none" else "REQUIRED"}
+
+
+def _output(output: OutputFormat) -> Body:
+    if output.kind == "text":
+        return {}
+    schema = {"json_schema": output.schema} if output.kind == "json_schema" and output.schema is not None else {}
+    return {"response_format": {"type": "json_object"} | schema}
+
+
+# --- messages ----------------------------------------------------------------------------------------------------
+
+
+def _messages(call: ModelCall, row: Profile, target: Origin) -> list[Body]:
+    messages: list[Body] = []
+    for message in call.messages:
+        if isinstance(message, ModelResponse):
+            said = _assistant(message, row, target)
+            messages += [said] if said is not None else []
+        else:
+            messages += _request(message)
+    return messages
+
+
+def _request(message: ModelRequest) -> list[Body]:
+    out: list[Body] = []
+    if message.instructions:
+        out.append({"role": "system", "content": message.instructions})
+    for part in message.parts:
+        match part:
+            case SystemPromptPart():
+                out.append({"role": "system", "content": part.content})
+            case UserPromptPart():
+                content = part.content if isinstance(part.content, str) else [_content(c) for c in part.content]
+                out.append({"role": "user", "content": content})
+            case ToolReturnPart():
+                out.append(_returned(part.tool_call_id, part.content_as_text()))
+            case RetryPromptPart() if part.tool_name is not None:
+                out.append(_returned(part.tool_call_id, part.content))
+            case RetryPromptPart():
+                out.append({"role": "user", "content": part.content})
+    return out
+
+
+def _returned(call_id: str, content: str) -> Body:
+    return {"role": "tool", "tool_call_id": call_id, "content": content}
+
+
+def _content(content: UserContent) -> Body:
+    match content:
+        case Text():
+            return {"type": "text", "text": content.text}
+        case Image() if content.url or content.data:
+            url = content.url or f"data:{content.media_type or 'image/png'};base64,{content.data}"
+            return {"type": "image_url", "image_url": {"url": url, **_detail(content)}}
+        case _:
+            raise RequestError(
+                f"a {content.kind} in this form cannot be sent to Cohere, which takes text and images",
+                kind="unsupported",
+                code="unsupported_content",
+            )
+
+
+def _detail(image: Image) -> Body:
+    return {"detail": image.detail} if image.detail in ("auto", "low", "high") else {}
+
+
+def _assistant(response: ModelResponse, row: Profile, target: Origin) -> Body | None:
+    """One earlier answer: content in the order in which it came, plan and calls; None if nothing may be said."""
+    content: list[Body] = []
+    plans: list[str] = []
+    calls: list[Body] = []
+    citations: list[Body] = []
+    for part in history.parts_to_send(response, target, row):
+        match part:
+            case ThinkingPart() if row.replay == "none" or not part.content:
+                continue
+            case ThinkingPart() if (part.provider_details or {}).get("subtype") == TOOL_PLAN:
+                plans.append(part.content)
+            case ThinkingPart():
+                content.append({"type": "thinking", "thinking": part.content})
+            case TextPart() | RefusalPart() if part.content:
+                content.append({"type": "text", "text": part.content})
+                citations += (getattr(part, "provider_details", None) or {}).get("citations", [])
+            case ToolCallPart():
+                function = {"name": part.tool_name, "arguments": part.args_as_json()}
+                calls.append({"id": part.tool_call_id, "type": "function", "function": function})
+            case OpaquePart() if isinstance(part.native, dict) and isinstance(part.native.get("type"), str):
+                content.append(part.native)
+    if not (content or plans or calls):
+        return None
+    body: Body = {"role": "assistant"}
+    if content:
+        body["content"] = content
+    if plans:
+        body["tool_plan"] = "".join(plans)
+    if calls:
+        body["tool_calls"] = calls
+    if citations:
+        body["citations"] = citations
+    return body

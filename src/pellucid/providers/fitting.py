@@ -1,0 +1,85 @@
+"""JSON as a struct, without what does not fit: a decoder is total.
+
+The strict way is msgspec's and fast. A value that it refuses is read once more, loosely and field by field: what has
+an unexpected type is left out (of a list, its entries), everything else is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple, TypeVar, get_args, get_origin
+
+import msgspec
+
+from .loose import REFUSED, loose_json
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def struct_reader(to: type[S]) -> Callable[[bytes], S | None]:
+    """A function from bytes to `to`; None for what is not a JSON object at all."""
+    decode = msgspec.json.Decoder(to).decode
+
+    def read(data: bytes) -> S | None:
+        try:
+            return decode(data)
+        except REFUSED:
+            pass
+        try:
+            value = loose_json(data)
+        except ValueError:
+            return None
+        return fit(value, to) if isinstance(value, dict) else None
+
+    return read
+
+
+def fit(value: dict[str, Any], to: type[S]) -> S:
+    """`value` as `to`, without the fields whose values do not fit. All fields of `to` must have defaults."""
+    fitting: dict[str, Any] = {}
+    for name, key, type_, one, many in _plan(to):
+        raw = value.get(key)
+        if raw is None:
+            continue
+        entries = [entry for entry in raw if isinstance(entry, dict)] if isinstance(raw, list) else [raw]
+        if one is not None:
+            if isinstance(raw, dict):
+                fitting[name] = fit(raw, one)
+        elif many is not None:
+            fitting[name] = [fit(entry, many) for entry in entries if isinstance(entry, dict)]
+        else:
+            for candidate in (raw, entries):
+                try:
+                    fitting[name] = msgspec.convert(candidate, type_)
+                    break
+                except msgspec.ValidationError:
+                    continue
+    return to(**fitting)
+
+
+class _Field(NamedTuple):
+    name: str
+    key: str
+    """What the wire calls it."""
+    type: Any
+    one: type[msgspec.Struct] | None
+    """The struct it holds, if it holds one."""
+    many: type[msgspec.Struct] | None
+    """The struct of which it holds a list."""
+
+
+@cache
+def _plan(to: type[msgspec.Struct]) -> tuple[_Field, ...]:
+    fields = []
+    for field in msgspec.structs.fields(to):
+        options = get_args(field.type) or (field.type,)
+        one = next((option for option in options if _is_struct(option)), None)
+        inside = [get_args(option)[0] for option in options if get_origin(option) is list]
+        many = next((option for option in inside if _is_struct(option)), None)
+        fields.append(_Field(field.name, field.encode_name, field.type, one, many))
+    return tuple(fields)
+
+
+def _is_struct(type_: Any) -> bool:
+    return isinstance(type_, type) and issubclass(type_, msgspec.Struct)

@@ -1,0 +1,37 @@
+"""The caller's functions, as wires write them that have a name, a description and a JSON Schema for each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import RequestError
+from ..settings import ModelCall, ToolDefinition
+
+
+def offered(call: ModelCall) -> tuple[ToolDefinition, ...]:
+    """The functions to offer. A choice narrowed to some names is said by offering only those.
+
+    Raises `RequestError` for a choice of functions that there are not.
+    """
+    tools, choice = call.tools, call.tool_choice
+    unknown = sorted(set(choice.names) - {tool.name for tool in tools})
+    if tools and unknown:
+        raise RequestError(
+            f"tool_choice names {', '.join(unknown)}; the tools are: {', '.join(tool.name for tool in tools)}",
+            code="unknown_tool",
+            param="tool_choice",
+        )
+    if choice.names and choice.mode != "none":
+        return tuple(tool for tool in tools if tool.name in choice.names)
+    return tools
+
+
+def as_function(tool: ToolDefinition, **more: Any) -> dict[str, Any]:
+    """`{"type": "function", "function": {…}}`, with `more` inside where it is not None."""
+    function: dict[str, Any] = {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.parameters or {"type": "object", "properties": {}},
+        **more,
+    }
+    return {"type": "function", "function": {name: value for name, value in function.items() if value is not None}}

@@ -1,0 +1,10 @@
+"""Google's Gemini: `generateContent` and `streamGenerateContent`, and reading of the Interactions API.
+
+An answer is a list of parts, without ids or ends; signatures stand on whatever part the thought led to.
+"""
+
+from .address import headers, path
+from .decode import decoder
+from .encode import encode
+
+__all__ = ["decoder", "encode", "headers", "path"]

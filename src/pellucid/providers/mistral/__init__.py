@@ -1,0 +1,9 @@
+"""Mistral's own Chat Completions: content is a text or a list of typed chunks; thought is a chunk too.
+
+Older magistral models write thought between tags in the text; which do is in the profile's row.
+"""
+
+from .decode import decoder
+from .encode import encode
+
+__all__ = ["decoder", "encode"]

@@ -1,0 +1,269 @@
+"""A call as the body of a Mistral chat request.
+
+Three things that Mistral refuses and others take: an id of a call that is not nine letters and digits, a user who
+speaks right after a tool, and a last message that is the model's own without being called a prefix.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from hashlib import blake2b
+from itertools import pairwise
+from typing import Any
+
+from ...errors import RequestError
+from ...parts import (
+    Audio,
+    File,
+    Image,
+    ModelRequest,
+    ModelResponse,
+    OpaquePart,
+    Origin,
+    RefusalPart,
+    RetryPromptPart,
+    SystemPromptPart,
+    Text,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserContent,
+    UserPromptPart,
+)
+from ...settings import ModelCall, ModelSettings, OutputFormat
+from .. import history
+from ..effort import nearest_effort, thinking_off
+from ..functions import as_function, offered
+from ..profiles import Profile
+from ..tagged import as_tagged
+
+Body = dict[str, Any]
+
+_NAMES = {
+    "max_tokens": "max_tokens",
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "seed": "random_seed",
+    "stop_sequences": "stop",
+    "presence_penalty": "presence_penalty",
+    "frequency_penalty": "frequency_penalty",
+    "logprobs": "logprobs",
+    "top_logprobs": "top_logprobs",
+    "parallel_tool_calls": "parallel_tool_calls",
+    "service_tier": "service_tier",
+    "cache_key": "prompt_cache_key",
+    "metadata": "metadata",
+}
+"""Settings, and what they are called here."""
+
+
+def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
+    """The request's JSON body. Raises `RequestError` for what this wire cannot carry."""
+    settings = call.settings
+    body: Body = {"model": call.model, "messages": _messages(call, row, target)}
+    if call.stream:
+        body["stream"] = True
+    body |= {there: settings[name] for name, there in _NAMES.items() if name in settings}  # type: ignore[literal-required]
+    return body | _tools(call) | _output(call.output) | _THINKING[row.thinking](settings, row) | _extra(settings)
+
+
+def _extra(settings: ModelSettings) -> Body:
+    return settings.get("extra_body", {})
+
+
+# --- how to ask for thought --------------------------------------------------------------------------------------
+
+
+def _ask_effort(settings: ModelSettings, row: Profile) -> Body:
+    level = settings.get("thinking")
+    if level is None:
+        return {}
+    # Unasked these models do not think, and there is no word for their own amount: true has to name one.
+    level = "none" if level is False else "high" if level is True else level
+    effort = nearest_effort(level, row.efforts)
+    return {"reasoning_effort": effort} if effort is not None else {}
+
+
+def _ask_mode(settings: ModelSettings, row: Profile) -> Body:
+    """The magistral models always think; the mode says whether they are told how to, by Mistral's own prompt."""
+    if "thinking" not in settings:
+        return {}
+    return {"prompt_mode": None if thinking_off(settings) else row.thinking_on}
+
+
+_THINKING: dict[str, Callable[[ModelSettings, Profile], Body]] = {
+    "effort": _ask_effort,
+    "thinking_type": _ask_mode,
+    "none": lambda settings, row: {},
+}
+
+
+# --- tools and output --------------------------------------------------------------------------------------------
+
+
+def _tools(call: ModelCall) -> Body:
+    tools, choice = offered(call), call.tool_choice
+    if not tools:
+        return {}
+    body: Body = {"tools": [as_function(tool, strict=tool.strict) for tool in tools]}
+    if choice.mode == "required" and len(tools) == 1 and choice.names:
+        return body | {"tool_choice": {"type": "function", "function": {"name": tools[0].name}}}
+    return body | ({} if choice.mode == "auto" else {"tool_choice": "none" if choice.mode == "none" else "any"})
+
+
+def _output(output: OutputFormat) -> Body:
+    if output.kind == "text":
+        return {}
+    if output.kind == "json_object":
+        return {"response_format": {"type": "json_object"}}
+    schema: Body = {"name": output.name or "output", "schema": output.schema or {}}
+    schema |= {name: value for name in ("description", "strict") if (value := getattr(output, name)) is not None}
+    return {"response_format": {"type": "json_schema", "json_schema": schema}}
+
+
+# --- messages ----------------------------------------------------------------------------------------------------
+
+_BRIDGE = {"role": "assistant", "content": "OK"}
+"""Between what a tool returned and what the user says next; it may not be empty."""
+
+
+def _messages(call: ModelCall, row: Profile, target: Origin) -> list[Body]:
+    messages: list[Body] = []
+    for message in call.messages:
+        if isinstance(message, ModelResponse):
+            said = _assistant(message, row, target)
+            if said is not None:
+                messages.append(said)
+        else:
+            messages += _request(message)
+    bridged = messages[:1]
+    for before, after in pairwise(messages):
+        if before["role"] == "tool" and after["role"] == "user":
+            bridged.append(_BRIDGE)
+        bridged.append(after)
+    if bridged and bridged[-1]["role"] == "assistant":
+        bridged[-1] = bridged[-1] | {"prefix": True}
+    return bridged
+
+
+def _request(message: ModelRequest) -> list[Body]:
+    out: list[Body] = []
+    if message.instructions:
+        out.append({"role": "system", "content": message.instructions})
+    for part in message.parts:
+        match part:
+            case SystemPromptPart():
+                out.append({"role": "system", "content": part.content})
+            case UserPromptPart():
+                content = part.content if isinstance(part.content, str) else [_content(c) for c in part.content]
+                out.append({"role": "user", "content": content})
+            case ToolReturnPart():
+                out.append(_returned(part.tool_call_id, part.tool_name, part.content_as_text()))
+            case RetryPromptPart() if part.tool_name is not None:
+                out.append(_returned(part.tool_call_id, part.tool_name, part.content))
+            case RetryPromptPart():
+                out.append({"role": "user", "content": part.content})
+    return out
+
+
+def _returned(call_id: str, name: str, content: str) -> Body:
+    return {"role": "tool", "tool_call_id": nine(call_id), "name": name, "content": content}
+
+
+def _content(content: UserContent) -> Body:
+    match content:
+        case Text():
+            return {"type": "text", "text": content.text}
+        case Image() if content.url or content.data:
+            url = content.url or _data_url(content.media_type or "image/png", content.data or "")
+            return {"type": "image_url", "image_url": {"url": url, "detail": content.detail} if content.detail else url}
+        case Audio() if content.data or content.url:
+            return {"type": "input_audio", "input_audio": content.data or content.url}
+        case File() if content.file_id:
+            return {"type": "file", "file_id": content.file_id}
+        case File() if content.url or content.data:
+            url = content.url or _data_url(content.media_type or "application/pdf", content.data or "")
+            named = {"document_name": content.filename} if content.filename else {}
+            return {"type": "document_url", "document_url": url} | named
+        case _:
+            raise RequestError(
+                f"a {content.kind} in this form cannot be sent to Mistral",
+                kind="unsupported",
+                code="unsupported_content",
+            )
+
+
+def _data_url(media_type: str, data: str) -> str:
+    return f"data:{media_type};base64,{data}"
+
+
+def _assistant(response: ModelResponse, row: Profile, target: Origin) -> Body | None:
+    """One earlier answer, its content in the order in which it came; None when nothing of it may be said."""
+    chunks: list[Body] = []
+    calls: list[Body] = []
+    for part in history.parts_to_send(response, target, row):
+        match part:
+            case ThinkingPart() if row.replay != "none":
+                tagged = as_tagged(part)
+                chunks += [_thought(part)] if tagged is None else [_text(tagged)]
+            case TextPart() | RefusalPart() if part.content:
+                chunks += _with_inserted(part.content, _details(part))
+            case TextPart():
+                chunks += _with_inserted("", _details(part))
+            case ToolCallPart():
+                function = {"name": part.tool_name, "arguments": part.args_as_json()}
+                calls.append({"id": nine(part.tool_call_id), "type": "function", "function": function})
+            case OpaquePart() if isinstance(part.native, dict) and isinstance(part.native.get("type"), str):
+                chunks.append(part.native)
+    if not (chunks or calls):
+        return None
+    body: Body = {"role": "assistant", "content": _plain(chunks)}
+    return body | ({"tool_calls": calls} if calls else {})
+
+
+def _plain(chunks: list[Body]) -> str | list[Body]:
+    """Nothing but text is a text. Thought stays structured: in a text it would be read as answer."""
+    if all(chunk["type"] == "text" for chunk in chunks):
+        return "".join(chunk["text"] for chunk in chunks)
+    return chunks
+
+
+def _thought(part: ThinkingPart) -> Body:
+    details = _details(part)
+    chunk: Body = {"type": "thinking", "thinking": _with_inserted(part.content, details)}
+    if part.signature is not None:
+        chunk["signature"] = part.signature
+    return chunk | ({"closed": True} if details.get("closed") is True else {})
+
+
+def _text(text: str) -> Body:
+    return {"type": "text", "text": text}
+
+
+def _details(part: object) -> dict[str, Any]:
+    return getattr(part, "provider_details", None) or {}
+
+
+def _with_inserted(text: str, details: dict[str, Any]) -> list[Body]:
+    """The text as chunks, with the chunks that stood inside it in their places."""
+    chunks: list[Body] = []
+    done = 0
+    for entry in details.get("inserted", ()):
+        at = entry["at"]
+        chunks += [_text(text[done:at])] if at > done else []
+        chunks.append(entry["chunk"])
+        done = max(at, done)
+    return chunks + ([_text(text[done:])] if done < len(text) else [])
+
+
+# --- ids of calls ------------------------------------------------------------------------------------------------
+
+_NINE = re.compile("[a-zA-Z0-9]{9}")
+
+
+def nine(call_id: str) -> str:
+    """The id, if it is one that Mistral accepts; else one that follows from it, the same for call and result."""
+    return call_id if _NINE.fullmatch(call_id) else blake2b(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:9]

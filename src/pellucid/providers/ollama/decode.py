@@ -1,0 +1,113 @@
+"""Lines of an Ollama answer to events.
+
+A line holds the next piece of thought, of text, or whole calls; thought comes first. The line with `done: true` is the
+last: without it the answer broke off. An error is a line of its own, after a status that said that all was well.
+
+Without `think`, older models leave their tags in the content; the row says which.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...parts import FilePart, FinishReason, Origin, Usage
+from ..answer import AnswerDecoder, LineFrames, Reader
+from ..faults import fault_of_value
+from ..loose import loose_json
+from ..profiles import Profile
+from ..tagged import TaggedText
+from .line import Line, Message, ToolCall, read_line
+
+FINISH_REASONS: dict[str, FinishReason] = {"stop": "stop", "length": "length"}
+
+_HOUSEKEEPING = ("load", "unload")
+"""Reasons that are about the model in memory, not about an answer, which may still follow."""
+
+_DURATIONS = ("total_duration", "load_duration", "prompt_eval_duration", "eval_duration")
+
+_THINKING = "thinking"
+
+
+def decoder(row: Profile, origin: Origin, content_type: str = "application/x-ndjson") -> AnswerDecoder:
+    """The decoder for one answer. A whole answer is one line, whatever its header says."""
+    return AnswerDecoder(_Reader(row, origin), LineFrames())
+
+
+class _Reader(Reader):
+    wire = "Ollama chat"
+    code = "not_ollama"
+
+    def __init__(self, row: Profile, origin: Origin) -> None:
+        super().__init__(origin)
+        self._text = TaggedText(self.emit, row)
+        self._calls = 0
+
+    def frame(self, data: bytes, name: str) -> None:
+        line = read_line(data)
+        if line is None:
+            self.refuse(data)
+            return
+        message = line.message
+        if message is None and (line.response is not None or line.thinking is not None):
+            message = Message(line.response, line.thinking)
+        if message is not None or line.done:
+            self.heard = True
+            if line.model and self.emit.model_name is None:
+                self.emit.start(model_name=line.model)
+        if message is not None:
+            self._message(message, line.logprobs)
+        if line.done:
+            self._last(line)
+        if line.error:
+            self.fail(fault_of_value(loose_json(data)))
+
+    def flush(self) -> None:
+        self._text.end()
+
+    def _message(self, message: Message, logprobs: list[dict[str, Any]] | None) -> None:
+        if message.thinking:
+            self._text.pause()
+            self.emit.thinking(_THINKING, message.thinking)
+        if message.content:
+            self._text.feed(message.content, logprobs)
+        if message.images:
+            self._text.pause()
+            for data in message.images:
+                self.emit.whole(FilePart(data, _media_type(data), provider_name=self.emit.origin.provider))
+        if message.tool_calls:
+            self._text.pause()
+            for call in message.tool_calls:
+                self._call(call)
+
+    def _call(self, call: ToolCall) -> None:
+        function = call.function
+        if function is None:
+            return
+        self._calls += 1
+        args = function.arguments
+        self.emit.tool_call(
+            ("call", self._calls),
+            args if isinstance(args, dict | str) else {},
+            name=function.name or "",
+            call_id=call.id or None,
+        )
+
+    def _last(self, line: Line) -> None:
+        self.finished = True
+        reason = line.done_reason
+        self.done = reason not in _HOUSEKEEPING
+        known = FINISH_REASONS.get(reason or "stop")
+        # To stop in order to call is "stop", too.
+        self.emit.finish("tool_call" if self._calls and known == "stop" else known, reason)
+        # A prompt that was in the cache is not counted: then it is not known.
+        self.emit.usage = Usage(input_tokens=line.prompt_eval_count, output_tokens=line.eval_count)
+        took = {name: getattr(line, name) for name in _DURATIONS if getattr(line, name) is not None}
+        self.emit.provider_details |= took
+
+
+_BEGINNINGS = {"iVBOR": "image/png", "/9j/": "image/jpeg", "R0lG": "image/gif", "UklG": "image/webp"}
+
+
+def _media_type(data: str) -> str:
+    """What an image is, by the first bytes of it, in base64."""
+    return next((kind for start, kind in _BEGINNINGS.items() if data.startswith(start)), "application/octet-stream")

@@ -1,0 +1,179 @@
+"""A call as the body of an Ollama chat request.
+
+How to sample stands in `options`; `stream` is always said, because Ollama streams unless it is told not to.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ...errors import RequestError
+from ...parts import (
+    Image,
+    ModelRequest,
+    ModelResponse,
+    Origin,
+    RefusalPart,
+    RetryPromptPart,
+    SystemPromptPart,
+    Text,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from ...settings import ModelCall, ModelSettings, OutputFormat
+from .. import history
+from ..effort import nearest_effort, thinking_off
+from ..functions import as_function, offered
+from ..profiles import Profile
+
+Body = dict[str, Any]
+
+_OPTIONS = {
+    "max_tokens": "num_predict",
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "seed": "seed",
+    "stop_sequences": "stop",
+    "presence_penalty": "presence_penalty",
+    "frequency_penalty": "frequency_penalty",
+}
+"""Settings, and what they are called here among the options."""
+
+_SAME_NAME = ("logprobs", "top_logprobs")
+
+
+def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
+    """The request's JSON body. Raises `RequestError` for what this wire cannot carry."""
+    settings = call.settings
+    body: Body = {"model": call.model, "messages": _messages(call, row, target), "stream": call.stream}
+    options = {there: settings[name] for name, there in _OPTIONS.items() if name in settings}  # type: ignore[literal-required]
+    if options:
+        body["options"] = options
+    body |= {name: settings[name] for name in _SAME_NAME if name in settings}  # type: ignore[literal-required]
+    return body | _tools(call) | _output(call.output) | _think(settings, row) | settings.get("extra_body", {})
+
+
+def _think(settings: ModelSettings, row: Profile) -> Body:
+    """`think` is a yes or no; only models that know levels may be asked for one."""
+    if row.thinking == "none" or "thinking" not in settings:
+        return {}
+    level = settings["thinking"]
+    if isinstance(level, bool) or thinking_off(settings):
+        return {"think": not thinking_off(settings)}
+    return {"think": nearest_effort(level, row.efforts) or True}
+
+
+def _tools(call: ModelCall) -> Body:
+    """There is no tool_choice: whether to call is said by which tools are offered."""
+    if call.tools and call.tool_choice.mode == "required":
+        raise RequestError(
+            "Ollama's own endpoint cannot be told that a tool must be called; let tool_choice be auto",
+            kind="unsupported",
+            code="unsupported_tool_choice",
+            param="tool_choice",
+        )
+    tools = offered(call) if call.tool_choice.mode != "none" else ()
+    return {"tools": [as_function(tool) for tool in tools]} if tools else {}
+
+
+def _output(output: OutputFormat) -> Body:
+    if output.kind == "text":
+        return {}
+    return {"format": output.schema if output.kind == "json_schema" and output.schema is not None else "json"}
+
+
+# --- messages ----------------------------------------------------------------------------------------------------
+
+
+def _messages(call: ModelCall, row: Profile, target: Origin) -> list[Body]:
+    messages: list[Body] = []
+    for message in call.messages:
+        if isinstance(message, ModelResponse):
+            said = _assistant(message, row, target)
+            messages += [said] if said is not None else []
+        else:
+            messages += _request(message)
+    return messages
+
+
+def _request(message: ModelRequest) -> list[Body]:
+    out: list[Body] = []
+    if message.instructions:
+        out.append({"role": "system", "content": message.instructions})
+    for part in message.parts:
+        match part:
+            case SystemPromptPart():
+                out.append({"role": "system", "content": part.content})
+            case UserPromptPart():
+                out.append(_user(part))
+            case ToolReturnPart():
+                out.append(_returned(part.tool_call_id, part.tool_name, part.content_as_text()))
+            case RetryPromptPart() if part.tool_name is not None:
+                out.append(_returned(part.tool_call_id, part.tool_name, part.content))
+            case RetryPromptPart():
+                out.append({"role": "user", "content": part.content})
+    return out
+
+
+def _returned(call_id: str, name: str, content: str) -> Body:
+    known = {"tool_call_id": call_id} if call_id else {}
+    return {"role": "tool", "tool_name": name, **known, "content": content}
+
+
+def _user(part: UserPromptPart) -> Body:
+    """One text, and the images beside it."""
+    if isinstance(part.content, str):
+        return {"role": "user", "content": part.content}
+    texts = [content.text for content in part.content if isinstance(content, Text)]
+    images = [_image(content) for content in part.content if not isinstance(content, Text)]
+    return {"role": "user", "content": "\n\n".join(texts)} | ({"images": images} if images else {})
+
+
+def _image(content: object) -> str:
+    """The base64 of an image: that is all an image can be here."""
+    if isinstance(content, Image):
+        if content.data:
+            return content.data
+        head, comma, data = (content.url or "").partition(";base64,")
+        if comma and head.startswith("data:"):
+            return data
+    kind = getattr(content, "kind", "content")
+    raise RequestError(
+        f"a {kind} in this form cannot be sent to Ollama, which takes text, and images as base64 data",
+        kind="unsupported",
+        code="unsupported_content",
+    )
+
+
+def _assistant(response: ModelResponse, row: Profile, target: Origin) -> Body | None:
+    """One earlier answer; None when nothing of it may be said."""
+    parts = history.parts_to_send(response, target, row)
+    calls = [part for part in parts if isinstance(part, ToolCallPart)]
+    text = "".join(part.content for part in parts if isinstance(part, TextPart | RefusalPart))
+    thought = history.reasoning_text(parts) if row.replay == "field" else None
+    if not (calls or text or thought):
+        return None
+    body: Body = {"role": "assistant", "content": text}
+    if thought:
+        body[row.replay_field] = thought
+    if calls:
+        body["tool_calls"] = [_call(call) for call in calls]
+    return body
+
+
+def _call(call: ToolCallPart) -> Body:
+    known = {"id": call.tool_call_id} if call.tool_call_id else {}
+    return {**known, "function": {"name": call.tool_name, "arguments": _arguments(call)}}
+
+
+def _arguments(call: ToolCallPart) -> Body:
+    """The arguments as an object, which is all that they can be here; the model gets to see what was none."""
+    try:
+        return call.args_as_dict()
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return {"invalid_json": call.args}

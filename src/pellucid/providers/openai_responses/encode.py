@@ -1,0 +1,166 @@
+"""A call as the body of a Responses request.
+
+What was said before is in `history_items`; here is how to ask. OpenAI's own settings (`openai_…`) win over the ones
+that mean the same everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from ...parts import ModelMessage, ModelRequest, ModelResponse, Origin
+from ...settings import ModelCall, OutputFormat, ToolDefinition
+from ..effort import nearest_effort
+from ..functions import offered
+from ..profiles import Profile
+from .history_items import history_items
+
+Body = dict[str, Any]
+Settings = Mapping[str, Any]
+
+# Settings that every server knows, and their names there.
+_COMMON = {
+    "max_tokens": "max_output_tokens",
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "presence_penalty": "presence_penalty",
+    "frequency_penalty": "frequency_penalty",
+    "parallel_tool_calls": "parallel_tool_calls",
+    "openai_previous_response_id": "previous_response_id",
+    "openai_truncation": "truncation",
+}
+
+# Settings that are sent where the row says that they are known.
+_OPTIONAL = {
+    "service_tier": "service_tier",
+    "user": "user",
+    "metadata": "metadata",
+    "cache_key": "prompt_cache_key",
+}
+
+_REASONING = {
+    "openai_reasoning_effort": "effort",
+    "openai_reasoning_summary": "summary",
+    "openai_reasoning_context": "context",
+    "openai_reasoning_mode": "mode",
+}
+
+
+def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
+    """The request's JSON body. Raises `RequestError` for what this wire cannot carry."""
+    # Providers' own settings are no part of the typed dictionary.
+    settings = cast("Settings", call.settings)
+    store = settings.get("openai_store", row.store)
+    messages = _since(call.messages, settings.get("openai_previous_response_id"))
+    body: Body = {
+        "model": call.model,
+        "input": history_items(
+            messages,
+            row,
+            target,
+            ids=settings.get("openai_send_reasoning_ids") is not False,
+            stored=store is not False,
+        ),
+    }
+    instructions = [m.instructions for m in messages if isinstance(m, ModelRequest) and m.instructions]
+    if instructions:
+        # The last word on it holds; what an earlier request said would only be repeated.
+        body["instructions"] = instructions[-1]
+    if call.stream:
+        body["stream"] = True
+    if store is not None:
+        body["store"] = store
+    body |= _include(settings, row)
+    body |= _reasoning(settings, row)
+    known = _COMMON | {name: _OPTIONAL[name] for name in row.knows if name in _OPTIONAL}
+    body |= {there: settings[name] for name, there in known.items() if settings.get(name) is not None}
+    body |= _tools(call, list(settings.get("openai_builtin_tools") or ()))
+    body |= _text(call.output, settings, row)
+    return body | call.settings.get("extra_body", {})
+
+
+def _since(messages: list[ModelMessage], response_id: str | None) -> list[ModelMessage]:
+    """What the provider does not have, if it is to go on from a response that it kept."""
+    if response_id is not None:
+        for place, message in enumerate(messages):
+            if isinstance(message, ModelResponse) and message.provider_response_id == response_id:
+                return messages[place + 1 :]
+    return messages
+
+
+def _include(settings: Settings, row: Profile) -> Body:
+    include = list(row.include)
+    if settings.get("logprobs"):
+        include.append("message.output_text.logprobs")
+    logprobs = {"top_logprobs": settings["top_logprobs"]} if "top_logprobs" in settings else {}
+    return ({"include": include} if include else {}) | logprobs
+
+
+# --- how to ask for thought --------------------------------------------------------------------------------------
+
+
+def _reasoning(settings: Settings, row: Profile) -> Body:
+    if row.thinking == "none":
+        return {}
+    asked: Body = {}
+    effort = _effort(settings.get("thinking"), row)
+    if effort is not None:
+        asked["effort"] = effort
+    if "thinking_summary" in settings:
+        asked["summary"] = settings["thinking_summary"]
+    asked |= {there: settings[name] for name, there in _REASONING.items() if settings.get(name) is not None}
+    return {"reasoning": asked} if asked else {}
+
+
+def _effort(level: bool | str | None, row: Profile) -> str | None:
+    """The row's nearest word for the level asked for; None to say nothing."""
+    if level is None or level is True:
+        return None
+    return nearest_effort(level or "none", row.efforts)
+
+
+# --- tools and output --------------------------------------------------------------------------------------------
+
+
+def _tool(tool: ToolDefinition) -> Body:
+    body: Body = {
+        "type": "function",
+        "name": tool.name,
+        "parameters": tool.parameters or {"type": "object", "properties": {}},
+        # Unsaid, it would mean strict on this wire.
+        "strict": bool(tool.strict),
+    }
+    return body | ({"description": tool.description} if tool.description is not None else {})
+
+
+def _tools(call: ModelCall, builtin: list[Body]) -> Body:
+    """The tools, and whether to call one. A choice is narrowed by telling of fewer: not all servers know how else."""
+    choice, narrowed = call.tool_choice, bool(call.tool_choice.names) and call.tool_choice.mode != "none"
+    tools = offered(call)
+    if narrowed and len(tools) == 1 and choice.mode == "required":
+        one: Body = {"type": "function", "name": tools[0].name}
+        return {"tools": [*(_tool(tool) for tool in call.tools), *builtin], "tool_choice": one}
+    listed = [_tool(tool) for tool in tools] + ([] if narrowed else builtin)
+    if not listed:
+        return {}
+    return {"tools": listed} | ({} if choice.mode == "auto" else {"tool_choice": choice.mode})
+
+
+def _text(output: OutputFormat, settings: Settings, row: Profile) -> Body:
+    text: Body = {}
+    if output.kind == "json_object":
+        text["format"] = {"type": "json_object"}
+    elif output.kind == "json_schema":
+        form: Body = {"type": "json_schema", "name": output.name or "output", "schema": output.schema or {}}
+        if output.strict is not None:
+            form["strict"] = output.strict
+        if output.description is not None:
+            form["description"] = output.description
+        text["format"] = form
+    verbosity = settings.get("openai_text_verbosity") or (
+        settings.get("verbosity") if "verbosity" in row.knows else None
+    )
+    if verbosity is not None:
+        text["verbosity"] = verbosity
+    return {"text": text} if text else {}

@@ -1,0 +1,99 @@
+"""What is read of one event of the stream.
+
+One type for all of them: the fields that mean something here, whatever event they stand in. Events that do not fit
+are read once more, field by field, leaving out only what does not fit: a decoder is total.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ..loose import REFUSED, loose_json
+
+_NOTHING = msgspec.Raw(b"")
+
+
+class Event(msgspec.Struct, gc=False):
+    type: str | None = None
+    output_index: int | None = None
+    item_id: Any = None
+    content_index: int | None = None
+    summary_index: int | None = None
+    delta: Any = None
+    text: Any = None
+    refusal: Any = None
+    logprobs: Any = None
+    annotation: Any = None
+    # Of a call: all of it, when it is over.
+    name: str | None = None
+    arguments: Any = None
+    input: Any = None
+    item: dict[str, Any] | None = None
+    part: dict[str, Any] | None = None
+    response: msgspec.Raw = _NOTHING
+    """Large, and mostly the request over again: decoded only where it ends the answer."""
+    # Errors, flat or nested.
+    error: Any = None
+    code: Any = None
+    message: Any = None
+    param: Any = None
+
+
+class Head(msgspec.Struct, gc=False):
+    """Of a response, who it is."""
+
+    id: str | None = None
+    model: str | None = None
+
+
+_decode = msgspec.json.Decoder(Event).decode
+_decode_head = msgspec.json.Decoder(Head).decode
+
+
+def read_event(data: bytes) -> Event | None:
+    """The event, or None when `data` is not a JSON object at all."""
+    try:
+        return _decode(data)
+    except REFUSED:
+        pass
+    try:
+        value = loose_json(data)
+    except ValueError:
+        return None
+    return _lenient(value) if isinstance(value, dict) else None
+
+
+def read_head(raw: msgspec.Raw) -> Head:
+    """The id and the model of a response. Whatever is not text is nothing."""
+    try:
+        return _decode_head(raw)
+    except REFUSED:
+        value = read_response(raw)
+        named = {name: value.get(name) for name in ("id", "model")}
+        return Head(**{name: text for name, text in named.items() if isinstance(text, str)})
+
+
+def read_response(raw: msgspec.Raw) -> dict[str, Any]:
+    """The whole response; empty if it is not an object."""
+    try:
+        value = loose_json(bytes(raw))
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _lenient(value: dict[str, Any]) -> Event:
+    fitting: dict[str, Any] = {}
+    for field in msgspec.structs.fields(Event):
+        if field.name not in value or value[field.name] is None:
+            continue
+        try:
+            if field.name == "response":
+                fitting[field.name] = msgspec.Raw(msgspec.json.encode(value[field.name]))
+            else:
+                fitting[field.name] = msgspec.convert(value[field.name], field.type)
+        except (msgspec.ValidationError, msgspec.EncodeError, RecursionError):
+            continue
+    return Event(**fitting)

@@ -1,0 +1,69 @@
+"""Answer text that may hold reasoning between tags, as older models write it.
+
+What the splitter holds back, because it could become a marker, goes out when something else follows (`pause`): order
+is data. The markers are kept with the part, for a verbatim replay.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import tags
+from ..emit import Emitter, Key
+from ..parts import ThinkingPart
+from .profiles import Profile
+
+TEXT: Key = "text"
+_REASONING: Key = "tagged"
+
+
+class TaggedText:
+    """Writes text to `emit`, split at the tags of the row's family; where the row has none, as it is."""
+
+    def __init__(self, emit: Emitter, row: Profile) -> None:
+        self._emit = emit
+        family = tags.FAMILIES.get(row.tags or "")
+        self._splitter = None if family is None else tags.Splitter(family, implicit_start=row.implicit_start)
+        self._logprobs: list[dict[str, Any]] | None = None
+        self._open: str | None = None
+        self._answered = False
+
+    def feed(self, text: str, logprobs: list[dict[str, Any]] | None = None) -> None:
+        if self._splitter is None:
+            self._emit.text(TEXT, text, logprobs=logprobs)
+        else:
+            if logprobs:
+                self._logprobs = (self._logprobs or []) + logprobs
+            self._spans(self._splitter.feed(text))
+
+    def pause(self) -> None:
+        """Something else follows. White space before an answer stays held: it is not known yet whose it is."""
+        if self._splitter is not None and self._answered:
+            self._spans(self._splitter.pause())
+
+    def end(self) -> None:
+        if self._splitter is not None:
+            self._spans(self._splitter.end())
+            self._splitter = None
+
+    def _spans(self, spans: list[tags.Span]) -> None:
+        for kind, text in spans:
+            if kind == tags.TEXT:
+                self._answered = True
+                self._emit.text(TEXT, text, logprobs=self._logprobs)
+                self._logprobs = None
+            elif kind == tags.THINKING:
+                self._emit.thinking(_REASONING, text)
+            elif kind == tags.OPEN:
+                self._open = text
+            elif kind == tags.CLOSE and self._open is not None:
+                self._emit.thinking(_REASONING, details={"open": self._open, "close": text})
+                self._open = None
+
+
+def as_tagged(part: ThinkingPart) -> str | None:
+    """The reasoning between the markers it came in; None if it did not come in markers."""
+    marks = part.provider_details or {}
+    if not isinstance(marks.get("open"), str):
+        return None
+    return f"{marks['open']}{part.content}{marks.get('close', '')}"

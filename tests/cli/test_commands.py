@@ -1,0 +1,271 @@
+"""What each command prints, where, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pellucid import __version__
+from scripted import Call, Upstream, delta, event, say
+from scripted.commands import PELLUCID, Run
+
+ANSWER = (
+    event(delta(reasoning_content="Hm. "))
+    + event(delta(reasoning_content="Yes."))
+    + event(delta(content="42"))
+    + event(delta("stop"))
+    + event({"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 5}})
+    + event(b"[DONE]")
+)
+
+
+def one_sentence(done: subprocess.CompletedProcess[bytes], status: int = 2) -> str:
+    """A command that failed as it should: the status, nothing on stdout, and what it said."""
+    assert (done.returncode, done.stdout) == (status, b"")
+    return done.stderr.decode()
+
+
+# --- decode, translate -------------------------------------------------------------------------------------------
+
+
+def test_decode_prints_the_parts(run: Run) -> None:
+    done = run("decode", "--from", "vllm", input=ANSWER)
+    value = json.loads(done.stdout)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert [(part["part_kind"], part["content"]) for part in value["parts"]] == [
+        ("thinking", "Hm. Yes."),
+        ("text", "42"),
+    ]
+    assert value["finish_reason"] == "stop"
+    assert value["usage"]["output_tokens"] == 5
+    assert "error" not in value
+
+
+def test_decode_reads_a_file_and_a_whole_body(run: Run, tmp_path: Path) -> None:
+    message = {"role": "assistant", "reasoning_content": "Hm.", "content": "42"}
+    file = tmp_path / "body.json"
+    file.write_text(json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}))
+    parts = json.loads(run("decode", "--from", "deepseek", str(file)).stdout)["parts"]
+    assert [part["part_kind"] for part in parts] == ["thinking", "text"]
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00\xff" * 100, b"<html>", ANSWER[:70]])
+def test_decode_shows_what_is_wrong_with_the_bytes(run: Run, data: bytes) -> None:
+    done = run("decode", "--from", "vllm", input=data)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["error"]["message"]
+
+
+@pytest.mark.parametrize("command", [["decode"], ["translate", "--to", "openresponses"]])
+def test_an_unknown_provider_is_named_with_the_known(run: Run, command: list[str]) -> None:
+    said = one_sentence(run(*command, "--from", "nobody", input=ANSWER))
+    assert said.startswith("Error: --from: no provider 'nobody'; there are: ")
+    assert "vllm" in said
+
+
+@pytest.mark.parametrize(
+    ("protocol", "name"),
+    [("openresponses", b"response.reasoning."), ("openresponses-openai", b"response.reasoning_text.")],
+)
+def test_translate_is_what_a_client_would_get(run: Run, protocol: str, name: bytes) -> None:
+    done = run("translate", "--from", "vllm", "--to", protocol, "--check", input=ANSWER)
+    assert (done.returncode, done.stderr) == (0, b"legal\n")
+    assert b"event: " + name + b"delta\n" in done.stdout
+    assert done.stdout.endswith(b"data: [DONE]\n\n")
+
+
+def test_translate_gives_the_whole_response_too(run: Run) -> None:
+    done = run("translate", "--from", "vllm", "--to", "openresponses", "--no-stream", "--check", input=ANSWER)
+    response = json.loads(done.stdout)
+    assert (done.returncode, response["status"]) == (0, "completed")
+    assert [item["type"] for item in response["output"]] == ["reasoning", "message"]
+
+
+def test_translate_is_the_same_each_time(run: Run) -> None:
+    first, second = (run("translate", "--from", "vllm", "--to", "openresponses", input=ANSWER) for _ in range(2))
+    assert first.stdout == second.stdout
+
+
+# --- models, openapi, config -------------------------------------------------------------------------------------
+
+
+def test_the_models(run: Run) -> None:
+    done = run("models", "list")
+    assert done.returncode == 0
+    assert "smollm2-135m" in done.stdout.decode()
+    assert "no embedded model is called 'nobody'" in one_sentence(run("models", "pull", "nobody"))
+
+
+def test_openapi_is_the_servers_document(run: Run) -> None:
+    document = json.loads(run("openapi").stdout)
+    assert "/v1/responses" in document["paths"]
+
+
+def test_a_right_configuration(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "pellucid.toml").write_text('[providers.vllm]\nbase_url = "http://127.0.0.1:8000/v1"')
+    done = run("config", "check")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout == b"pellucid.toml: right. Providers: vllm. The embedded model: off.\n"
+
+
+def test_a_wrong_one(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('[server]\nprot = 1\nhost = "0.0.0.0"\n[providers.openai]\nmodel = ["x"]')
+    said = one_sentence(run("config", "check", "mine.toml"))
+    first, *lines = said.splitlines()
+    assert first == "The configuration is wrong:"
+    assert lines[0] == "  server.prot: no such key; did you mean 'port'?"
+    assert lines[1] == "  providers.openai.model: no such key; did you mean 'models'?"
+    assert lines[2].startswith("  server.host: '0.0.0.0' can be reached by others")
+    assert len(lines) == 3
+
+
+def test_no_configuration_at_all(run: Run) -> None:
+    assert "pellucid.toml: No such file or directory" in one_sentence(run("config", "check"))
+
+
+# --- ask ---------------------------------------------------------------------------------------------------------
+
+
+def asks(upstream: Upstream, model: str, *more: str) -> tuple[str, ...]:
+    return ("ask", "Why?", "--provider", "vllm", "--upstream", upstream.url, "--upstream-model", model, *more)
+
+
+def test_ask_gives_a_pipe_the_answer_alone(run: Run, upstream: Upstream) -> None:
+    model = upstream.plays(say("Let me :smile: [b]see[/b].", "It is [red]42[/red] :smile: a:b:c"))
+    done = run(*asks(upstream, model))
+    assert (done.returncode, done.stdout.decode()) == (0, "It is [red]42[/red] :smile: a:b:c \n")
+    assert done.stderr.decode().strip() == "Let me :smile: [b]see[/b]."
+    assert upstream.calls(model)[0].body["messages"][0]["content"] == "Why?"
+
+
+def test_ask_gives_a_program_the_events(run: Run, upstream: Upstream) -> None:
+    done = run(*asks(upstream, upstream.plays(say()), "--json"))
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert events[0]["event_kind"] == "response_start"
+    assert (events[-1]["event_kind"], events[-1]["status"]) == ("run_end", "completed")
+    assert [x["kind"] for x in events if x["event_kind"] == "item_start"] == ["reasoning", "message"]
+
+
+def test_ask_reads_the_question_from_a_pipe(run: Run, upstream: Upstream) -> None:
+    model = upstream.plays(say())
+    args = list(asks(upstream, model))
+    args[1] = "-"
+    assert run(*args, "--effort", "low", input="Warum grün?".encode()).returncode == 0
+    [call] = upstream.calls(model)
+    assert call.body["messages"][0]["content"] == "Warum grün?"
+    assert call.body["reasoning_effort"] == "low"
+
+
+async def is_cut(call: Call) -> None:
+    await call.head()
+    await call.event(delta(content="It is"))
+    await call.event(delta("length"))
+    await call.event(b"[DONE]")
+    await call.end()
+
+
+async def fails(call: Call) -> None:
+    await call.head()
+    await call.event(delta(content="It is"))
+    await call.event({"error": {"message": "out of memory"}})
+    await call.gone()
+
+
+async def says_no(call: Call) -> None:
+    await call.answer(401, b'{"error": {"message": "bad key"}}')
+
+
+def test_ask_ends_as_the_answer_did(run: Run, upstream: Upstream) -> None:
+    cut = run(*asks(upstream, upstream.plays(is_cut)))
+    assert (cut.returncode, cut.stdout) == (1, b"It is\n")
+    assert b"(cut off: max_output_tokens)" in cut.stderr
+    failed = run(*asks(upstream, upstream.plays(fails)))
+    assert (failed.returncode, failed.stdout) == (1, b"It is\n")
+    assert failed.stderr == b"Error: out of memory\n"
+    refused = run(*asks(upstream, upstream.plays(says_no)))
+    assert one_sentence(refused, 1) == "Error: the upstream refused the gateway's credentials: bad key\n"
+
+
+def test_ask_says_when_nobody_is_there(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "pellucid.toml").write_text(
+        '[limits]\nretries = 0\n[providers.vllm]\nbase_url = "http://127.0.0.1:1/v1"\nmodels = ["m"]'
+    )
+    assert one_sentence(run("ask", "Why?"), 1) == "Error: cannot reach http://127.0.0.1:1: Connection refused\n"
+
+
+# --- what is wrong with a command --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["--nonsense"], "No such option"),
+        (["nonsense"], "No such command 'nonsense'"),
+        (["decode"], "Missing option '--from'"),
+        (["decode", "--from", "vllm", "nowhere"], "No such file or directory"),
+        (["translate", "--from", "vllm", "--to", "klingon"], "'klingon' is not one of"),
+        (["ask"], "Missing argument 'QUESTION'"),
+        (["ask", "x", "--effort", "huge"], "'huge' is not one of"),
+        (["ask", "x", "--provider", "nobody"], "--provider: no profile 'nobody'"),
+        (["ask", "x", "--upstream", "localhost:8000"], "is not an http:// or https:// address"),
+        (["ask", "x", "--upstream-model", "m"], "--upstream-model: of which upstream?"),
+        (
+            ["ask", "x", "--provider", "vllm", "--upstream", "http://127.0.0.1:1/v1", "--api-key-env", "NO_SUCH"],
+            "has no NO_SUCH",
+        ),
+        (["ask", "x", "--config", "nowhere.toml"], "nowhere.toml: No such file"),
+        (["ask", "x", "--local-model", "nobody"], "no model 'nobody'"),
+        (["ask", "x", "--local-model", "./nowhere.gguf"], "there is no file './nowhere.gguf'"),
+        (["serve", "--port", "x"], "'x' is not a valid integer"),
+        (["serve", "--port", "99999"], "server.port: expected `int` <= 65535"),
+        (["serve", "--host", "0.0.0.0"], "can be reached by others"),
+        (["serve", "--workers", "2"], "only 1 is possible"),
+    ],
+)
+def test_a_wrong_command_is_explained(run: Run, args: list[str], says: str) -> None:
+    assert says in one_sentence(run(*args))
+
+
+def test_help_and_version(run: Run) -> None:
+    assert run("--version").stdout.decode().strip() == f"pellucid, version {__version__}"
+    for command in ([], ["serve"], ["ask"], ["decode"], ["translate"], ["models"], ["config"], ["openapi"]):
+        assert run(*command, "--help").stdout.startswith(b"Usage: ")
+
+
+# --- a reader who has had enough ---------------------------------------------------------------------------------
+
+
+async def talks(call: Call) -> None:
+    await call.head()
+    for _ in range(3000):
+        await call.event(delta(content="a line of the answer, and another\n" * 9))
+    await call.event(delta("stop"))
+    await call.event(b"[DONE]")
+    await call.end()
+
+
+@pytest.mark.parametrize("command", ["openapi", "decode", "translate", "ask", "ask --json"])
+def test_a_reader_who_has_had_enough_ends_it_quietly(tmp_path: Path, upstream: Upstream, command: str) -> None:
+    file = tmp_path / "answer"
+    file.write_bytes(event(delta(content="x\n" * 100)) * 5000 + ANSWER)
+    model = upstream.plays(talks)
+    args = {
+        "openapi": ["openapi"],
+        "decode": ["decode", "--from", "vllm", str(file)],
+        "translate": ["translate", "--from", "vllm", "--to", "openresponses", str(file)],
+        "ask": [*asks(upstream, model)],
+        "ask --json": [*asks(upstream, model, "--json")],
+    }[command]
+    writer = subprocess.Popen([*PELLUCID, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path)
+    assert writer.stdout is not None
+    assert writer.stderr is not None
+    writer.stdout.read(1)
+    writer.stdout.close()
+    assert writer.stderr.read() == b""
+    assert writer.wait(20) in (0, 1)
+    if command.startswith("ask"):
+        assert upstream.calls(model)[0].connection.closed.wait(2)

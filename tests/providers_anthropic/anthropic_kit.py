@@ -1,0 +1,177 @@
+"""What the tests of the Anthropic wire share: events to write, bytes to cut, decoded events to compare."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from pellucid.errors import ErrorInfo
+from pellucid.events import Cause, ModelEvent, PartDeltaEvent, ThinkingPartDelta
+from pellucid.fold import Fold, fold
+from pellucid.parts import ModelResponse, Origin
+from pellucid.providers.anthropic import decoder
+from pellucid.providers.profiles import Profile, builtin_profiles
+
+ROWS = {name: row for name, row in builtin_profiles().items() if row.wire == "anthropic"}
+
+
+def recordings() -> Path | None:
+    """Where recorded answers of real providers are: `PELLUCID_RECORDINGS`, or beside the repository."""
+    named = os.environ.get("PELLUCID_RECORDINGS")
+    path = Path(named) if named else Path(__file__).parents[3] / "shared" / "recordings"
+    return path / "anthropic" if (path / "anthropic").is_dir() else None
+
+
+# --- writing what a server writes --------------------------------------------------------------------------------
+
+
+def sse(*frames: dict[str, Any] | str) -> bytes:
+    """A stream of these events, as Anthropic writes it. A text is a line of its own."""
+    lines = [
+        frame if isinstance(frame, str) else f"event: {frame.get('type', 'x')}\ndata: {json.dumps(frame)}"
+        for frame in frames
+    ]
+    return "".join(f"{line}\n\n" for line in lines).encode()
+
+
+def start(id: str = "msg_1", content: Sequence[dict[str, Any]] = (), **usage: int) -> dict[str, Any]:
+    message = {
+        "id": id, "type": "message", "role": "assistant", "model": "claude", "content": list(content),
+        "stop_reason": None, "usage": {"input_tokens": 10, "output_tokens": 1, **usage},
+    }  # fmt: skip
+    return {"type": "message_start", "message": message}
+
+
+def opened(index: int, type: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "content_block_start", "index": index, "content_block": {"type": type, **fields}}
+
+
+def grown(index: int, type: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "content_block_delta", "index": index, "delta": {"type": f"{type}_delta", **fields}}
+
+
+def stopped(index: int) -> dict[str, Any]:
+    return {"type": "content_block_stop", "index": index}
+
+
+def thinking(index: int, *texts: str, signature: str | None = "sig") -> list[dict[str, Any]]:
+    """A whole thinking block, as it streams."""
+    return [
+        opened(index, "thinking", thinking="", signature=""),
+        *(grown(index, "thinking", thinking=text) for text in texts),
+        *([grown(index, "signature", signature=signature)] if signature is not None else []),
+        stopped(index),
+    ]
+
+
+def text(index: int, *texts: str) -> list[dict[str, Any]]:
+    deltas = (grown(index, "text", text=text) for text in texts)
+    return [opened(index, "text", text=""), *deltas, stopped(index)]
+
+
+def tool(index: int, id: str, *pieces: str, name: str = "f", type: str = "tool_use") -> list[dict[str, Any]]:
+    deltas = (grown(index, "input_json", partial_json=piece) for piece in pieces)
+    return [opened(index, type, id=id, name=name, input={}), *deltas, stopped(index)]
+
+
+def ended(
+    reason: str | None = "end_turn", *, delta: dict[str, Any] | None = None, **usage: Any
+) -> list[dict[str, Any]]:
+    about = {"stop_reason": reason, "stop_sequence": None, **(delta or {})}
+    return [
+        {"type": "message_delta", "delta": about, "usage": {"output_tokens": 20, **usage}},
+        {"type": "message_stop"},
+    ]
+
+
+def body(*content: dict[str, Any], reason: str | None = "end_turn", **fields: Any) -> bytes:
+    """A whole message."""
+    message = start(content=content)["message"] | {"stop_reason": reason} | fields
+    return json.dumps(message).encode()
+
+
+PING = {"type": "ping"}
+
+
+# --- reading it --------------------------------------------------------------------------------------------------
+
+
+def origin(row: Profile | str = "anthropic", model: str = "claude") -> Origin:
+    return Origin(row if isinstance(row, str) else row.name, "anthropic", model)
+
+
+def events_of(
+    data: bytes | Sequence[bytes],
+    row: Profile | str = "anthropic",
+    *,
+    cause: Cause = "eof",
+    error: ErrorInfo | None = None,
+) -> list[ModelEvent]:
+    """What the decoder makes of these reads."""
+    profile = ROWS[row] if isinstance(row, str) else row
+    reader = decoder(profile, origin(profile), "text/event-stream")
+    events = [event for read in ([data] if isinstance(data, bytes) else data) for event in reader.feed(read)]
+    events += reader.end(cause, error)
+    assert reader.end(cause) == [], "end is idempotent"
+    return events
+
+
+def folded(data: bytes | Sequence[bytes], row: Profile | str = "anthropic", **ending: Any) -> Fold:
+    """The same, folded: raises if the events are not legal, fails if the turn is left open."""
+    result = fold(list(events_of(data, row, **ending)))
+    assert result.response is not None, "the turn was left open"
+    assert result.snapshot() is None, "the turn was left open"
+    return result
+
+
+def response_of(data: bytes | Sequence[bytes], row: Profile | str = "anthropic", **ending: Any) -> ModelResponse:
+    """The same, of an answer that is not to fail."""
+    result = folded(data, row, **ending)
+    assert result.error is None, result.error
+    assert result.response is not None
+    return result.response
+
+
+def said(response: ModelResponse) -> list[tuple[str, Any]]:
+    """The parts as pairs of a kind and what they say, in order."""
+    return [
+        (part.part_kind, getattr(part, "args", None) if hasattr(part, "args") else getattr(part, "content", None))
+        for part in response.parts
+    ]
+
+
+# --- cutting it --------------------------------------------------------------------------------------------------
+
+
+def cut(data: bytes, places: Iterable[int]) -> list[bytes]:
+    edges = sorted({min(place, len(data)) for place in places} | {0, len(data)})
+    return [data[a:b] for a, b in pairwise(edges)]
+
+
+def merged(events: list[ModelEvent]) -> list[Any]:
+    """The events, with neighbouring deltas of one part made one: what does not depend on how the bytes were cut."""
+    out: list[Any] = []
+    for event in events:
+        last = out[-1] if out else None
+        if isinstance(event, PartDeltaEvent) and isinstance(last, list) and last[0] == event.index:
+            last.append(event.delta)
+        else:
+            out.append([event.index, event.delta] if isinstance(event, PartDeltaEvent) else event)
+    return [_one(entry) if isinstance(entry, list) else entry for entry in out]
+
+
+def _one(run: list[Any]) -> tuple[Any, ...]:
+    index, *deltas = run
+    texts = (getattr(delta, "args_delta", None) or getattr(delta, "content_delta", None) for delta in deltas)
+    joined = "".join(piece or "" for piece in texts)
+    signature, details = None, {}
+    for delta in deltas:
+        if isinstance(delta, ThinkingPartDelta):
+            signature = delta.signature_delta if delta.signature_delta is not None else signature
+            details |= delta.provider_details or {}
+    more = [entry for delta in deltas for entry in (getattr(delta, "annotations", None) or [])]
+    return (index, type(deltas[0]), joined, signature, details, more)

@@ -1,0 +1,177 @@
+"""Answers that Anthropic gave, and what another decoder made of them.
+
+Each recording comes with `expected.json`: what Pydantic AI decodes from the same bytes. Where this package says
+something else on purpose, `DEVIATIONS` names it; anything else that differs is a failure.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+from anthropic_kit import ROWS, cut, events_of, merged, recordings, response_of
+
+from pellucid.parts import BuiltinToolCallPart, ModelResponse
+from pellucid.providers.anthropic import encode
+from pellucid.settings import ModelCall
+
+ROOT = recordings()
+NAMES = [path.name for path in sorted(ROOT.glob("*"))] if ROOT else []
+
+pytestmark = pytest.mark.skipif(not NAMES, reason="no recordings here; PELLUCID_RECORDINGS says where they are")
+
+
+class Recording(NamedTuple):
+    row: Any
+    body: bytes
+    expected: dict[str, Any]
+
+
+def load(name: str) -> Recording:
+    assert ROOT is not None
+    path: Path = ROOT / name
+    expected = json.loads((path / "expected.json").read_bytes())
+    row = ROWS["anthropic"].for_model(expected["model_name"])
+    return Recording(row, (path / "response.body").read_bytes(), expected)
+
+
+DEVIATIONS = {
+    # The other decoder, in a stream, leaves out calls of server tools that its own request did not ask for, and keeps
+    # their results. A result without its call is refused when it goes back.
+    "test_anthropic.test_anthropic_advisor_tool_stream-0": "the call of the advisor is kept",
+    "test_anthropic.test_anthropic_web_fetch_tool_stream-0": "the call of the fetch is kept",
+}
+"""Recordings in which there is one part more: the provider's own tool was called."""
+
+NOT_SENT = {
+    # The other side sends no blocks of a tool that its next request does not offer; ours go back as they came.
+    "test_anthropic.test_anthropic_advisor_tool_stream-0",
+    "test_anthropic.test_anthropic_advisor_tool_message_replay-0",
+    "test_anthropic.test_anthropic_web_fetch_tool_stream-0",
+}
+
+
+def normal(part: dict[str, Any]) -> dict[str, Any]:
+    """A part as both sides tell it."""
+    kept = ("part_kind", "content", "signature", "id", "tool_name", "args", "tool_call_id", "provider_details")
+    part = {name: part[name] for name in kept if part.get(name) is not None}
+    if isinstance(part.get("args"), str):
+        part["args"] = json.loads(part["args"])
+    return part
+
+
+def ours_of(name: str, response: ModelResponse) -> list[dict[str, Any]]:
+    return [
+        normal(msgspec.to_builtins(part))
+        for part in response.parts
+        if not (name in DEVIATIONS and isinstance(part, BuiltinToolCallPart))
+    ]
+
+
+def test_every_deviation_is_about_a_recording() -> None:
+    assert {*DEVIATIONS, *NOT_SENT} <= set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_parts_are_the_expected_ones(name: str) -> None:
+    recording = load(name)
+    response = response_of(recording.body, recording.row)
+    assert ours_of(name, response) == [normal(part) for part in recording.expected["parts"]]
+    calls = [part for part in response.parts if isinstance(part, BuiltinToolCallPart)]
+    assert name not in DEVIATIONS or len(calls) == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_usage_and_finish_reason_are_the_expected_ones(name: str) -> None:
+    recording = load(name)
+    response, expected = response_of(recording.body, recording.row), recording.expected
+    assert response.finish_reason == expected["finish_reason"]
+    assert response.model_name == expected["response_model_name"]
+    assert response.provider_response_id == expected["provider_response_id"]
+    details = {name: value for name, value in expected["provider_details"].items() if name != "finish_reason"}
+    assert response.native_finish_reason == expected["provider_details"]["finish_reason"]
+    assert (response.provider_details or {}) == details
+    usage = expected["usage"]
+    for field in (
+        "input_tokens",
+        "output_tokens",
+        "output_reasoning_tokens",
+        "cache_read_tokens",
+        "cache_write_tokens",
+    ):
+        # What was not reported is None here, 0 there.
+        assert (getattr(response.usage, field) or 0) == usage[field]
+    # Ours has more: how often which server tool ran.
+    assert usage["details"].items() <= response.usage.details.items()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_goes_back_is_what_came(name: str) -> None:
+    recording = load(name)
+    response = response_of(recording.body, recording.row)
+    assert response.origin is not None
+    request = encode(ModelCall(model="claude", messages=[response]), recording.row, response.origin)
+    (message,) = request["messages"]
+    assert message["role"] == "assistant"
+    (theirs,) = [m for m in recording.expected["roundtrip_request"]["messages"] if m["role"] == "assistant"]
+    if name not in NOT_SENT:
+        assert message["content"] == [bare(block) for block in theirs["content"]]
+    else:
+        shared = ("thinking", "text")
+        assert [b for b in message["content"] if b["type"] in shared] == [
+            b for b in theirs["content"] if b["type"] in shared
+        ]
+
+
+def bare(value: Any) -> Any:
+    """Without the nulls that the other side adds."""
+    if isinstance(value, dict):
+        return {name: bare(entry) for name, entry in value.items() if entry is not None}
+    return [bare(entry) for entry in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_whole_message_goes_back_block_by_block(name: str) -> None:
+    """The body of an answer in one piece is the best statement of what its blocks are."""
+    recording = load(name)
+    if not recording.body.startswith(b"{"):
+        pytest.skip("a stream")
+    response = response_of(recording.body, recording.row)
+    assert response.origin is not None
+    (message,) = encode(ModelCall(model="claude", messages=[response]), recording.row, response.origin)["messages"]
+    assert message["content"] == json.loads(recording.body)["content"]
+
+
+# --- however the bytes are cut -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_any_cut_in_two_gives_the_same_events(name: str) -> None:
+    """Every cut of a small body; of a large one those around frame boundaries, and some anywhere."""
+    recording = load(name)
+    data, row = recording.body, recording.row
+    whole = merged(events_of(data, row))
+    if len(data) <= 5_000:
+        places = list(range(len(data)))
+    else:
+        dice = random.Random(name)
+        ends = [at for at in range(len(data)) if data.startswith((b"\n\n", b'"}'), at)]
+        places = [at + dice.randrange(-2, 4) for at in dice.choices(ends, k=200)] if ends else []
+        places += [dice.randrange(len(data)) for _ in range(200)]
+    for place in places:
+        assert merged(events_of(cut(data, [max(place, 0)]), row)) == whole, f"cut at {place}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_any_number_of_cuts_gives_the_same_events(name: str) -> None:
+    recording = load(name)
+    data, row = recording.body, recording.row
+    whole = merged(events_of(data, row))
+    assert merged(events_of([data[at : at + 1] for at in range(len(data))], row)) == whole, "byte by byte"
+    dice = random.Random(name)
+    for pieces in (3, 30, 300):
+        assert merged(events_of(cut(data, dice.choices(range(len(data)), k=pieces)), row)) == whole

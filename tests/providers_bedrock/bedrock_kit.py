@@ -1,0 +1,204 @@
+"""What the tests of Bedrock share: messages to write, bytes to cut, events to compare."""
+
+from __future__ import annotations
+
+import json
+import os
+from base64 import b64encode
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from pellucid.errors import ErrorInfo
+from pellucid.events import Cause, ModelEvent, PartDeltaEvent, ThinkingPartDelta
+from pellucid.fold import Fold, fold
+from pellucid.framing import eventstream_message
+from pellucid.parts import ModelResponse, Origin
+from pellucid.providers.bedrock import decoder
+from pellucid.providers.profiles import Profile, builtin_profiles
+
+ROW = builtin_profiles()["bedrock"]
+CLAUDE = "us.anthropic.claude-sonnet-4-20250514-v1:0"
+NOVA = "us.amazon.nova-micro-v1:0"
+
+
+def row_of(model: str = CLAUDE) -> Profile:
+    return ROW.for_model(model)
+
+
+def origin(model: str = CLAUDE) -> Origin:
+    return Origin("bedrock", "bedrock", model)
+
+
+def recordings() -> Path | None:
+    """Where recorded answers of real providers are: `PELLUCID_RECORDINGS`, or beside the repository."""
+    named = os.environ.get("PELLUCID_RECORDINGS")
+    path = Path(named) if named else Path(__file__).parents[3] / "shared" / "recordings"
+    return path if path.is_dir() else None
+
+
+# --- writing what Bedrock writes -----------------------------------------------------------------------------------
+
+Message = tuple[str, dict[str, Any]]
+
+
+def event(name: str, **value: Any) -> Message:
+    return name, value
+
+
+def begin(index: int, **start: Any) -> Message:
+    return "contentBlockStart", {"contentBlockIndex": index, "start": start}
+
+
+def delta(index: int, **piece: Any) -> Message:
+    return "contentBlockDelta", {"contentBlockIndex": index, "delta": piece, "p": "abcdef"}
+
+
+def text(index: int, *pieces: str) -> list[Message]:
+    return [delta(index, text=piece) for piece in pieces] + [stop(index)]
+
+
+def thought(index: int, *pieces: str, signature: str | None = None) -> list[Message]:
+    """Reasoning as Claude's comes: text, an empty one, the signature."""
+    told = [delta(index, reasoningContent={"text": piece}) for piece in pieces]
+    if signature is not None:
+        told += [delta(index, reasoningContent={"text": ""}), delta(index, reasoningContent={"signature": signature})]
+    return [*told, stop(index)]
+
+
+def redacted(index: int, *blobs: bytes) -> list[Message]:
+    return [delta(index, reasoningContent={"redactedContent": b64(blob)}) for blob in blobs] + [stop(index)]
+
+
+def tool(index: int, name: str, *pieces: str, id: str = "tooluse_1", **more: Any) -> list[Message]:
+    start = begin(index, toolUse={"toolUseId": id, "name": name, **more})
+    return [start, *(delta(index, toolUse={"input": piece}) for piece in pieces), stop(index)]
+
+
+def stop(index: int) -> Message:
+    return "contentBlockStop", {"contentBlockIndex": index}
+
+
+def over(reason: str = "end_turn", usage: dict[str, Any] | None = None, **more: Any) -> list[Message]:
+    """The last words: why it stopped, then what it cost."""
+    counts = {"inputTokens": 10, "outputTokens": 20, "totalTokens": 30} if usage is None else usage
+    return [("messageStop", {"stopReason": reason, **more}), ("metadata", {"usage": counts, "metrics": {}})]
+
+
+def b64(data: bytes) -> str:
+    return b64encode(data).decode()
+
+
+def frame(name: str, value: Any) -> bytes:
+    payload = value if isinstance(value, bytes) else json.dumps(value, separators=(",", ":")).encode()
+    headers = {":event-type": name, ":content-type": "application/json", ":message-type": "event"}
+    return eventstream_message(payload, headers)
+
+
+def stream(*messages: Message | list[Message] | bytes) -> bytes:
+    """A stream of these messages; bytes are themselves."""
+    out = [frame("messageStart", {"role": "assistant"})]
+    for entry in messages:
+        if isinstance(entry, bytes):
+            out.append(entry)
+        else:
+            out += [frame(*message) for message in (entry if isinstance(entry, list) else [entry])]
+    return b"".join(out)
+
+
+def exception(name: str, value: Any = None) -> bytes:
+    headers = {":exception-type": name, ":content-type": "application/json", ":message-type": "exception"}
+    return eventstream_message(json.dumps(value if value is not None else {}).encode(), headers)
+
+
+def body(*content: dict[str, Any], reason: str = "end_turn", usage: dict[str, Any] | None = None, **more: Any) -> bytes:
+    """A whole answer."""
+    counts = {"inputTokens": 10, "outputTokens": 20, "totalTokens": 30} if usage is None else usage
+    message = {"role": "assistant", "content": list(content)}
+    return json.dumps({"output": {"message": message}, "stopReason": reason, "usage": counts, **more}).encode()
+
+
+# --- reading it ----------------------------------------------------------------------------------------------------
+
+
+def events_of(
+    data: bytes | Sequence[bytes],
+    model: str = CLAUDE,
+    *,
+    row: Profile | None = None,
+    cause: Cause = "eof",
+    error: ErrorInfo | None = None,
+) -> list[ModelEvent]:
+    """What the decoder makes of these reads."""
+    reader = decoder(row or row_of(model), origin(model))
+    events = [event for read in ([data] if isinstance(data, bytes) else data) for event in reader.feed(read)]
+    events += reader.end(cause, error)
+    assert reader.end(cause) == [], "end is idempotent"
+    return events
+
+
+def folded(data: bytes | Sequence[bytes], model: str = CLAUDE, **ending: Any) -> Fold:
+    """The same, folded: raises if the events are not legal, fails if the turn is left open."""
+    result = fold(list(events_of(data, model, **ending)))
+    assert result.response is not None, "the turn was left open"
+    assert result.snapshot() is None, "the turn was left open"
+    return result
+
+
+def response_of(data: bytes | Sequence[bytes], model: str = CLAUDE, **ending: Any) -> ModelResponse:
+    """The same, of an answer that is not to fail."""
+    result = folded(data, model, **ending)
+    assert result.error is None, result.error
+    assert result.response is not None
+    return result.response
+
+
+def failed(data: bytes | Sequence[bytes], model: str = CLAUDE, **ending: Any) -> tuple[ErrorInfo, ModelResponse]:
+    """The same, of an answer that must fail."""
+    result = folded(data, model, **ending)
+    assert result.error is not None
+    assert result.response is not None
+    assert result.response.finish_reason == "error"
+    return result.error, result.response
+
+
+def said(response: ModelResponse) -> list[tuple[str, Any]]:
+    """The parts as pairs of a kind and what they say, in order."""
+    return [
+        (part.part_kind, getattr(part, "args", None) if hasattr(part, "args") else getattr(part, "content", None))
+        for part in response.parts
+    ]
+
+
+# --- cutting it ----------------------------------------------------------------------------------------------------
+
+
+def cut(data: bytes, places: Iterable[int]) -> list[bytes]:
+    edges = sorted({min(place, len(data)) for place in places} | {0, len(data)})
+    return [data[a:b] for a, b in pairwise(edges)]
+
+
+def merged(events: list[ModelEvent]) -> list[Any]:
+    """The events, with neighbouring deltas of one part made one: what does not depend on how the bytes were cut."""
+    out: list[Any] = []
+    for entry in events:
+        last = out[-1] if out else None
+        if isinstance(entry, PartDeltaEvent) and isinstance(last, list) and last[0] == entry.index:
+            last.append(entry.delta)
+        else:
+            out.append([entry.index, entry.delta] if isinstance(entry, PartDeltaEvent) else entry)
+    return [_one(entry) if isinstance(entry, list) else entry for entry in out]
+
+
+def _one(run: list[Any]) -> tuple[Any, ...]:
+    index, *deltas = run
+    texts = (getattr(piece, "args_delta", None) or getattr(piece, "content_delta", None) for piece in deltas)
+    whole = "".join(piece or "" for piece in texts)
+    signature, details = None, {}
+    for piece in deltas:
+        if isinstance(piece, ThinkingPartDelta):
+            signature = piece.signature_delta if piece.signature_delta is not None else signature
+            details |= piece.provider_details or {}
+    more = [note for piece in deltas for note in (getattr(piece, "annotations", None) or [])]
+    return (index, type(deltas[0]), whole, signature, details, more)

@@ -1,0 +1,68 @@
+"""Answers that Cohere gave, and what another decoder made of them.
+
+Where this package says something else on purpose, `DEVIATIONS` says what. (That decoder leaves out the plan for tools
+and reads no streams at all; neither shows in these answers.)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from small_wires import assistant, check_cuts, recordings, response_of
+
+RECORDINGS = recordings("cohere")
+
+pytestmark = pytest.mark.skipif(not RECORDINGS, reason="no recordings here; PELLUCID_RECORDINGS says where they are")
+each = pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name)
+
+DEVIATIONS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    # What is billed is no count of tokens used, so it is not called one.
+    "usage details": lambda theirs: {f"billed_{name}": n for name, n in theirs["usage"]["details"].items()},
+    # Cohere does not say which model answered; theirs is the one that was asked.
+    "model name": lambda theirs: None,
+}
+"""What differs in every recording, and what it is here, from what it is there."""
+
+
+def expected(path: Path) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads((path / "expected.json").read_bytes())
+    return value
+
+
+def normal(part: dict[str, Any]) -> dict[str, Any]:
+    kept = ("part_kind", "content", "signature", "id", "tool_name", "args", "provider_details")
+    return {name: part[name] for name in kept if part.get(name) is not None}
+
+
+@each
+def test_the_answer_is_the_expected_one(path: Path) -> None:
+    theirs = expected(path)
+    ours = response_of("cohere", (path / "response.body").read_bytes())
+    assert [normal(msgspec.to_builtins(part)) for part in ours.parts] == [normal(part) for part in theirs["parts"]]
+    assert ours.finish_reason == theirs["finish_reason"]
+    assert ours.native_finish_reason == theirs["provider_details"]["finish_reason"]
+    assert ours.model_name == DEVIATIONS["model name"](theirs)
+    assert ours.provider_response_id == theirs["provider_response_id"]
+    usage = theirs["usage"]
+    assert (ours.usage.input_tokens, ours.usage.output_tokens) == (usage["input_tokens"], usage["output_tokens"])
+    assert ours.usage.output_reasoning_tokens is None
+    assert ours.usage.details == DEVIATIONS["usage details"](theirs)
+
+
+@each
+def test_what_goes_back_is_what_came(path: Path) -> None:
+    theirs = expected(path)["roundtrip_request"]["messages"]
+    ours = response_of("cohere", (path / "response.body").read_bytes())
+    (answer,) = (message for message in theirs if message["role"] == "assistant")
+    assert assistant("cohere", ours) == {"content": answer["content"]}
+
+
+@each
+def test_any_cut_gives_the_same_events(path: Path) -> None:
+    check_cuts("cohere", (path / "response.body").read_bytes(), seed=path.name)

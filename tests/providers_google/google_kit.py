@@ -1,0 +1,164 @@
+"""What the tests of the Google wire share: answers to write, bytes to cut, events to compare."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from pellucid.errors import ErrorInfo
+from pellucid.events import Cause, ModelEvent, PartDeltaEvent, ThinkingPartDelta
+from pellucid.fold import Fold, fold
+from pellucid.parts import ModelResponse, Origin
+from pellucid.providers.google import decoder
+from pellucid.providers.profiles import Profile, builtin_profiles
+
+ROWS = {name: row for name, row in builtin_profiles().items() if row.wire == "google"}
+
+GEMINI_3, GEMINI_25 = "gemini-3.1-pro-preview", "gemini-2.5-flash"
+
+
+def recordings() -> Path | None:
+    """Where recorded answers of Google are: `PELLUCID_RECORDINGS`, or beside the repository."""
+    named = os.environ.get("PELLUCID_RECORDINGS")
+    path = Path(named) if named else Path(__file__).parents[3] / "shared" / "recordings"
+    return path / "google" if (path / "google").is_dir() else None
+
+
+# --- writing what Google writes ----------------------------------------------------------------------------------
+
+
+def answer(*parts: dict[str, Any], finish: str | None = None, **more: Any) -> dict[str, Any]:
+    """A chunk, or a whole answer, with these parts; `more` stands on the candidate."""
+    candidate: dict[str, Any] = {"content": {"parts": list(parts), "role": "model"}, "index": 0, **more}
+    if finish is not None:
+        candidate["finishReason"] = finish
+    return {"candidates": [candidate], "modelVersion": "gemini-3", "responseId": "r1"}
+
+
+def text(content: str, signature: str | None = None) -> dict[str, Any]:
+    return {"text": content} | ({"thoughtSignature": signature} if signature else {})
+
+
+def thought(content: str, signature: str | None = None) -> dict[str, Any]:
+    return {**text(content, signature), "thought": True}
+
+
+def call(name: str, signature: str | None = None, **args: Any) -> dict[str, Any]:
+    return {"functionCall": {"name": name, "args": args}} | ({"thoughtSignature": signature} if signature else {})
+
+
+def sse(*chunks: Any, end: str = "\r\n") -> bytes:
+    """A stream of these, with the line ends that Google uses."""
+    return "".join(f"data: {json.dumps(chunk)}{end}{end}" for chunk in chunks).encode()
+
+
+def array(*chunks: Any, closed: bool = True) -> bytes:
+    """The same as one JSON array, laid out as Google does."""
+    return ("[" + ",\r\n".join(json.dumps(chunk, indent=2) for chunk in chunks) + ("\n]\n" if closed else "")).encode()
+
+
+def body(*parts: dict[str, Any], finish: str | None = "STOP", **more: Any) -> bytes:
+    return json.dumps(answer(*parts, finish=finish, **more)).encode()
+
+
+def stream(*fragments: dict[str, Any], finish: str | None = "STOP", **more: Any) -> bytes:
+    """A stream with one part in each chunk, the last of which says why it ended."""
+    chunks = [answer(fragment) for fragment in fragments]
+    if finish is not None:
+        chunks.append(answer(text(""), finish=finish, **more))
+    return sse(*chunks)
+
+
+# --- reading it --------------------------------------------------------------------------------------------------
+
+
+def origin(row: Profile | str = "google", model: str = GEMINI_3) -> Origin:
+    return Origin(row if isinstance(row, str) else row.name, "google", model)
+
+
+def events_of(
+    data: bytes | Sequence[bytes],
+    *,
+    row: str = "google",
+    model: str = GEMINI_3,
+    cause: Cause = "eof",
+    error: ErrorInfo | None = None,
+) -> list[ModelEvent]:
+    """What the decoder makes of these reads."""
+    reader = decoder(ROWS[row].for_model(model), origin(row, model))
+    events = [event for read in ([data] if isinstance(data, bytes) else data) for event in reader.feed(read)]
+    events += reader.end(cause, error)
+    assert reader.end(cause) == [], "end is idempotent"
+    return events
+
+
+def folded(data: bytes | Sequence[bytes], **how: Any) -> Fold:
+    """The same, folded: raises if the events are not legal, fails if the turn is left open."""
+    result = fold(list(events_of(data, **how)))
+    assert result.response is not None, "the turn was left open"
+    assert result.snapshot() is None, "the turn was left open"
+    return result
+
+
+def response_of(data: bytes | Sequence[bytes], **how: Any) -> ModelResponse:
+    """The same, of an answer that is not to fail."""
+    result = folded(data, **how)
+    assert result.error is None, result.error
+    assert result.response is not None
+    return result.response
+
+
+def said(response: ModelResponse) -> list[tuple[Any, ...]]:
+    """The parts: their kind, what they say, and their signature, if any."""
+    return [
+        (part.part_kind, getattr(part, "args" if hasattr(part, "args") else "content", None))
+        + ((signature,) if (signature := signature_in(part)) else ())
+        for part in response.parts
+    ]
+
+
+def signature_in(part: Any) -> str | None:
+    """The signature of a part, which stands in both places: wherever the kind of part has a field for it."""
+    own, told = (
+        getattr(part, "signature", None),
+        (getattr(part, "provider_details", None) or {}).get("thought_signature"),
+    )
+    assert own == told or not hasattr(part, "signature")
+    return told  # type: ignore[no-any-return]
+
+
+# --- cutting it --------------------------------------------------------------------------------------------------
+
+
+def cut(data: bytes, places: Iterable[int]) -> list[bytes]:
+    edges = sorted({min(place, len(data)) for place in places} | {0, len(data)})
+    return [data[a:b] for a, b in pairwise(edges)]
+
+
+def merged(events: list[ModelEvent]) -> list[Any]:
+    """The events, with neighbouring deltas of one part made one: what does not depend on how the bytes were cut."""
+    out: list[Any] = []
+    for event in events:
+        last = out[-1] if out else None
+        if isinstance(event, PartDeltaEvent) and isinstance(last, list) and last[0] == event.index:
+            last.append(event.delta)
+        else:
+            out.append([event.index, event.delta] if isinstance(event, PartDeltaEvent) else event)
+    return [_one(entry) if isinstance(entry, list) else entry for entry in out]
+
+
+def _one(run: list[Any]) -> tuple[Any, ...]:
+    index, *deltas = run
+    texts = (getattr(delta, "args_delta", None) or getattr(delta, "content_delta", None) for delta in deltas)
+    whole = "".join(piece or "" for piece in texts)
+    signature, details = None, {}
+    for delta in deltas:
+        if isinstance(delta, ThinkingPartDelta):
+            signature = delta.signature_delta if delta.signature_delta is not None else signature
+            details |= delta.provider_details or {}
+    more = [entry for delta in deltas for entry in (getattr(delta, "annotations", None) or [])]
+    return (index, type(deltas[0]), whole, signature, details, more)

@@ -1,0 +1,355 @@
+"""Requests to Mistral: settings, tools, and what of the history goes back."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from msgspec.structs import replace
+
+from pellucid.errors import RequestError
+from pellucid.parts import (
+    Audio,
+    File,
+    Image,
+    ModelRequest,
+    ModelResponse,
+    ModelResponsePart,
+    OpaquePart,
+    RefusalPart,
+    RetryPromptPart,
+    SystemPromptPart,
+    Text,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserContent,
+    UserPromptPart,
+    Video,
+)
+from pellucid.providers.mistral import encode
+from pellucid.providers.mistral.encode import nine
+from pellucid.settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition
+from small_wires import FOREIGN, ROWS, SECRET, assistant, foreign_parts, origin, response_of, sse
+
+ROW = ROWS["mistral"]
+HELLO = ModelRequest([UserPromptPart("hello")])
+
+
+def request(*, model: str = "mistral-small-latest", **call: Any) -> dict[str, Any]:
+    call.setdefault("messages", [HELLO])
+    return encode(ModelCall(model, **call), ROW.for_model(model), origin("mistral", model))
+
+
+def asked(settings: ModelSettings, **call: Any) -> dict[str, Any]:
+    """What the settings add to the body."""
+    plain = request(**call)
+    return {name: value for name, value in request(settings=settings, **call).items() if name not in plain}
+
+
+# --- settings ----------------------------------------------------------------------------------------------------
+
+
+def test_the_least_request() -> None:
+    assert request(stream=False) == {
+        "model": "mistral-small-latest",
+        "messages": [{"role": "user", "content": "hello"}],
+    }
+    assert request()["stream"] is True
+
+
+def test_settings_have_their_names() -> None:
+    assert asked(
+        {
+            "max_tokens": 9, "temperature": 0.5, "top_p": 0.9, "seed": 7, "stop_sequences": ["x"], "cache_key": "k",
+            "presence_penalty": 0.1, "frequency_penalty": 0.2, "parallel_tool_calls": False, "user": "nobody",
+            "logit_bias": {"1": 2},
+        }
+    ) == {
+        "max_tokens": 9, "temperature": 0.5, "top_p": 0.9, "random_seed": 7, "stop": ["x"], "prompt_cache_key": "k",
+        "presence_penalty": 0.1, "frequency_penalty": 0.2, "parallel_tool_calls": False,
+    }  # fmt: skip
+
+
+def test_an_extra_body_wins() -> None:
+    assert asked({"thinking": "high", "extra_body": {"reasoning_effort": "max", "safe_prompt": True}}) == {
+        "reasoning_effort": "max",
+        "safe_prompt": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("level", "small", "magistral"),
+    [
+        (True, {"reasoning_effort": "high"}, {"prompt_mode": "reasoning"}),
+        ("minimal", {"reasoning_effort": "high"}, {"prompt_mode": "reasoning"}),
+        ("max", {"reasoning_effort": "high"}, {"prompt_mode": "reasoning"}),
+        (False, {"reasoning_effort": "none"}, {"prompt_mode": None}),
+        ("none", {"reasoning_effort": "none"}, {"prompt_mode": None}),
+    ],
+)
+def test_how_much_to_think(level: Any, small: dict[str, Any], magistral: dict[str, Any]) -> None:
+    assert asked({"thinking": level}) == small
+    assert asked({"thinking": level}, model="magistral-medium-2509") == magistral
+    assert asked({"thinking": level}, model="magistral-small-2506") == magistral
+
+
+def test_unasked_nothing_is_said() -> None:
+    assert asked({}) == asked({}, model="magistral-medium-latest") == {}
+
+
+# --- tools and output --------------------------------------------------------------------------------------------
+
+F, G = ToolDefinition("f", {"type": "object"}, "does f", strict=True), ToolDefinition("g")
+
+
+def test_tools() -> None:
+    assert request(tools=(F, G))["tools"] == [
+        {
+            "type": "function",
+            "function": {"name": "f", "description": "does f", "parameters": {"type": "object"}, "strict": True},
+        },
+        {"type": "function", "function": {"name": "g", "parameters": {"type": "object", "properties": {}}}},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("choice", "offered", "said"),
+    [
+        (ToolChoice(), "fg", None),
+        (ToolChoice("none"), "fg", "none"),
+        (ToolChoice("required"), "fg", "any"),
+        (ToolChoice("required", ("f",)), "f", {"type": "function", "function": {"name": "f"}}),
+        (ToolChoice("required", ("f", "g")), "fg", "any"),
+        (ToolChoice("auto", ("g",)), "g", None),
+    ],
+)
+def test_which_tool_to_call(choice: ToolChoice, offered: str, said: Any) -> None:
+    body = request(tools=(F, G), tool_choice=choice)
+    assert "".join(tool["function"]["name"] for tool in body["tools"]) == offered
+    assert body.get("tool_choice") == said
+
+
+def test_a_tool_that_there_is_not() -> None:
+    with pytest.raises(RequestError, match="tool_choice names h; the tools are: f, g"):
+        request(tools=(F, G), tool_choice=ToolChoice("auto", ("h",)))
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        (OutputFormat(), None),
+        (OutputFormat("json_object"), {"type": "json_object"}),
+        (
+            OutputFormat("json_schema", "o", {"type": "object"}, strict=True),
+            {"type": "json_schema", "json_schema": {"name": "o", "schema": {"type": "object"}, "strict": True}},
+        ),
+    ],
+)
+def test_the_output(output: OutputFormat, said: Any) -> None:
+    assert request(output=output).get("response_format") == said
+
+
+# --- what the user says ------------------------------------------------------------------------------------------
+
+
+def test_a_request_with_everything() -> None:
+    message = ModelRequest(
+        [
+            SystemPromptPart("a", "developer"),
+            ToolReturnPart("f", {"x": 1}, "aaaaaaaaa"),
+            RetryPromptPart("wrong", "g", "bbbbbbbbb"),
+        ],
+        instructions="be brief",
+    )
+    assert request(messages=[message])["messages"] == [
+        {"role": "system", "content": "be brief"},
+        {"role": "system", "content": "a"},
+        {"role": "tool", "tool_call_id": "aaaaaaaaa", "name": "f", "content": '{"x":1}'},
+        {"role": "tool", "tool_call_id": "bbbbbbbbb", "name": "g", "content": "wrong"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (Text("a"), {"type": "text", "text": "a"}),
+        (Image(url="https://e.x/i"), {"type": "image_url", "image_url": "https://e.x/i"}),
+        (
+            Image(data="AA", media_type="image/gif", detail="low"),
+            {"type": "image_url", "image_url": {"url": "data:image/gif;base64,AA", "detail": "low"}},
+        ),
+        (Audio(data="AA"), {"type": "input_audio", "input_audio": "AA"}),
+        (File(file_id="f1"), {"type": "file", "file_id": "f1"}),
+        (
+            File(url="https://e.x/d", filename="d.pdf"),
+            {"type": "document_url", "document_url": "https://e.x/d", "document_name": "d.pdf"},
+        ),
+        (File(data="AA"), {"type": "document_url", "document_url": "data:application/pdf;base64,AA"}),
+    ],
+)
+def test_content(content: UserContent, said: dict[str, Any]) -> None:
+    (message,) = request(messages=[ModelRequest([UserPromptPart([content])])])["messages"]
+    assert message["content"] == [said]
+
+
+@pytest.mark.parametrize("content", [Video(url="https://e.x"), Image(), Image(file_id="x"), File()])
+def test_content_that_cannot_be_sent(content: UserContent) -> None:
+    with pytest.raises(RequestError, match=f"a {content.kind} in this form cannot be sent to Mistral"):
+        request(messages=[ModelRequest([UserPromptPart([content])])])
+
+
+# --- what goes back ----------------------------------------------------------------------------------------------
+
+
+def sent(*parts: ModelResponsePart, by: Any = "own", model: str = "m", **row: Any) -> dict[str, Any] | None:
+    response = ModelResponse(list(parts), origin=origin("mistral", model) if by == "own" else by)
+    if row:
+        body = encode(ModelCall(model, [response]), replace(ROW, **row), origin("mistral", model))
+        return body["messages"][0] if body["messages"] else None
+    return assistant("mistral", response, model=model)
+
+
+WHY, SO = ThinkingPart("why"), TextPart("so")
+THOUGHT = {"type": "thinking", "thinking": [{"type": "text", "text": "why"}]}
+ANSWER = {"type": "text", "text": "so"}
+
+
+@pytest.mark.parametrize(
+    ("by", "foreign", "content"),
+    [
+        ("own", "drop", [THOUGHT, ANSWER]),
+        (FOREIGN, "drop", "so"),
+        (FOREIGN, "field", [THOUGHT, ANSWER]),
+        (None, "drop", [THOUGHT, ANSWER]),
+    ],
+    ids=["own", "foreign", "foreign, welcome", "unknown"],
+)
+def test_the_row_of_the_matrix(by: Any, foreign: Any, content: Any) -> None:
+    message = sent(WHY, SO, by=by, foreign=foreign)
+    assert message is not None
+    assert message["content"] == content
+
+
+def test_lost_reasoning_is_left_out() -> None:
+    assert sent(SO, ToolCallPart("f", "{}", "aaaaaaaaa")) == {
+        "content": "so",
+        "tool_calls": [{"id": "aaaaaaaaa", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+    }
+
+
+def test_a_cut_off_thought_or_call_does_not_go_back() -> None:
+    assert sent(ThinkingPart("why", complete=False)) is None
+    assert sent(SO, ToolCallPart("f", '{"', "c", complete=False)) == {"content": "so"}
+
+
+def test_a_signed_thought_goes_back_whole_and_only_to_its_maker() -> None:
+    part = ThinkingPart("why", signature="S", provider_details={"closed": True})
+    assert sent(part, SO) == {"content": [THOUGHT | {"signature": "S", "closed": True}, ANSWER]}
+    assert sent(part, SO, by=None) == {"content": [THOUGHT, ANSWER]}
+    assert sent(part, SO, by=origin("mistral", "another-model")) == {"content": "so"}
+
+
+def test_order_is_kept() -> None:
+    message = sent(WHY, SO, ThinkingPart("but"), RefusalPart("no"))
+    assert message is not None
+    assert [chunk["type"] for chunk in message["content"]] == ["thinking", "text", "thinking", "text"]
+
+
+ANSWERS = {
+    "thought, references, something new": [
+        {"type": "thinking", "thinking": [
+            {"type": "text", "text": "a"}, {"type": "reference", "reference_ids": [1]}, {"type": "text", "text": "b"},
+        ], "closed": True, "signature": "S"},
+        {"type": "text", "text": "c"},
+        {"type": "reference", "reference_ids": [2, "x"]},
+        {"type": "tool_reference", "tool": "web_search", "title": "T", "url": "https://e.x"},
+        {"type": "text", "text": "d"},
+        {"type": "thinking", "thinking": [{"type": "text", "text": "e"}]},
+        {"type": "new", "x": 1},
+        {"type": "text", "text": "f"},
+        {"type": "reference", "reference_ids": []},
+    ],
+    "only text": "a",
+    "only thought": [{"type": "thinking", "thinking": [{"type": "text", "text": "a"}]}],
+    "only a signature": [{"type": "thinking", "thinking": [], "signature": "S"}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_what_came_goes_back_as_it_came(name: str) -> None:
+    content = ANSWERS[name]
+    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": content}}
+    response = response_of("mistral", json.dumps({"choices": [choice]}).encode())
+    assert assistant("mistral", response) == {"content": content}
+
+
+def test_tags_go_back_as_they_came() -> None:
+    model, text = "magistral-small-2506", "<think>\nwhy\n</think>\n\nso"
+    frame = {"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": "stop"}]}
+    response = response_of("mistral", sse(frame), model=model)
+    assert assistant("mistral", response, model=model) == {"content": text}
+
+
+@given(foreign_parts)
+def test_nothing_opaque_goes_to_another(parts: list[ModelResponsePart]) -> None:
+    for by in (FOREIGN, None, origin("mistral", "another-model")):
+        message = sent(*parts, by=by)
+        assert SECRET not in json.dumps(message)
+
+
+def test_opaque_parts_that_are_no_chunks_stay_here() -> None:
+    part = OpaquePart("late_arguments", {"tool_call_id": "c", "arguments": "{}"})
+    assert sent(part, SO) == {"content": "so"}
+
+
+# --- what Mistral refuses and others take ------------------------------------------------------------------------
+
+
+def test_an_answer_that_is_to_be_continued_is_a_prefix() -> None:
+    assert request(messages=[HELLO, ModelResponse([SO], origin=None)])["messages"][-1] == {
+        "role": "assistant",
+        "content": "so",
+        "prefix": True,
+    }
+
+
+def test_an_id_of_a_call_has_nine_letters_and_digits() -> None:
+    """anomalyco/opencode#1680: every call of another provider was refused for its id."""
+    call = ModelResponse([ToolCallPart("f", "{}", "call_0fypS1hVX")], origin=FOREIGN)
+    result = ModelRequest([ToolReturnPart("f", "42", "call_0fypS1hVX")])
+    _, answer, returned = request(messages=[HELLO, call, result])["messages"]
+    assert re.fullmatch("[a-zA-Z0-9]{9}", answer["tool_calls"][0]["id"])
+    assert answer["tool_calls"][0]["id"] == returned["tool_call_id"]
+    assert nine("D681PevKs") == "D681PevKs"
+    assert nine("call_1") != nine("call_2")
+
+
+def test_a_user_does_not_speak_right_after_a_tool() -> None:
+    """aaif-goose/goose#5998: `Unexpected role 'user' after role 'tool'`."""
+    result = ModelRequest([ToolReturnPart("f", "42", "aaaaaaaaa"), UserPromptPart("stop")])
+    messages = request(messages=[result])["messages"]
+    assert [message["role"] for message in messages] == ["tool", "assistant", "user"]
+    assert messages[1]["content"]
+
+
+def test_thought_was_flattened_into_the_answer() -> None:
+    """vercel/ai#17971: the model was told that it had answered "391.391"."""
+    chunks = [{"type": "thinking", "thinking": [{"type": "text", "text": "391."}]}, {"type": "text", "text": "391"}]
+    frame = {"choices": [{"index": 0, "delta": {"content": chunks}, "finish_reason": "stop"}]}
+    response = response_of("mistral", sse(frame))
+    message = assistant("mistral", response)
+    assert message is not None
+    assert message["content"] == chunks
+    assert response.text == "391"
+
+
+def test_thought_never_appeared_when_streaming() -> None:
+    """BerriAI/litellm#16272: a content that is a list was not read."""
+    chunks = [{"type": "thinking", "thinking": [{"type": "text", "text": "why"}]}]
+    frame = {"choices": [{"index": 0, "delta": {"content": chunks}, "finish_reason": "stop"}]}
+    assert response_of("mistral", sse(frame)).thinking == "why"

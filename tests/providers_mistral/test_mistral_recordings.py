@@ -1,0 +1,61 @@
+"""Answers that Mistral gave, and what another decoder made of them.
+
+Where this package says something else on purpose, `DEVIATIONS` names it; there is nothing to name in these answers.
+(That decoder collapses all thought of an answer into one part; in none of these does thought come back after text.)
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from small_wires import assistant, check_cuts, recordings, response_of
+
+RECORDINGS = recordings("mistral")
+DEVIATIONS: dict[str, str] = {}
+
+pytestmark = pytest.mark.skipif(not RECORDINGS, reason="no recordings here; PELLUCID_RECORDINGS says where they are")
+each = pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name)
+
+
+def expected(path: Path) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads((path / "expected.json").read_bytes())
+    return value
+
+
+def normal(part: dict[str, Any]) -> dict[str, Any]:
+    kept = ("part_kind", "content", "signature", "id", "tool_name", "args", "provider_details")
+    return {name: part[name] for name in kept if part.get(name) is not None}
+
+
+@each
+def test_the_answer_is_the_expected_one(path: Path) -> None:
+    theirs = expected(path)
+    ours = response_of("mistral", (path / "response.body").read_bytes(), model=theirs["model_name"])
+    assert [normal(msgspec.to_builtins(part)) for part in ours.parts] == [normal(part) for part in theirs["parts"]]
+    assert ours.finish_reason == theirs["finish_reason"]
+    assert ours.native_finish_reason == theirs["provider_details"]["finish_reason"]
+    assert ours.model_name == theirs["response_model_name"]
+    assert ours.provider_response_id == theirs["provider_response_id"]
+    usage = theirs["usage"]
+    assert (ours.usage.input_tokens, ours.usage.output_tokens) == (usage["input_tokens"], usage["output_tokens"])
+    assert (ours.usage.output_reasoning_tokens, ours.usage.details) == (None, usage["details"])
+
+
+@each
+def test_what_goes_back_is_what_came(path: Path) -> None:
+    theirs = expected(path)
+    model = theirs["model_name"]
+    ours = response_of("mistral", (path / "response.body").read_bytes(), model=model)
+    if "roundtrip_request" in theirs:
+        (answer,) = (m for m in theirs["roundtrip_request"]["messages"] if m["role"] == "assistant")
+        assert assistant("mistral", ours, model=model) == {"content": answer["content"]}
+
+
+@each
+def test_any_cut_gives_the_same_events(path: Path) -> None:
+    check_cuts("mistral", (path / "response.body").read_bytes(), seed=path.name)

@@ -1,0 +1,55 @@
+"""`pellucid decode --from ollama`: both of Ollama's wires, told apart by the bytes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from pellucid.cli.decode import decode
+from small_wires import lines, recordings, sse
+
+NATIVE = lines({"message": {"thinking": "why"}, "done": False}, {"message": {"content": "so"}, "done": True})
+CHOICE = {"index": 0, "finish_reason": "stop"}
+MESSAGE = {"reasoning": "why", "content": "so"}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        NATIVE,
+        NATIVE.rstrip(),
+        json.dumps({"message": {"thinking": "why", "content": "so"}, "done": True}, indent=2).encode(),
+        sse({"choices": [CHOICE | {"delta": MESSAGE}]}, "data: [DONE]"),
+        json.dumps({"choices": [CHOICE | {"message": MESSAGE}]}).encode(),
+    ],
+    ids=["lines", "no last newline", "a whole answer", "compatible stream", "compatible answer"],
+)
+@pytest.mark.parametrize("provider", ["ollama"])
+def test_both_wires_are_understood(provider: str, data: bytes) -> None:
+    result = CliRunner().invoke(decode, ["--from", provider], input=data)
+    assert result.exit_code == 0, result.output
+    parts = json.loads(result.output)["parts"]
+    assert [(part["part_kind"], part["content"]) for part in parts] == [("thinking", "why"), ("text", "so")]
+
+
+def test_the_content_type_decides() -> None:
+    data = lines({"error": "no"})
+    for given in ([], ["--content-type", "application/x-ndjson"]):
+        result = CliRunner().invoke(decode, ["--from", "ollama", *given], input=data)
+        assert json.loads(result.output)["error"]["message"] == "no"
+        assert json.loads(result.output)["provider_name"] == ("ollama-native" if given else "ollama")
+
+
+def test_the_native_row_can_be_named() -> None:
+    result = CliRunner().invoke(decode, ["--from", "ollama-native"], input=NATIVE)
+    assert json.loads(result.output)["parts"][0]["content"] == "why"
+
+
+@pytest.mark.parametrize("path", recordings("ollama"), ids=lambda path: path.name)
+def test_recordings_of_the_compatible_endpoint_stay_with_it(path) -> None:  # type: ignore[no-untyped-def]
+    result = CliRunner().invoke(decode, ["--from", "ollama"], input=(path / "response.body").read_bytes())
+    value = json.loads(result.output)
+    assert value["provider_name"] == "ollama"
+    assert value["parts"][0]["part_kind"] == "thinking"

@@ -1,0 +1,239 @@
+"""Answers of Ollama's own endpoint: what is made of them, streamed and whole, however they are cut or broken."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pellucid.events import ItemEndEvent, ItemStartEvent
+from pellucid.parts import TextPart, ThinkingPart, ToolCallPart, Usage
+from pellucid.providers.ollama import decoder
+from small_wires import (
+    ROWS,
+    broken,
+    check_cuts,
+    check_total,
+    error_of,
+    events_of,
+    folded,
+    garbled,
+    lines,
+    origin,
+    response_of,
+    said,
+)
+
+ROW = "ollama-native"
+
+
+def line(content: str = "", **message: Any) -> dict[str, Any]:
+    return {
+        "model": "qwen3",
+        "created_at": "2026-11-21T00:00:00Z",
+        "message": {"role": "assistant", "content": content, **message},
+        "done": False,
+    }
+
+
+def last(reason: str | None = "stop", content: str = "", **more: Any) -> dict[str, Any]:
+    return line(content) | {"done": True} | ({"done_reason": reason} if reason else {}) | more
+
+
+def call(name: str, args: Any, **fields: Any) -> dict[str, Any]:
+    return {**fields, "function": {"name": name, "arguments": args}}
+
+
+STREAMS: dict[str, tuple[list[Any], list[tuple[str, Any]]]] = {
+    "thought, then text": (
+        [line(thinking="Ok"), line(thinking="ay"), line("Hi"), line("!")],
+        [("thinking", "Okay"), ("text", "Hi!")],
+    ),
+    "both in one line": ([line("b", thinking="a"), line("c")], [("thinking", "a"), ("text", "bc")]),
+    "thought that comes back": (
+        [line(thinking="a"), line("b"), line(thinking="c"), line("d")],
+        [("thinking", "a"), ("text", "b"), ("thinking", "c"), ("text", "d")],
+    ),
+    "thought, a call, thought": (
+        [line(thinking="a"), line(tool_calls=[call("f", {"q": 1})]), line(thinking="b"), line("c")],
+        [("thinking", "a"), ("tool-call", {"q": 1}), ("thinking", "b"), ("text", "c")],
+    ),
+    "several calls": (
+        [line(tool_calls=[call("f", {}), call("g", {"a": [1]})]), line(tool_calls=[call("f", {})])],
+        [("tool-call", {}), ("tool-call", {"a": [1]}), ("tool-call", {})],
+    ),
+    "arguments that are no object": (
+        [line(tool_calls=[call("f", '{"a": 1}'), call("g", None)])],
+        [("tool-call", '{"a": 1}'), ("tool-call", {})],
+    ),
+    "tags, because thinking was not asked for": (
+        [line("<thi"), line("nk>\nwhy"), line("\n</think>\n\nso")],
+        [("thinking", "why"), ("text", "so")],
+    ),
+    "a picture": ([line("see"), line(images=["iVBORw0KGgo="])], [("text", "see"), ("file", "iVBORw0KGgo=")]),
+    "nothing": ([line()], []),
+}
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_a_stream(name: str) -> None:
+    values, expected = STREAMS[name]
+    data = lines(*values, last())
+    assert said(response_of(ROW, data)) == expected
+    check_cuts(ROW, data)
+    assert events_of(ROW, data.rstrip()) == events_of(ROW, data), "the last line may lack its newline"
+    assert events_of(ROW, data.replace(b"\n", b"\r\n\r\n")) == events_of(ROW, data)
+
+
+def test_a_line_is_told_when_it_comes() -> None:
+    reader = decoder(ROWS[ROW], origin(ROW))
+    seen = [len(reader.feed(lines(value))) for value in (line(thinking="a"), line(thinking="b"), line("c"))]
+    assert seen == [4, 1, 5]
+    assert not reader.done
+    reader.feed(lines(last()))
+    assert reader.done
+
+
+def test_a_whole_answer() -> None:
+    whole = last("stop", "so") | {"message": {"content": "so", "thinking": "why", "tool_calls": [call("f", {"q": 1})]}}
+    expected = [("thinking", "why"), ("text", "so"), ("tool-call", {"q": 1})]
+    for data in (json.dumps(whole).encode(), lines(whole), b"\n" + json.dumps(whole, indent=2).encode() + b"\n"):
+        assert said(response_of(ROW, data)) == expected
+        check_cuts(ROW, data)
+
+
+def test_the_other_endpoint_has_no_message() -> None:
+    """`/api/generate` has the two texts beside `done`."""
+    values = [{"thinking": "a", "response": "", "done": False}, {"response": "b", "done": True}]
+    assert said(response_of(ROW, lines(*values))) == [("thinking", "a"), ("text", "b")]
+
+
+def test_thought_and_text_are_items_of_their_own() -> None:
+    values, _ = STREAMS["thought that comes back"]
+    events = events_of(ROW, lines(*values, last()))
+    assert [e.kind for e in events if isinstance(e, ItemStartEvent)] == ["reasoning", "message"] * 2
+    assert {e.status for e in events if isinstance(e, ItemEndEvent)} == {"completed"}
+
+
+def test_calls_have_their_names_and_ids() -> None:
+    values = [line(tool_calls=[call("f", {"a": 1}, id="call_1"), call("g", {})]), last()]
+    response = response_of(ROW, lines(*values))
+    assert response.parts == [ToolCallPart("f", {"a": 1}, "call_1"), ToolCallPart("g", {}, "")]
+    assert (response.finish_reason, response.native_finish_reason) == ("tool_call", "stop")
+
+
+@pytest.mark.parametrize(("native", "reason"), [("stop", "stop"), ("length", "length"), (None, "stop"), ("x", None)])
+def test_finish_reasons(native: str | None, reason: str | None) -> None:
+    response = response_of(ROW, lines(line("a"), last(native)))
+    assert (response.finish_reason, response.native_finish_reason) == (reason, native)
+    assert response.model_name == "qwen3"
+
+
+def test_a_model_that_was_only_loaded_may_still_answer() -> None:
+    assert said(response_of(ROW, lines(last("load")))) == []
+    reader = decoder(ROWS[ROW], origin(ROW))
+    reader.feed(lines(last("load")))
+    assert not reader.done
+    assert said(response_of(ROW, lines(last("load"), line("a"), last()))) == [("text", "a")]
+
+
+def test_usage_has_no_count_of_reasoning() -> None:
+    response = response_of(ROW, lines(line("a"), last(eval_count=290, prompt_eval_count=12, total_duration=5)))
+    assert response.usage == Usage(input_tokens=12, output_tokens=290)
+    assert response.provider_details == {"total_duration": 5}
+
+
+def test_a_prompt_that_was_in_the_cache_is_not_counted() -> None:
+    assert response_of(ROW, lines(last(eval_count=3))).usage == Usage(output_tokens=3)
+
+
+def test_logprobs_stay_with_their_text() -> None:
+    entry = {"token": "a", "logprob": -0.5, "top_logprobs": []}
+    (part,) = response_of(ROW, lines(line("a") | {"logprobs": [entry]}, last())).parts
+    assert isinstance(part, TextPart)
+    assert part.logprobs == [entry]
+
+
+# --- ends that are none ------------------------------------------------------------------------------------------
+
+
+def test_thought_that_was_cut_off_is_marked() -> None:
+    response = response_of(ROW, lines(line(thinking="a"), last("length")))
+    assert response.parts == [ThinkingPart("a", provider_name=ROW, complete=False)]
+
+
+@pytest.mark.parametrize("rest", [b"", b'{"model": "qwen3", "mess', b"\n\n"])
+def test_an_answer_without_its_last_line_broke_off(rest: bytes) -> None:
+    error, response = error_of(ROW, lines(line(thinking="a"), line("b")) + rest)
+    assert error.code == "stream_truncated"
+    assert said(response) == [("thinking", "a"), ("text", "b")]
+    assert response.parts[-1] == TextPart("b", complete=False)
+
+
+def test_so_did_a_single_line() -> None:
+    error, response = error_of(ROW, json.dumps(line("a")).encode())
+    assert error.code == "stream_truncated"
+    assert response.text == "a"
+
+
+def test_an_error_line_in_the_stream() -> None:
+    error, response = error_of(ROW, lines(line(thinking="a"), {"error": "the model runner has stopped"}, line("never")))
+    assert (error.kind, error.message) == ("model_error", "the model runner has stopped")
+    assert response.parts == [ThinkingPart("a", provider_name=ROW, complete=False)]
+
+
+def test_an_error_alone() -> None:
+    for data in (lines({"error": '"m" does not support thinking'}), b'{"error": "\\"m\\" does not support thinking"}'):
+        error, response = error_of(ROW, data)
+        assert error.message == '"m" does not support thinking'
+        assert response.parts == []
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (b"", "empty_stream"),
+        (b"  \n", "empty_stream"),
+        (b"<html>\n<title>Bad gateway</title>\n</html>", "not_ollama"),
+        (b"404 page not found", "not_ollama"),
+        (b'{"a": 1}', "not_ollama"),
+        (lines({"a": 1}), "empty_stream"),
+    ],
+)
+def test_what_is_no_answer(data: bytes, code: str) -> None:
+    error, response = error_of(ROW, data)
+    assert error.code == code
+    assert response.parts == []
+
+
+def test_a_line_that_is_no_json() -> None:
+    error, response = error_of(ROW, lines(line("a")) + b"oh no\n" + lines(last()))
+    assert error.code == "not_ollama"
+    assert response.text == "a"
+
+
+def test_nobody_listens_any_more() -> None:
+    result = folded(ROW, lines(line(thinking="a")), cause="cancelled")
+    assert result.error is None
+
+
+# --- whatever comes ----------------------------------------------------------------------------------------------
+
+EVERYTHING = [
+    line(thinking="a"), line("<thi"), line("b", thinking="c", images=["/9j/"]),
+    line(tool_calls=[call("f", {"a": 1}, id="c"), call("g", "{}")]), line("d <"), last(eval_count=1),
+]  # fmt: skip
+places = st.lists(st.integers(0, 1500), max_size=6)
+
+
+@given(broken(EVERYTHING), places)
+def test_odd_values_give_a_legal_turn(values: list[Any], cuts: list[int]) -> None:
+    check_total(ROW, lines(*values), cuts)
+
+
+@given(garbled(lines(*EVERYTHING)), places)
+def test_odd_bytes_give_a_legal_turn(data: bytes, cuts: list[int]) -> None:
+    check_total(ROW, data, cuts)

@@ -1,0 +1,199 @@
+"""What the tests of the Responses wire share: events to write, bytes to cut, parts to compare."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from pellucid.errors import ErrorInfo
+from pellucid.events import Cause, ModelEvent
+from pellucid.fold import Fold, fold
+from pellucid.parts import ModelRequest, ModelResponse, Origin, ThinkingPart, UserPromptPart
+from pellucid.providers.openai_responses import decoder, encode
+from pellucid.providers.profiles import Profile, builtin_profiles
+from pellucid.settings import ModelCall
+
+ROWS = {name: row for name, row in builtin_profiles().items() if row.wire == "openai_responses"}
+
+OPENAI = "openai-responses"
+
+
+def recordings() -> Path | None:
+    """Where recorded answers of real providers are: `PELLUCID_RECORDINGS`, or beside the repository."""
+    named = os.environ.get("PELLUCID_RECORDINGS")
+    path = Path(named) if named else Path(__file__).parents[3] / "shared" / "recordings"
+    return path if path.is_dir() else None
+
+
+# --- writing what a server writes --------------------------------------------------------------------------------
+
+
+def ev(type_: str, output_index: int | None = None, **fields: Any) -> dict[str, Any]:
+    """One event; `response.` goes without saying."""
+    name = type_ if type_ == "error" else f"response.{type_}"
+    return {"type": name} | ({} if output_index is None else {"output_index": output_index}) | fields
+
+
+def added(index: int, type_: str, **fields: Any) -> dict[str, Any]:
+    return ev("output_item.added", index, item={"type": type_, "status": "in_progress", **fields})
+
+
+def done(index: int, type_: str, **fields: Any) -> dict[str, Any]:
+    return ev("output_item.done", index, item={"type": type_, "status": "completed", **fields})
+
+
+def summary(*texts: str) -> list[dict[str, Any]]:
+    return [{"type": "summary_text", "text": text} for text in texts]
+
+
+def raw(*texts: str) -> list[dict[str, Any]]:
+    return [{"type": "reasoning_text", "text": text} for text in texts]
+
+
+def output_text(text: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": [], **fields}
+
+
+def message(*content: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {"type": "message", "role": "assistant", "status": "completed", "content": list(content), **fields}
+
+
+def thought(index: int, *texts: str, id: str = "rs", encrypted: str | None = None) -> list[dict[str, Any]]:
+    """All events of a reasoning item with summaries, as OpenAI sends them."""
+    out = [added(index, "reasoning", id=id, summary=[], encrypted_content=encrypted and "not yet whole")]
+    for place, text in enumerate(texts):
+        at = {"output_index": index, "summary_index": place, "item_id": id}
+        out += [
+            ev("reasoning_summary_part.added", part=summary("")[0], **at),
+            *(ev("reasoning_summary_text.delta", delta=piece, obfuscation="x", **at) for piece in pieces(text)),
+            ev("reasoning_summary_text.done", text=text, **at),
+            ev("reasoning_summary_part.done", part=summary(text)[0], **at),
+        ]
+    return [*out, done(index, "reasoning", id=id, summary=summary(*texts), encrypted_content=encrypted)]
+
+
+def answer(index: int, text: str, *, id: str = "msg", **fields: Any) -> list[dict[str, Any]]:
+    """All events of a message with one text."""
+    at = {"output_index": index, "content_index": 0, "item_id": id}
+    return [
+        added(index, "message", id=id, role="assistant", content=[], **fields),
+        ev("content_part.added", part=output_text(""), **at),
+        *(ev("output_text.delta", delta=piece, logprobs=[], **at) for piece in pieces(text)),
+        ev("output_text.done", text=text, **at),
+        ev("content_part.done", part=output_text(text), **at),
+        ev("output_item.done", index, item=message(output_text(text), id=id, **fields)),
+    ]
+
+
+def called(index: int, name: str, args: str, *, id: str = "fc", call_id: str = "c1") -> list[dict[str, Any]]:
+    """All events of a function call."""
+    item = {"id": id, "call_id": call_id, "name": name}
+    return [
+        added(index, "function_call", arguments="", **item),
+        *(ev("function_call_arguments.delta", index, delta=piece, item_id=id) for piece in pieces(args)),
+        ev("function_call_arguments.done", index, arguments=args, item_id=id),
+        done(index, "function_call", arguments=args, **item),
+    ]
+
+
+def pieces(text: str) -> list[str]:
+    return [text[:2], text[2:]] if len(text) > 2 else [text]
+
+
+def begun() -> dict[str, Any]:
+    return ev("created", response={"id": "resp_1", "model": "m-1", "status": "in_progress", "output": []})
+
+
+def ended(type_: str = "completed", **fields: Any) -> dict[str, Any]:
+    return ev(type_, response={"id": "resp_1", "model": "m-1", "status": type_, "output": [], **fields})
+
+
+def sse(*events: dict[str, Any] | list[dict[str, Any]] | str, named: bool = True) -> bytes:
+    """A stream of these events (or lists of events). A text is a line of its own."""
+    out = []
+    for entry in events:
+        for event in entry if isinstance(entry, list) else [entry]:
+            if isinstance(event, str):
+                out.append(f"{event}\n\n")
+            else:
+                out.append((f"event: {event['type']}\n" if named else "") + f"data: {json.dumps(event)}\n\n")
+    return "".join(out).encode()
+
+
+def stream(*events: dict[str, Any] | list[dict[str, Any]] | str) -> bytes:
+    """The same, with its beginning and its end."""
+    return sse(begun(), *events, ended())
+
+
+def body(*output: dict[str, Any], **fields: Any) -> bytes:
+    whole = {"id": "resp_1", "object": "response", "model": "m-1", "status": "completed", "output": list(output)}
+    return json.dumps(whole | fields).encode()
+
+
+# --- reading it --------------------------------------------------------------------------------------------------
+
+
+def origin(row: Profile | str = OPENAI, model: str = "m") -> Origin:
+    return Origin(row if isinstance(row, str) else row.name, "openai_responses", model)
+
+
+def events_of(
+    data: bytes | Sequence[bytes],
+    row: Profile | str = OPENAI,
+    *,
+    cause: Cause = "eof",
+    error: ErrorInfo | None = None,
+) -> list[ModelEvent]:
+    """What the decoder makes of these reads."""
+    profile = ROWS[row] if isinstance(row, str) else row
+    reader = decoder(profile, origin(profile))
+    events = [event for read in ([data] if isinstance(data, bytes) else data) for event in reader.feed(read)]
+    events += reader.end(cause, error)
+    assert reader.end(cause) == [], "end is idempotent"
+    return events
+
+
+def folded(data: bytes | Sequence[bytes], row: Profile | str = OPENAI, **ending: Any) -> Fold:
+    """The same, folded: raises if the events are not legal, fails if the turn is left open."""
+    result = fold(list(events_of(data, row, **ending)))
+    assert result.response is not None, "the turn was left open"
+    assert result.snapshot() is None, "the turn was left open"
+    return result
+
+
+def response_of(data: bytes | Sequence[bytes], row: Profile | str = OPENAI, **ending: Any) -> ModelResponse:
+    """The same, of an answer that is not to fail."""
+    result = folded(data, row, **ending)
+    assert result.error is None, result.error
+    assert result.response is not None
+    return result.response
+
+
+def said(response: ModelResponse | None) -> list[tuple[str, Any]]:
+    """The parts as pairs of a kind and what they say, in order."""
+    assert response is not None
+    return [
+        (part.part_kind, getattr(part, "args", None) if hasattr(part, "args") else getattr(part, "content", None))
+        for part in response.parts
+    ]
+
+
+def thoughts(response: ModelResponse) -> list[ThinkingPart]:
+    return [part for part in response.parts if isinstance(part, ThinkingPart)]
+
+
+def sent(*messages: Any, row: str = OPENAI, target: Origin | None = None, **settings: Any) -> list[dict[str, Any]]:
+    """The input of the request that comes after these messages, without what was asked first."""
+    call = ModelCall("m", [ModelRequest([UserPromptPart("q")]), *messages], settings=settings)  # type: ignore[arg-type]
+    items: list[dict[str, Any]] = encode(call, ROWS[row], target or origin(row))["input"]
+    assert items[0] == {"role": "user", "content": "q"}
+    return items[1:]
+
+
+def cut(data: bytes, places: Iterable[int]) -> list[bytes]:
+    edges = sorted({min(max(place, 0), len(data)) for place in places} | {0, len(data)})
+    return [data[a:b] for a, b in pairwise(edges)]

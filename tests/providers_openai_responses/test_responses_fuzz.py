@@ -1,0 +1,164 @@
+"""Whatever comes: no exception, a legal closed turn, and the same one however the bytes were cut."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from responses_kit import (
+    ROWS,
+    added,
+    answer,
+    begun,
+    body,
+    called,
+    cut,
+    done,
+    ended,
+    ev,
+    events_of,
+    folded,
+    message,
+    output_text,
+    raw,
+    response_of,
+    said,
+    sse,
+    summary,
+    thought,
+)
+
+from pellucid.events import Cause
+
+settings.register_profile("responses", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("responses")
+
+SAMPLES = [
+    sse(begun(), thought(0, "one", "two", encrypted="E"), called(1, "f", '{"a": 1}'), answer(2, "text"), ended()),
+    sse(
+        begun(),
+        added(0, "web_search_call", id="ws"),
+        done(0, "web_search_call", id="ws", action={"type": "search"}),
+        added(1, "reasoning", id="rs"),
+        ev("reasoning_text.delta", 1, content_index=0, delta="hm"),
+        answer(2, "text"),
+        done(1, "reasoning", id="rs", content=raw("hm"), encrypted_content="E"),
+        {"type": "error", "error": {"message": "m"}},
+        ended("failed"),
+    ),
+    body(
+        {"type": "reasoning", "id": "rs", "summary": summary("s"), "encrypted_content": "E"},
+        {"type": "code_interpreter_call", "id": "ci", "code": "1", "outputs": [{"type": "logs", "logs": "1"}]},
+        message(output_text("a"), {"type": "refusal", "refusal": "no"}, id="m"),
+        {"type": "acme:x", "id": "x"},
+    ),
+]
+
+ROW = st.sampled_from(sorted(ROWS))
+CAUSE: st.SearchStrategy[Cause] = st.sampled_from(["eof", "error", "cancelled"])
+
+
+@given(st.sampled_from(SAMPLES), ROW, st.lists(st.integers(0, 4000), max_size=12))
+def test_any_cuts_give_the_same(data: bytes, row: str, places: list[int]) -> None:
+    assert events_of(cut(data, places), row) == events_of(data, row)
+
+
+@given(st.sampled_from(SAMPLES), ROW, st.integers(0, 2**32), CAUSE)
+@settings(max_examples=300)
+def test_garbled_answers_give_a_legal_closed_turn(data: bytes, row: str, seed: int, cause: Cause) -> None:
+    dice = random.Random(seed)
+    garbled = bytearray(data)
+    for _ in range(dice.randrange(1, 6)):
+        at = dice.randrange(len(garbled))
+        match dice.randrange(4):
+            case 0:
+                garbled[at] = dice.randrange(256)
+            case 1:
+                del garbled[at : at + dice.randrange(1, 60)]
+            case 2:
+                garbled[at:at] = garbled[dice.randrange(len(garbled)) :][: dice.randrange(200)]
+            case _:
+                garbled[at:at] = dice.choice([b"\n\n", b"null", b'"', b"{", b"0", b"\xff", b"data: "])
+    folded(bytes(garbled), row, cause=cause)
+
+
+@given(st.binary(max_size=300), ROW, CAUSE)
+def test_any_bytes_give_a_legal_closed_turn(data: bytes, row: str, cause: Cause) -> None:
+    folded(data, row, cause=cause)
+
+
+EVENTS: list[dict[str, Any]] = [
+    event
+    for index in (0, 1)
+    for events in (
+        thought(index, "one", "two", encrypted="E"),
+        called(index, "f", '{"a": 1}'),
+        answer(index, "text"),
+        [added(index, "web_search_call", id="ws"), done(index, "web_search_call", id="ws")],
+        [added(index, "compaction", id="cm"), done(index, "compaction", id="cm", encrypted_content="E")],
+        [ev("reasoning_text.delta", index, content_index=0, delta="raw"), done(index, "acme:x", id="x")],
+        [ev("refusal.delta", index, content_index=1, delta="no")],
+    )
+    for event in events
+] + [ended(), ended("incomplete"), ended("failed"), {"type": "error", "message": "m"}]
+
+
+@given(st.lists(st.sampled_from(EVENTS), max_size=25), ROW, CAUSE)
+@settings(max_examples=400)
+def test_events_in_any_order_give_a_legal_closed_turn(events: list[dict[str, Any]], row: str, cause: Cause) -> None:
+    folded(sse(begun(), *events), row, cause=cause)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.floats() | st.sampled_from(["", "text", "reasoning"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(
+        st.sampled_from(["type", "text", "id", "content", "summary", "item", "part"]), inner, max_size=3),
+    max_leaves=6,
+)  # fmt: skip
+
+
+@given(st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 9), VALUES), max_size=12), ROW)
+@settings(max_examples=300)
+def test_any_values_in_any_fields_give_a_legal_closed_turn(changes: list[tuple[Any, int, Any]], row: str) -> None:
+    events = []
+    for event, place, value in changes:
+        changed = json.loads(json.dumps(event))
+        inner = changed.get("item") or changed.get("response") or changed
+        where = inner if place % 2 else changed
+        where[sorted(where)[place % len(where)]] = value
+        events.append(changed)
+    folded(sse(begun(), *events), row)
+
+
+@given(
+    st.lists(
+        st.sampled_from(["thought", "answer", "call"]).flatmap(
+            lambda kind: st.tuples(st.just(kind), st.text("ab \n", min_size=1, max_size=6))
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_items_interleaved_in_any_way_come_out_one_after_the_other(items: list[tuple[str, str]], dice: Any) -> None:
+    """Each in the order in which it began."""
+    queues = []
+    for index, (kind, text) in enumerate(items):
+        match kind:
+            case "thought":
+                queues.append(thought(index, text, id=f"i{index}", encrypted="E"))
+            case "answer":
+                queues.append(answer(index, text, id=f"i{index}"))
+            case _:
+                queues.append(called(index, "f", json.dumps(text), id=f"i{index}", call_id=f"c{index}"))
+    # They begin in order: up to the first text, for nothing opens before it holds something.
+    mixed = [queue.pop(0) for queue in queues for _ in range(3 if len(queue) > 3 else 1)]
+    while any(queues):
+        queue = dice.choice([queue for queue in queues if queue])
+        mixed.append(queue.pop(0))
+    kinds = {"thought": "thinking", "answer": "text", "call": "tool-call"}
+    expected = [(kinds[kind], json.dumps(text) if kind == "call" else text) for kind, text in items]
+    assert said(response_of(sse(begun(), mixed, ended()))) == expected

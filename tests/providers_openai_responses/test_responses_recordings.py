@@ -1,0 +1,209 @@
+"""Answers that real providers gave, and what another decoder made of them.
+
+Each recording comes with `expected.json`: what Pydantic AI decodes from the same bytes. Where this package says
+something else on purpose, `normal` and the tables below it name it; anything else that differs is a failure.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+from responses_kit import ROWS, cut, events_of, folded, origin, recordings
+
+from pellucid.parts import ModelRequest, ModelResponse, UserPromptPart
+from pellucid.providers.openai_responses import encode
+from pellucid.settings import ModelCall
+
+ROOT = recordings()
+PROVIDERS = ("openai-responses", "azure-responses", "bedrock-mantle", "deepseek-responses", "openrouter-responses")
+NAMES = [f"{name}/{path.name}" for name in PROVIDERS for path in sorted((ROOT / name).glob("*"))] if ROOT else []
+
+pytestmark = pytest.mark.skipif(not NAMES, reason="no recordings here; PELLUCID_RECORDINGS says where they are")
+
+
+class Recording(NamedTuple):
+    row: Any
+    body: bytes
+    expected: dict[str, Any]
+
+
+def load(name: str) -> Recording:
+    assert ROOT is not None
+    expected = json.loads((ROOT / name / "expected.json").read_bytes())
+    row = ROWS[name.partition("/")[0]].for_model(expected["model_name"])
+    return Recording(row, (ROOT / name / "response.body").read_bytes(), expected)
+
+
+# --- where we differ on purpose ----------------------------------------------------------------------------------
+
+
+def normal(part: dict[str, Any]) -> dict[str, Any]:
+    """A part as both sides tell it."""
+    kept = ("part_kind", "content", "signature", "id", "tool_name", "args", "tool_call_id", "provider_details")
+    part = {**{name: part[name] for name in kept if part.get(name) is not None}, **_file(part)}
+    details = part.pop("provider_details", {})
+    if "raw_content" in details:
+        # RAW: reasoning in the clear is the content of a thinking part here, not a detail beside an empty one.
+        part["content"] = "".join(details.pop("raw_content"))
+    # NATIVE: the item of a provider's own tool is kept, to go back as it came.
+    details.pop("native", None)
+    # CITATIONS: they are annotations of the text here.
+    details.pop("citations", None)
+    if part["part_kind"].startswith("builtin") or part["part_kind"] == "file":
+        # IDS: every part of a provider's own tool has its item's id here.
+        part.pop("id", None)
+        # ARGS: of a provider's own tool they are an object here, streamed or not.
+        if isinstance(part.get("args"), str):
+            part["args"] = json.loads(part["args"])
+    return part | ({"provider_details": details} if details else {})
+
+
+def _file(part: dict[str, Any]) -> dict[str, Any]:
+    """BASE64: data is as on the wire here; the other decoder writes the alphabet of URLs."""
+    if part["part_kind"] != "file":
+        return {}
+    content = part.get("content") or part
+    data = content["data"].replace("-", "+").replace("_", "/").rstrip("=")
+    return {"content": {"data": data, "media_type": content["media_type"]}}
+
+
+PICTURES = "openai-responses/test_openai_responses.test_openai_responses_code_execution_return_image_stream-0"
+"""ORDER: the files that a tool made come after what it returned, because call and return are one item."""
+
+CALLED = "tool_call"
+"""FINISH: an answer that calls functions says so, as on every wire; the other decoder says `stop`."""
+
+
+COUNTS = ("input_tokens", "output_tokens", "output_reasoning_tokens", "cache_read_tokens", "cache_write_tokens")
+
+UNREPORTED = ("is_byok", "web_search_requests")
+"""COUNTS: a yes or no is no count, and searches are not reported as usage: the other decoder counts them itself."""
+
+
+def test_every_deviation_is_about_a_recording() -> None:
+    assert PICTURES in NAMES
+
+
+# --- what is decoded ---------------------------------------------------------------------------------------------
+
+
+def decoded(name: str) -> tuple[ModelResponse, Recording]:
+    recording = load(name)
+    result = folded(recording.body, recording.row)
+    assert result.error is None
+    assert result.response is not None
+    return result.response, recording
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_parts_are_the_expected_ones(name: str) -> None:
+    response, recording = decoded(name)
+    ours = [normal(msgspec.to_builtins(part)) for part in response.parts]
+    theirs = [normal(part) for part in recording.expected["parts"]]
+    if name == PICTURES:
+        assert [part["part_kind"] for part in theirs[2:4]] == ["file", "builtin-tool-return"]
+        theirs[2:4] = reversed(theirs[2:4])
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_usage_and_finish_reason_are_the_expected_ones(name: str) -> None:
+    response, recording = decoded(name)
+    expected = recording.expected
+    assert response.finish_reason == (CALLED if response.tool_calls else expected["finish_reason"])
+    assert response.native_finish_reason == expected["provider_details"]["finish_reason"]
+    assert response.model_name == expected["response_model_name"]
+    assert response.provider_response_id == expected["provider_response_id"]
+    usage = expected["usage"]
+    for field in (
+        "input_tokens",
+        "output_tokens",
+        "output_reasoning_tokens",
+        "cache_read_tokens",
+        "cache_write_tokens",
+    ):
+        ours = getattr(response.usage, field)
+        # What was not reported is None here, 0 there.
+        assert (ours or 0) == usage[field]
+    assert response.usage.details == {k: v for k, v in usage["details"].items() if k not in UNREPORTED}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_goes_back_is_what_came(name: str) -> None:
+    """Its own maker gets every reasoning item as the whole that it was, and the rest as the other decoder sends it."""
+    response, recording = decoded(name)
+    history = [ModelRequest([UserPromptPart("hi")]), response]
+    ours = encode(ModelCall("m", history), recording.row, origin(recording.row))["input"]
+    theirs = recording.expected["roundtrip_request"]["input"]
+    for item, other in zip(ours, theirs, strict=False):
+        if other.get("encrypted_content") or item.get("type") == "reasoning":
+            assert item["summary"] == other.get("summary", [])
+            assert item.get("content") == other.get("content") or "<think>" in other["content"]  # TAGS: never
+            assert item.get("encrypted_content") == other.get("encrypted_content") or "<think>" in other["content"]
+        elif item.get("type") == "message":
+            assert [c["text"] for c in item["content"]] == [_text(other)]
+            # PHASE, ID: they go back to every own origin, not only to OpenAI itself.
+            assert item.get("phase") == other.get("phase", item.get("phase"))
+            assert item["id"] == other.get("id", item["id"])
+        elif item.get("type") == "function_call":
+            assert json.loads(item.pop("arguments")) == json.loads(other["arguments"])
+            assert item == {**item, **{k: v for k, v in other.items() if k != "arguments"}}
+        else:
+            # SOURCES, LOGS: what a provider's own tool found goes back too, where it was told.
+            assert {k: v for k, v in item.items() if k not in ("action", "outputs")} == {
+                k: v for k, v in other.items() if k not in ("action", "outputs")
+            }
+
+
+def _text(item: dict[str, Any]) -> str:
+    content = item["content"]
+    return content if isinstance(content, str) else "".join(entry["text"] for entry in content)
+
+
+# --- however the bytes are cut -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_any_cut_in_two_gives_the_same_events(name: str) -> None:
+    """Every cut of a small body; of a large one those around the ends of frames, and some anywhere."""
+    recording = load(name)
+    data, row = recording.body, recording.row
+    whole = events_of(data, row)
+    if len(data) <= 9_000:
+        places = list(range(len(data)))
+    else:
+        dice = random.Random(name)
+        count = 8_000_000 // len(data) + 20
+        ends = [at for at in range(len(data)) if data.startswith((b"\n\n", b"\ndata", b"}\n"), at)] or [0]
+        places = [at + dice.randrange(-2, 4) for at in dice.choices(ends, k=count)]
+        places += [dice.randrange(len(data)) for _ in range(count)]
+    for place in places:
+        assert events_of(cut(data, [place]), row) == whole, f"cut at {place}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_any_number_of_cuts_gives_the_same_events(name: str) -> None:
+    recording = load(name)
+    data, row = recording.body, recording.row
+    whole = events_of(data, row)
+    if len(data) <= 100_000:
+        assert events_of([data[at : at + 1] for at in range(len(data))], row) == whole, "byte by byte"
+    dice = random.Random(name)
+    for count in (3, 30, 300):
+        assert events_of(cut(data, dice.choices(range(len(data)), k=count)), row) == whole
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "openai-responses/" in name])
+def test_a_stream_cut_off_anywhere_keeps_what_came(name: str) -> None:
+    recording = load(name)
+    data, row = recording.body, recording.row
+    if not data.startswith(b"{"):
+        dice = random.Random(name)
+        for place in dice.choices(range(data.index(b"\n\n"), len(data) - 200), k=12):
+            result = folded(data[:place], row)
+            assert result.error is not None
+            assert result.error.code == "stream_truncated"

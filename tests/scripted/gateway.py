@@ -1,0 +1,193 @@
+"""The gateway under uvicorn on a free port, served as `pellucid serve` serves it; and a client that hides nothing."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import uvicorn
+import uvloop
+
+from pellucid.server import create_app
+from pellucid.server.app import LocalModelService, settings_of
+from pellucid.server.config import Config, check_config
+from pellucid.transport import Transport
+
+
+class Reply(msgspec.Struct):
+    """A whole answer."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def error(self) -> dict[str, Any]:
+        """The error object, which is all that an error's body holds."""
+        [(name, error)] = self.json.items()
+        assert name == "error"
+        assert set(error) == {"message", "type", "param", "code"}
+        assert error["message"]
+        return error
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return events_of(self.body)
+
+
+def events_of(body: bytes) -> list[dict[str, Any]]:
+    """The events of a stream, but for the `[DONE]` at its end."""
+    found = []
+    for block in body.decode().split("\n\n"):
+        if block and block != "data: [DONE]":
+            name, data = block.split("\n")
+            value = json.loads(data.removeprefix("data: "))
+            assert name == f"event: {value['type']}"
+            found.append(value)
+    return found
+
+
+class Stream:
+    """An answer that is read as one pleases."""
+
+    def __init__(self, sock: socket.socket, response: http.client.HTTPResponse) -> None:
+        self.socket = sock
+        self.response = response
+        self.status = response.status
+        self.seen = b""
+
+    def until(self, text: str | bytes) -> bytes:
+        """Read until `text` has come; everything so far."""
+        wanted = text.encode() if isinstance(text, str) else text
+        while wanted not in self.seen:
+            piece = self.response.read1(65536)
+            assert piece, f"the stream ended without {text!r}: {self.seen[-500:]!r}"
+            self.seen += piece
+        return self.seen
+
+    def rest(self) -> bytes:
+        """Read to the end; everything."""
+        while piece := self.response.read1(65536):
+            self.seen += piece
+        return self.seen
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return events_of(self.rest())
+
+    def leave(self) -> None:
+        self.response.close()
+        self.socket.close()
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.leave()
+
+
+class Gateway:
+    """A gateway that runs, as a client sees it."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.url = f"http://127.0.0.1:{port}"
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: dict[str, str] | None = None,
+        timeout: float = 20,
+    ) -> Reply:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        try:
+            connection.request(method, path, body, headers or {})
+            response = connection.getresponse()
+            named = {name.lower(): value for name, value in response.getheaders()}
+            return Reply(response.status, named, response.read())
+        finally:
+            connection.close()
+
+    def post(self, body: Any, headers: dict[str, str] | None = None, timeout: float = 20) -> Reply:
+        """POST /v1/responses; `body` is bytes as they are, or a value."""
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return self.request(
+            "POST", "/v1/responses", data, {"Content-Type": "application/json", **(headers or {})}, timeout
+        )
+
+    def ask(self, model: str | None, stream: bool = False, **more: Any) -> Reply:
+        named = {} if model is None else {"model": model}
+        return self.post({"input": "Why?", "stream": stream, **named, **more})
+
+    def open(self, model: str, receive_buffer: int | None = None, **more: Any) -> Stream:
+        """A stream, begun."""
+        sock = socket.socket()
+        if receive_buffer is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        sock.settimeout(20)
+        sock.connect(("127.0.0.1", self.port))
+        body = json.dumps({"model": model, "input": "Why?", "stream": True, **more}).encode()
+        sock.sendall(
+            b"POST /v1/responses HTTP/1.1\r\nHost: gateway\r\nContent-Type: application/json\r\n"
+            b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+        )
+        response = http.client.HTTPResponse(sock)
+        response.begin()
+        return Stream(sock, response)
+
+
+class Served(Gateway):
+    """A gateway of this process, on a thread of its own."""
+
+    def __init__(self, port: int, server: uvicorn.Server, thread: threading.Thread) -> None:
+        super().__init__(port)
+        self.server = server
+        self.thread = thread
+
+    @property
+    def busy(self) -> int:
+        """Requests under way."""
+        return len(self.server.server_state.tasks)
+
+    def idle(self, within: float = 5.0) -> None:
+        """Wait until no request is under way."""
+        end = time.monotonic() + within
+        while self.busy:
+            assert time.monotonic() < end, f"{self.busy} requests are still under way"
+            time.sleep(0.005)
+
+
+@contextmanager
+def serve(
+    config: Config | dict[str, Any], local: LocalModelService | None = None, transport: Transport | None = None
+) -> Iterator[Served]:
+    """The gateway on a free port of this process, until the end of the block."""
+    config = check_config(config, {}) if isinstance(config, dict) else config
+    config = msgspec.structs.replace(config, server=msgspec.structs.replace(config.server, port=0))
+    server = uvicorn.Server(uvicorn.Config(create_app(config, local, transport), **settings_of(config)))
+    thread = threading.Thread(target=lambda: uvloop.run(server.serve()), name="gateway")
+    thread.start()
+    end = time.monotonic() + 10
+    while not server.started:
+        assert thread.is_alive()
+        assert time.monotonic() < end
+        time.sleep(0.005)
+    try:
+        yield Served(server.servers[0].sockets[0].getsockname()[1], server, thread)
+    finally:
+        server.should_exit = True
+        thread.join(10)
+        assert not thread.is_alive()

@@ -1,0 +1,27 @@
+"""One gateway for most tests, with an upstream for every temper: each test scripts a model of its own behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from scripted import Upstream
+from scripted.gateway import Served, serve
+
+
+@pytest.fixture(scope="session")
+def gateway(upstream: Upstream) -> Iterator[Served]:
+    """Models are `PROVIDER:NAME`; a bare name is the patient provider's."""
+    patient = {"profile": "vllm", "base_url": upstream.url}
+    config = {
+        "server": {"max_body_bytes": 200_000, "unread_seconds": 30},
+        "limits": {"retry_wait": 0.05},
+        "providers": {
+            "vllm": patient,
+            "silent": {**patient, "models": ["unused"], "limits": {"first_byte": 0.3, "idle": 0.3, "retries": 0}},
+            "once": {**patient, "models": ["unused-too"], "limits": {"retries": 0}},
+        },
+    }
+    with serve(config) as running:
+        yield running

@@ -1,0 +1,159 @@
+"""What is wrong with a request is said with a 4xx, in the error form, naming the place; the upstream is not asked."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pellucid.errors import RequestError
+from pellucid.protocols.openresponses import status_of
+from pellucid.server.catalog import Catalog
+from pellucid.server.config import check_config
+from pellucid.transport import Transport
+from scripted import Upstream, say
+from scripted.gateway import Served
+
+
+@pytest.mark.parametrize(
+    ("body", "param", "says"),
+    [
+        (b"", None, "not valid JSON"),
+        (b"{", None, "not valid JSON"),
+        (b'{"input": "\xff"}', None, "not valid JSON"),
+        (b'{"input": "\\ud800"}', None, "not valid JSON"),
+        (b'{"input": 1e999}', None, "not valid JSON"),
+        (b"[" * 100_000, None, "not valid JSON"),
+        (b"[]", None, "must be a JSON object"),
+        (b"null", None, "must be a JSON object"),
+        ({}, "input", "required"),
+        ({"input": []}, "input", "required"),
+        ({"input": 3}, "input", "input"),
+        ({"input": "x", "stream": "yes"}, "stream", "bool"),
+        ({"input": "x", "temperature": 9}, "temperature", "<= 2"),
+        ({"input": "x", "max_output_tokens": 1}, "max_output_tokens", ">= 16"),
+        ({"input": "x", "reasoning": {"effort": "huge"}}, "reasoning.effort", "huge"),
+        ({"input": "x", "tools": [{"type": "web_search"}]}, "tools[0].type", "web_search"),
+        ({"input": "x", "tool_choice": "required"}, "tool_choice", "no tools"),
+        ({"input": "x", "previous_response_id": "resp_1"}, "previous_response_id", "keeps no responses"),
+        (
+            {"input": [{"role": "user", "content": [{"type": "input_image"}]}]},
+            "input[0].content[0].image_url",
+            "image_url",
+        ),
+        ({"input": [{"type": "function_call_output", "call_id": "c", "output": "x"}]}, "input[0].call_id", "'c'"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(
+    gateway: Served, upstream: Upstream, body: Any, param: str | None, says: str
+) -> None:
+    model = upstream.plays(say())
+    reply = gateway.post({**body, "model": model} if isinstance(body, dict) else body)
+    assert reply.status == 400
+    assert reply.error["type"] == "invalid_request_error"
+    assert reply.error["param"] == param
+    assert says in reply.error["message"]
+    assert upstream.calls(model) == []
+
+
+@pytest.mark.parametrize("name", ["x" * 1000, ""])
+def test_a_name_that_is_none_is_not_found(gateway: Served, name: str) -> None:
+    reply = gateway.ask(name)
+    assert reply.status == 404
+    assert reply.error["code"] == "model_not_found"
+    assert reply.error["param"] == "model"
+    assert len(reply.body) < 500
+
+
+def test_an_unknown_model_is_not_found_and_the_nearest_is_named() -> None:
+    config = check_config(
+        {"providers": {"vllm": {"base_url": "http://127.0.0.1:1", "models": ["qwen3-8b", "olmo"]}}}, {}
+    )
+    catalog = Catalog(config, Transport())
+    with pytest.raises(RequestError, match="no model 'qwen3-80b' here; did you mean 'qwen3-8b'") as caught:
+        catalog.find("qwen3-80b")
+    assert status_of(caught.value.info) == 404
+    with pytest.raises(RequestError, match="there are: qwen3-8b, olmo"):
+        catalog.find("zzz")
+    assert catalog.find(None)[0] == "qwen3-8b"
+    assert catalog.find("vllm:another")[1].name == "another"
+
+
+def test_an_unknown_header_value_is_wrong(gateway: Served) -> None:
+    reply = gateway.post({"input": "x"}, {"OpenResponses-Reasoning-Events": "klingon"})
+    assert reply.status == 400
+    assert "'klingon'" in reply.error["message"]
+
+
+def test_too_large_a_body_is_refused(gateway: Served) -> None:
+    reply = gateway.post({"input": "x" * 300_000})
+    assert reply.status == 413
+    assert "200000 bytes" in reply.error["message"]
+
+
+def test_a_body_that_says_its_size_is_refused_before_it_is_sent(gateway: Served) -> None:
+    with socket.create_connection(("127.0.0.1", gateway.port), 5) as sock:
+        sock.sendall(
+            b"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Length: 9000000000\r\nExpect: 100-continue\r\n\r\n"
+        )
+        assert sock.recv(1000).startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_body_that_hides_its_size_is_refused_when_it_grows_too_large(gateway: Served) -> None:
+    with socket.create_connection(("127.0.0.1", gateway.port), 5) as sock:
+        sock.sendall(b"POST /v1/responses HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        for _ in range(21):
+            sock.sendall(b"2710\r\n" + b" " * 10_000 + b"\r\n")
+        assert sock.recv(1000).startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_body_that_breaks_off_is_nobodys_fault(gateway: Served, caplog: pytest.LogCaptureFixture) -> None:
+    with socket.create_connection(("127.0.0.1", gateway.port), 5) as sock:
+        sock.sendall(b"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+    gateway.idle()
+    assert caplog.records == []
+
+
+SCALARS = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False)
+JSON = st.recursive(
+    SCALARS | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=8,
+)
+ITEM = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": st.sampled_from(["message", "reasoning", "function_call", "function_call_output", "item_reference"])
+        | JSON,
+        "role": st.sampled_from(["user", "assistant", "system", "developer"]) | JSON,
+        "content": st.text(max_size=9) | JSON,
+        "summary": JSON,
+        "call_id": JSON,
+        "output": JSON,
+        "arguments": JSON,
+        "name": JSON,
+    },
+)
+FIELDS = (
+    "instructions", "tools", "tool_choice", "metadata", "text", "temperature", "top_p", "stream", "stream_options",
+    "max_output_tokens", "max_tool_calls", "reasoning", "include", "truncation", "service_tier", "top_logprobs",
+)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    body=st.fixed_dictionaries({}, optional=dict.fromkeys(FIELDS, JSON)),
+    items=st.none() | JSON | st.lists(ITEM, max_size=3),
+)
+def test_any_json_is_answered_or_refused_in_form(
+    gateway: Served, upstream: Upstream, body: dict[str, Any], items: Any
+) -> None:
+    reply = gateway.post({**body, "input": items, "model": "any"})
+    if reply.status == 200:
+        assert b"response" in reply.body
+    else:
+        assert reply.status == 400
+        assert reply.error["type"] == "invalid_request_error"

@@ -1,0 +1,232 @@
+"""A client that leaves, or stops reading: its upstream is let go at once, and memory stays flat."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from scripted import Call, Script, Upstream, delta, event, serve
+from scripted.gateway import Served
+
+RecordProperty = Callable[[str, object], None]
+"""Figures go into the report (`--junit-xml`), not into assertions."""
+
+
+async def thinks_for_ever(call: Call) -> None:
+    await call.head()
+    await call.event(delta(reasoning_content="Hm. "))
+    await call.gone()
+
+
+async def talks_for_ever(call: Call) -> None:
+    piece = event(delta(content="x" * 1000)) * 20
+    await call.head()
+    while True:
+        await call.data(piece)
+
+
+async def never(call: Call) -> None:
+    await call.gone()
+
+
+async def refuses_slowly(call: Call) -> None:
+    await call.head(400, "text/plain")
+    await call.data(b"no")
+    await call.gone()
+
+
+def test_a_client_that_leaves_takes_its_upstream_along(
+    gateway: Served, upstream: Upstream, record_property: RecordProperty
+) -> None:
+    took = []
+    for _ in range(20):
+        model = upstream.plays(thinks_for_ever)
+        stream = gateway.open(model)
+        stream.until("Hm. ")
+        [call] = upstream.calls(model)
+        left = time.monotonic()
+        stream.leave()
+        assert call.connection.closed.wait(1)
+        took.append(call.connection.closed_at - left)
+    record_property("milliseconds until the upstream was left (median)", sorted(took)[10] * 1000)
+    gateway.idle()
+
+
+@pytest.mark.parametrize("script", [never, refuses_slowly], ids=["before the head", "in an error's body"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_so_does_one_that_leaves_before_there_is_an_answer(
+    gateway: Served, upstream: Upstream, stream: bool, script: Script
+) -> None:
+    model = upstream.plays(script)
+    with socket.create_connection(("127.0.0.1", gateway.port)) as sock:
+        body = b'{"model":"%b","input":"x","stream":%b}' % (model.encode(), str(stream).lower().encode())
+        sock.sendall(b"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+        [call] = upstream.calls(model, at_least=1)
+        if script is refuses_slowly:
+            time.sleep(0.05)
+    assert call.connection.closed.wait(1)
+    gateway.idle()
+
+
+def test_so_does_one_that_leaves_between_two_tries(upstream: Upstream) -> None:
+    async def not_now(call: Call) -> None:
+        await call.answer(503, b"{}", Retry_After="30")
+
+    model = upstream.plays(not_now)
+    limits = {"retry_wait": 60}
+    with serve({"providers": {"vllm": {"base_url": upstream.url, "limits": limits}}}) as gateway:
+        with socket.create_connection(("127.0.0.1", gateway.port)) as sock:
+            body = b'{"model":"%b","input":"x"}' % model.encode()
+            sock.sendall(b"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+            upstream.calls(model, at_least=1)
+        gateway.idle()
+    assert len(upstream.calls(model)) == 1
+
+
+def test_a_client_of_the_whole_response_that_leaves_takes_its_upstream_along(
+    gateway: Served, upstream: Upstream
+) -> None:
+    model = upstream.plays(thinks_for_ever)
+    with socket.create_connection(("127.0.0.1", gateway.port)) as sock:
+        body = b'{"model":"%b","input":"x"}' % model.encode()
+        sock.sendall(b"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+        [call] = upstream.calls(model, at_least=1)
+    assert call.connection.closed.wait(1)
+
+
+def resident() -> int:
+    """Bytes of memory that this process, in which the gateway runs, occupies."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+def settled(call: Call, within: float = 10.0) -> int:
+    """The bytes that the upstream could write, once they no longer grow."""
+    end = time.monotonic() + within
+    before, still = -1, 0
+    while still < 4:
+        assert time.monotonic() < end, "the upstream is still writing"
+        time.sleep(0.05)
+        still = still + 1 if call.connection.written == before else 0
+        before = call.connection.written
+    return before
+
+
+def test_a_client_that_stops_reading_is_felt_upstream(
+    gateway: Served, upstream: Upstream, record_property: RecordProperty
+) -> None:
+    model = upstream.plays(talks_for_ever)
+    with gateway.open(model, receive_buffer=16384) as stream:
+        stream.until("delta")
+        [call] = upstream.calls(model)
+        written = settled(call)
+        memory = resident()
+        record_property("bytes until the upstream's writes stall", written)
+        assert written < 32_000_000  # what the kernel's buffers hold
+        time.sleep(0.5)
+        assert call.connection.written == written
+        assert resident() - memory < 2_000_000
+        # It goes on where it was when the client does.
+        for _ in range(200):
+            stream.until("delta")
+            stream.seen = b""
+            stream.response.read1(200_000)
+        assert settled_or_more(call, written)
+    assert call.connection.closed.wait(1)
+    gateway.idle()
+
+
+def settled_or_more(call: Call, than: int) -> bool:
+    end = time.monotonic() + 5
+    while call.connection.written <= than:
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def test_a_client_that_stops_reading_for_too_long_counts_as_gone(upstream: Upstream) -> None:
+    model = upstream.plays(talks_for_ever)
+    config = {"server": {"unread_seconds": 0.5}, "providers": {"vllm": {"base_url": upstream.url}}}
+    with serve(config) as gateway, gateway.open(model, receive_buffer=16384) as stream:
+        stream.until("delta")
+        [call] = upstream.calls(model)
+        assert call.connection.closed.wait(10)
+        gateway.idle()
+
+
+def test_a_client_that_reads_slowly_is_not_an_upstream_that_is_silent(upstream: Upstream) -> None:
+    """The upstream's time-out must not run while nobody reads it."""
+
+    async def script(call: Call) -> None:
+        await call.head()
+        for _ in range(200):
+            await call.data(piece)
+        await call.event(delta("stop", content="end"))
+        await call.event(b"[DONE]")
+        await call.end()
+
+    piece = event(delta(content="x" * 1000)) * 20
+    model = upstream.plays(script)
+    config = {"providers": {"vllm": {"base_url": upstream.url, "limits": {"idle": 0.3, "first_byte": 0.3}}}}
+    with serve(config) as gateway, gateway.open(model, receive_buffer=16384) as stream:
+        [call] = upstream.calls(model)
+        settled(call)
+        time.sleep(1.5)
+        stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
+        assert b"event: response.completed" in stream.rest()
+
+
+def test_what_a_slow_reader_has_not_read_yet_is_not_lost_when_the_upstream_breaks_off(upstream: Upstream) -> None:
+    """Everything that came is kept, also what stood in our buffer when the connection ended."""
+    sent = []
+    closed = threading.Event()
+
+    async def script(call: Call) -> None:
+        await call.head()
+        while not sent or call.connection.written < 3_000_000:
+            await call.event(delta(content=f"<{len(sent)}>".ljust(1000)))
+            sent.append(call.connection.written)
+        await call.raw(b"1000\r\nda")
+        call.close()
+        closed.set()
+
+    model = upstream.plays(script)
+    with serve({"providers": {"vllm": {"base_url": upstream.url}}}) as gateway:
+        with gateway.open(model, receive_buffer=16384) as stream:
+            stream.until("delta")
+            while not closed.is_set():
+                stream.response.read1(65536)
+                time.sleep(0.001)
+            time.sleep(0.2)
+            end = stream.rest()
+        assert b"event: response.failed" in end
+        assert f"<{len(sent) - 1}>".encode() in end
+
+
+@pytest.mark.parametrize("moment", [0.0, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02])
+def test_leaving_at_any_moment_leaves_nothing_behind(gateway: Served, upstream: Upstream, moment: float) -> None:
+    """Also at the moment in which the answer ends."""
+
+    async def script(call: Call) -> None:
+        await call.head()
+        for _ in range(10):
+            await call.event(delta(content="x"))
+            await asyncio.sleep(0.001)
+        await call.event(delta("stop"))
+        await call.event(b"[DONE]")
+        await call.end()
+
+    model = upstream.plays(script)
+    for n in range(15):
+        with socket.create_connection(("127.0.0.1", gateway.port)) as sock:
+            body = b'{"model":"%b","input":"x","stream":%b}' % (model.encode(), (b"false", b"true")[n % 2])
+            sock.sendall(b"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+            time.sleep(moment)
+    gateway.idle()
+    assert gateway.ask(model).json["status"] == "completed"

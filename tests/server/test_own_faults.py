@@ -1,0 +1,122 @@
+"""A fault of our own: the client gets its protocol's error, the log the place, and nobody the content."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from pellucid.protocols.openresponses import Encoder
+from pellucid.protocols.openresponses.verify import verify
+from pellucid.providers.openai_chat.decode import AnswerDecoder
+from pellucid.run import Run
+from pellucid.server import responses
+from scripted import Call, Upstream, delta, say
+from scripted.gateway import Served
+
+SECRET = "xyzzy"
+
+
+def breaks(nth: int, whole: Any) -> Any:
+    """The function, but for its nth call, which raises with what was said in the message."""
+    calls = 0
+
+    def broken(*args: Any, **named: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == nth:
+            raise RuntimeError(f"cannot handle {SECRET}")
+        return whole(*args, **named)
+
+    return broken
+
+
+async def thinks_aloud(call: Call) -> None:
+    await call.head()
+    for n in range(6):
+        await call.event(delta(reasoning_content=f"{SECRET} {n}"))
+        await asyncio.sleep(0.01)  # so that each event is a read of its own
+    await call.gone()
+
+
+def told_without_content(caplog: pytest.LogCaptureFixture, where: str) -> None:
+    told = [
+        record.getMessage()
+        for record in caplog.records
+        if record.levelno >= logging.ERROR and record.name == "pellucid"
+    ]
+    assert len(told) == 1
+    assert "RuntimeError at " in told[0]
+    assert where in told[0]
+    for record in caplog.records:
+        assert SECRET not in record.getMessage()
+        assert record.exc_info is None, record.getMessage()
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "place"),
+    [(AnswerDecoder, "feed", "models.model"), (Run, "feed", "runs.attached"), (Encoder, "feed", "server.responses")],
+    ids=["decoder", "run", "encoder"],
+)
+def test_in_mid_stream(
+    gateway: Served,
+    upstream: Upstream,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    where: type,
+    name: str,
+    place: str,
+) -> None:
+    monkeypatch.setattr(where, name, breaks(3, getattr(where, name)))
+    model = upstream.plays(thinks_aloud)
+    reply = gateway.ask(model, stream=True)
+    assert reply.status == 200
+    # What the encoder was in the midst of writing is lost as a delta; it is in the text as a whole.
+    assert [rule for rule in verify(reply.body) if where is not Encoder or not rule.startswith("text: ")] == []
+    *_, error, last = reply.events
+    assert error["error"]["type"] == "server_error"
+    assert error["error"]["message"] == "the gateway failed; the operator's log says where"
+    assert last["type"] == "response.failed"
+    assert SECRET not in last["response"]["error"]["message"]
+    assert upstream.calls(model)[0].connection.closed.wait(1)
+    gateway.idle()
+    told_without_content(caplog, f"pellucid.{place}:")
+
+
+@pytest.mark.parametrize(
+    ("where", "name"), [(AnswerDecoder, "feed"), (Run, "feed"), (Encoder, "feed"), (responses, "parse_request")]
+)
+def test_before_anything_was_sent(
+    gateway: Served,
+    upstream: Upstream,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    where: Any,
+    name: str,
+) -> None:
+    monkeypatch.setattr(where, name, breaks(1, getattr(where, name)))
+    model = upstream.plays(thinks_aloud)
+    reply = gateway.ask(model)
+    assert reply.status == 500
+    assert reply.error["type"] == "server_error"
+    assert all(call.connection.closed.wait(1) for call in upstream.calls(model))
+    gateway.idle()
+    told_without_content(caplog, "pellucid.server.")
+
+
+def test_even_if_what_is_open_cannot_be_closed(
+    gateway: Served, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last resort: the stream ends as failed all the same."""
+
+    def never(*_: Any, **__: Any) -> Any:
+        raise RuntimeError(SECRET)
+
+    monkeypatch.setattr(AnswerDecoder, "feed", never)
+    monkeypatch.setattr(AnswerDecoder, "end", never)
+    reply = gateway.ask(upstream.plays(say()), stream=True)
+    assert [x["type"] for x in reply.events][-2:] == ["error", "response.failed"]
+    assert reply.body.endswith(b"data: [DONE]\n\n")
+    gateway.idle()

@@ -1,0 +1,74 @@
+"""The small endpoints, and what is said where there is none."""
+
+from __future__ import annotations
+
+import http.client
+
+import pytest
+
+from scripted import Upstream, say
+from scripted.gateway import Served
+
+
+def test_the_models(gateway: Served) -> None:
+    reply = gateway.request("GET", "/v1/models")
+    assert reply.status == 200
+    assert reply.json["object"] == "list"
+    first = reply.json["data"][0]
+    assert {**first, "created": 0} == {"id": "unused", "object": "model", "created": 0, "owned_by": "silent"}
+
+
+def test_health_and_readiness(gateway: Served) -> None:
+    assert gateway.request("GET", "/health").json == {"status": "ok"}
+    assert gateway.request("GET", "/ready").json == {"status": "ready"}
+
+
+def test_the_description(gateway: Served) -> None:
+    document = gateway.request("GET", "/openapi.json").json
+    assert document["openapi"].startswith("3.1")
+    assert set(document["paths"]) >= {"/v1/responses", "/v1/models", "/health", "/ready", "/openapi.json"}
+    assert "post" in document["paths"]["/v1/responses"]
+
+
+@pytest.mark.parametrize("path", ["/", "/v1", "/v1/response", "/v1/responses/resp_1", "/%00", "/..%2f..%2fetc/passwd"])
+def test_nothing_there(gateway: Served, path: str) -> None:
+    reply = gateway.request("GET", path)
+    assert reply.status == 404
+    assert reply.error["type"] == "not_found"
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "OPTIONS"])
+def test_another_method(gateway: Served, method: str) -> None:
+    reply = gateway.request(method, "/v1/responses")
+    assert (reply.status, reply.headers["allow"]) == (405, "POST")
+    assert method in reply.error["message"]
+    assert gateway.request("POST", "/v1/models").status == 405
+
+
+def test_head_is_get_without_a_body(gateway: Served) -> None:
+    reply = gateway.request("HEAD", "/v1/models")
+    assert (reply.status, reply.body) == (200, b"")
+    reply = gateway.request("HEAD", "/v1/responses")
+    assert (reply.status, reply.body) == (405, b"")
+
+
+def test_several_requests_on_one_connection(gateway: Served, upstream: Upstream) -> None:
+    """Also after a stream, and after errors."""
+    model = upstream.plays(say())
+    connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=5)
+    for body, status in (("stream", 200), ("wrong", 400), ("whole", 200), ("stream", 200)):
+        sent = {
+            "stream": f'{{"input": "x", "stream": true, "model": "{model}"}}',
+            "whole": f'{{"input": "x", "model": "{model}"}}',
+            "wrong": "{",
+        }[body]
+        connection.request("POST", "/v1/responses", sent)
+        response = connection.getresponse()
+        assert response.status == status
+        assert response.read()
+        assert connection.sock is not None
+    connection.close()
+
+
+def test_no_server_is_named(gateway: Served) -> None:
+    assert "server" not in gateway.request("GET", "/health").headers

@@ -1,0 +1,243 @@
+"""The door itself: its time limits, its tries, and what it leaves behind. (What a client sees is in tests/server.)"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import socket
+import time
+from collections.abc import AsyncIterator, Iterator
+from email.utils import format_datetime
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from pellucid.errors import ModelError
+from pellucid.transport import Answer, Limits, Transport
+from scripted import Call, Script, Upstream
+
+pytestmark = pytest.mark.anyio
+
+LIMITS = Limits(connect=0.3, first_byte=0.3, idle=0.3, retries=0, retry_wait=0.05)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+async def door() -> AsyncIterator[Transport]:
+    transport = Transport(LIMITS)
+    yield transport
+    await transport.aclose()
+
+
+async def post(door: Transport, upstream: Upstream, model: str, **limits: Any) -> Answer:
+    url = f"{upstream.url}/chat/completions"
+    return await door.open(url, {}, msgspec.json.encode({"model": model}), replace(LIMITS, **limits))
+
+
+async def left(call: Call) -> None:
+    assert await asyncio.to_thread(call.connection.closed.wait, 1)
+
+
+@contextlib.contextmanager
+def deaf_port() -> Iterator[int]:
+    """A port whose queue of connections is full: a connection is neither accepted nor refused."""
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for _ in range(3):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listener.getsockname())
+        yield listener.getsockname()[1]
+
+
+async def test_connecting_takes_so_long_and_no_longer(door: Transport) -> None:
+    with deaf_port() as port:
+        began = time.monotonic()
+        with pytest.raises(ModelError, match=r"no connection within 0\.3 s") as caught:
+            await door.open(f"http://127.0.0.1:{port}/v1", {}, b"{}", replace(LIMITS, first_byte=9))
+        assert time.monotonic() - began < 2
+    assert (caught.value.info.kind, caught.value.info.code) == ("unavailable", "unreachable")
+
+
+async def test_connecting_is_tried_again(door: Transport) -> None:
+    with deaf_port() as port:
+        began = time.monotonic()
+        with pytest.raises(ModelError):
+            await door.open(f"http://127.0.0.1:{port}/v1", {}, b"{}", replace(LIMITS, first_byte=9, retries=2))
+        assert time.monotonic() - began >= 0.85
+
+
+async def test_silence_is_not_tried_again(door: Transport, upstream: Upstream) -> None:
+    """It may be at work, and its work is paid for."""
+
+    async def script(call: Call) -> None:
+        await call.gone()
+
+    model = upstream.plays(script)
+    with pytest.raises(ModelError, match=r"did not begin to answer within 0.3 s") as caught:
+        await post(door, upstream, model, retries=5)
+    assert caught.value.info.kind == "timeout"
+    [call] = upstream.calls(model)
+    await left(call)
+
+
+@pytest.mark.parametrize("url", ["http://", "http://nowhere.invalid/v1", "http://127.0.0.1:1/v1"])
+async def test_an_address_where_nobody_is(door: Transport, url: str) -> None:
+    with pytest.raises(ModelError) as caught:
+        await door.open(url, {}, b"{}")
+    assert caught.value.info.message
+
+
+async def test_what_is_secret_in_an_address_is_not_told(door: Transport) -> None:
+    with pytest.raises(ModelError) as caught:
+        await door.open("http://user:hunter2@127.0.0.1:1/v1?key=hunter2", {}, b"{}")
+    assert "hunter2" not in caught.value.info.message
+
+
+def asks_to_wait(value: str) -> Script:
+    async def script(call: Call) -> None:
+        await call.answer(503, b"", Retry_After=value)
+
+    return script
+
+
+@pytest.mark.parametrize("seconds", [7, 0.5])
+async def test_when_to_ask_again_is_a_number(door: Transport, upstream: Upstream, seconds: float) -> None:
+    answer = await post(door, upstream, upstream.plays(asks_to_wait(str(seconds))))
+    assert answer.retry_after == seconds
+    answer.close()
+
+
+async def test_or_a_date(door: Transport, upstream: Upstream) -> None:
+    now = datetime.datetime.now(datetime.UTC)
+    for ahead, least, most in ((3600, 3500, 3600), (-3600, 0, 0)):
+        date = format_datetime(now + datetime.timedelta(seconds=ahead), usegmt=True)
+        answer = await post(door, upstream, upstream.plays(asks_to_wait(date)))
+        assert answer.retry_after is not None
+        assert least <= answer.retry_after <= most
+        answer.close()
+
+
+@pytest.mark.parametrize("said", ["", "soon", "nan", "inf", "-1", "1e999", "Mon, 99 Jan 2026 00:00:00 GMT"])
+async def test_or_it_is_not_said(door: Transport, upstream: Upstream, said: str) -> None:
+    model = upstream.plays(asks_to_wait(said))
+    answer = await post(door, upstream, model, retries=1)
+    assert answer.retry_after is None
+    assert len(upstream.calls(model)) == 2
+    answer.close()
+
+
+async def test_the_first_byte_is_the_bodys(door: Transport, upstream: Upstream) -> None:
+    async def script(call: Call) -> None:
+        await call.head()
+        await asyncio.sleep(0.4)  # longer than `idle`, within `first_byte`
+        await call.data(b"at last")
+        await call.gone()
+
+    answer = await post(door, upstream, upstream.plays(script), first_byte=5)
+    assert await answer.read() == b"at last"
+    with pytest.raises(ModelError, match=r"said nothing within 0.3 s"):
+        await answer.read()
+
+
+async def test_time_in_which_nobody_reads_is_not_the_upstreams(door: Transport, upstream: Upstream) -> None:
+    async def script(call: Call) -> None:
+        await call.head()
+        await call.data(b"one")
+        await asyncio.sleep(0.6)
+        await call.data(b"two")
+        await call.end()
+
+    answer = await post(door, upstream, upstream.plays(script))
+    assert await answer.read() == b"one"
+    await asyncio.sleep(0.7)
+    assert await answer.read() == b"two"
+    assert await answer.read() == b""
+
+
+async def test_cancelling_a_read_and_closing_leaves_the_upstream(door: Transport, upstream: Upstream) -> None:
+    async def script(call: Call) -> None:
+        await call.head()
+        await call.gone()
+
+    model = upstream.plays(script)
+    answer = await post(door, upstream, model)
+    reading = asyncio.create_task(answer.read())
+    await asyncio.sleep(0)
+    reading.cancel()
+    await asyncio.wait([reading])
+    answer.close()
+    answer.close()
+    await left(upstream.calls(model)[0])
+
+
+async def test_cancelling_before_there_is_an_answer_leaves_the_upstream(door: Transport, upstream: Upstream) -> None:
+    async def script(call: Call) -> None:
+        await call.gone()
+
+    model = upstream.plays(script)
+    opening = asyncio.create_task(post(door, upstream, model))
+    [call] = await asyncio.to_thread(upstream.calls, model, 1)
+    opening.cancel()
+    await asyncio.wait([opening])
+    await left(call)
+
+
+async def test_an_answer_that_is_finished_with_keeps_its_connection_if_it_ends(
+    door: Transport, upstream: Upstream
+) -> None:
+    ended = asyncio.Event()
+
+    async def script(call: Call) -> None:
+        await call.head()
+        await call.data(b"all there is")
+        await asyncio.sleep(0.05)
+        await call.end()
+
+    model = upstream.plays(script)
+    answer = await post(door, upstream, model)
+    assert await answer.read() == b"all there is"
+    answer.finish()
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(ended.wait(), 0.15)
+    second = await post(door, upstream, model)
+    assert len({call.connection for call in upstream.calls(model)}) == 1
+    second.close()
+
+
+async def test_cookies_and_redirects_are_nobodys_business(door: Transport, upstream: Upstream) -> None:
+    async def script(call: Call) -> None:
+        await call.answer(302, b"", Set_Cookie="a=b; Path=/", Location="/v1/chat/completions")
+
+    model = upstream.plays(script)
+    for _ in range(2):
+        assert (await post(door, upstream, model)).status == 302
+    assert all("cookie" not in call.headers for call in upstream.calls(model))
+
+
+async def test_nothing_is_read_that_nobody_asked_for(door: Transport, upstream: Upstream) -> None:
+    async def script(call: Call) -> None:
+        await call.head()
+        while True:
+            await call.data(bytes(100_000))
+
+    model = upstream.plays(script)
+    answer = await post(door, upstream, model)
+    await answer.read()
+    [call] = upstream.calls(model)
+    before = -1
+    while call.connection.written != before:
+        before = call.connection.written
+        await asyncio.sleep(0.2)
+    assert before < 20_000_000
+    answer.close()
+    await left(call)
