@@ -11,6 +11,8 @@ The rules it keeps:
   its provider left without an id of its own gets one.
 * A turn that calls tools which the run's owner executes (`server_tools`) is followed by CallTools and then another
   turn; each turn's reasoning is an item of its own. A call of a tool that belongs to the caller ends the run.
+* Results answer exactly the calls that were asked for; a run that is ended while functions run answers them itself,
+  as failed.
 * Exactly one RunEnd, last; `end` reaches it from anywhere, closing what is open. What comes after it is not heard.
 
 No sockets, no clock, no randomness of its own: ids come from the minter that is handed in.
@@ -18,14 +20,14 @@ No sockets, no clock, no randomness of its own: ids come from the minter that is
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
-from .errors import ErrorInfo
+from .errors import ErrorInfo, IllegalEvent
 from .events import (
     DELTA_OF,
     ErrorEvent,
@@ -133,6 +135,8 @@ class Run:
         """What the model said since the last call. One call a read."""
         out: list[Event] = []
         effects: list[Effect] = []
+        if self._waiting and events and self.ended is None:
+            raise IllegalEvent("result", "the model goes on while the run waits for the results of its calls")
         fold = self._fold.feed
         for event in events:
             if self.ended is not None:
@@ -154,15 +158,17 @@ class Run:
         return out, effects
 
     def results(self, results: list[ToolReturnPart | RetryPromptPart]) -> Step:
-        """What the functions returned; the model is asked again unless the caller's own calls are pending."""
+        """What the functions returned; the model is asked again unless the caller's own calls are pending.
+
+        Every call that CallTools asked for has one result, and nothing else has: `IllegalEvent` otherwise.
+        """
         out: list[Event] = []
         if self.ended is not None:
             return out, []
-        for result in results:
-            event = FunctionToolResultEvent(result, self._mint("fco"))
-            self._fold.feed(event)
-            out.append(event)
-        self._waiting = ()
+        asked, answered = [call.tool_call_id for call in self._waiting], [result.tool_call_id for result in results]
+        if not asked or sorted(asked) != sorted(answered):
+            raise IllegalEvent("result", f"results for the calls {answered}, but the run waits for {asked}")
+        out += self._answer(results)
         if self._callers or self._cancelled:
             self._end("cancelled" if self._cancelled else "completed", out)
             return out, []
@@ -181,7 +187,10 @@ class Run:
         if self.ended is not None:
             return []
         error = None if self._cancelled else error or ErrorInfo("server_error", "the run was ended in the middle")
-        out, _ = self.feed(self._closing(error))
+        why = "The run ended before this function returned."
+        unanswered = [ToolReturnPart(call.tool_name, why, call.tool_call_id, "failed") for call in self._waiting]
+        out = self._answer(unanswered)  # so that the history can be sent again
+        out += self.feed(self._closing(error))[0]
         if self.ended is None:
             self._end("cancelled" if self._cancelled else "failed", out, error=error)
         return out
@@ -194,6 +203,15 @@ class Run:
     @property
     def usage(self) -> Usage:
         return self._fold.usage
+
+    def _answer(self, results: Sequence[ToolReturnPart | RetryPromptPart]) -> list[Event]:
+        self._waiting = ()
+        out: list[Event] = []
+        for result in results:
+            event = FunctionToolResultEvent(result, self._mint("fco"))
+            self._fold.feed(event)
+            out.append(event)
+        return out
 
     # --- between turns -----------------------------------------------------------------------------------------
 

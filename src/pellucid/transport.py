@@ -58,12 +58,30 @@ class Transport:
         self.limits = limits or Limits()
         self._session: aiohttp.ClientSession | None = None
 
-    async def open(self, url: str, headers: Mapping[str, str], body: bytes, limits: Limits | None = None) -> Answer:
+    async def open(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        limits: Limits | None = None,
+        total: float | None = None,
+    ) -> Answer:
         """POST `body` and wait for the answer's head. Raises `ModelError` when nobody answers.
 
-        An answer with an error status is an answer: it is returned like any other.
+        An answer with an error status is an answer: it is returned like any other. `total` is how many seconds all
+        of it may take, tries and reading included.
         """
-        limits = limits or self.limits
+        deadline = None if total is None else asyncio.get_running_loop().time() + total
+        try:
+            async with asyncio.timeout_at(deadline):
+                answer = await self._open(url, headers, body, limits or self.limits)
+        except TimeoutError as error:
+            raise ModelError(_silent("timeout", total or 0, _host(url))) from error
+        if deadline is not None and total is not None:
+            answer.end_by(deadline, total)
+        return answer
+
+    async def _open(self, url: str, headers: Mapping[str, str], body: bytes, limits: Limits) -> Answer:
         attempt = 0
         while True:
             last = attempt >= limits.retries
@@ -153,6 +171,7 @@ class Answer:
         "_begun",
         "_broken",
         "_content",
+        "_deadline",
         "_idle",
         "_late",
         "_loop",
@@ -169,6 +188,7 @@ class Answer:
         self._idle = limits.idle
         self._loop = asyncio.get_running_loop()
         self._begun = False
+        self._deadline: tuple[float, float] | None = None
         self._reading = False
         self._late = False
         self._broken: ErrorInfo | None = None
@@ -246,6 +266,11 @@ class Answer:
             self.close()
         return b"".join(pieces)[:limit]
 
+    def end_by(self, deadline: float, total: float) -> None:
+        """All of it must have come by `deadline`, `total` seconds after it was asked for."""
+        self._deadline = (deadline, total)
+        self._look_in(deadline - self._loop.time())
+
     def close(self) -> None:
         """Give up the connection, at once if the answer is not over. Idempotent."""
         self._stop_watch()
@@ -260,15 +285,17 @@ class Answer:
             self._watch = self._loop.call_later(1.0, self._response.close)
 
     def _look(self) -> None:
-        quiet = self._loop.time() - self._since
+        now = self._loop.time()
+        quiet = now - self._since
         connection = self._response.connection
         if not self._reading:
             self._look_in(1.0)
         elif connection is not None and connection.protocol is not None and not connection.protocol.connected:
             # aiohttp closes on broken framing without telling whoever waits to read.
             self._content.set_exception(aiohttp.ClientPayloadError())
-        elif quiet < self._patience:
-            self._look_in(self._patience - quiet)
+        elif quiet < self._patience and (self._deadline is None or now < self._deadline[0]):
+            left = self._patience - quiet
+            self._look_in(left if self._deadline is None else min(left, self._deadline[0] - now))
         else:
             self._late = True
             self._content.set_exception(aiohttp.SocketTimeoutError())
@@ -296,6 +323,8 @@ class Answer:
                 code="stream_truncated",
                 message=f"the upstream's connection broke off in mid-answer ({type(error).__name__})",
             )
+        if self._deadline is not None and self._loop.time() >= self._deadline[0]:
+            return _silent("timeout", self._deadline[1])
         return _silent("idle_timeout" if self._begun else "first_byte_timeout", self._patience)
 
 
@@ -318,5 +347,5 @@ def _said(error: BaseException) -> str:
 
 
 def _silent(code: str, seconds: float, who: str = "the upstream") -> ErrorInfo:
-    what = "said nothing" if code == "idle_timeout" else "did not begin to answer"
+    what = {"idle_timeout": "said nothing", "timeout": "did not finish"}.get(code, "did not begin to answer")
     return ErrorInfo(kind="timeout", code=code, message=f"{who} {what} within {seconds:g} s")

@@ -344,6 +344,12 @@ def test_citations(streamed: bool) -> None:
     assert part.provider_details == {"citations": [WEB, PAGE]}, "whole, to go back as they came"
 
 
+def test_a_citation_is_about_the_answer_not_about_the_thinking_aloud() -> None:
+    data = stream(delta(0, text="<thinking>hm</thinking>So."), delta(0, citation=WEB), stop(0), over())
+    (note,) = response_of(data, NOVA).parts[1].annotations
+    assert (note["start_index"], note["end_index"]) == (0, 3)
+
+
 @pytest.mark.parametrize("streamed", [True, False])
 def test_an_image(streamed: bool) -> None:
     data = (

@@ -36,7 +36,8 @@ from pellucid.parts import (
     Video,
 )
 from pellucid.providers.bedrock import encode, path
-from pellucid.providers.profiles import Profile
+from pellucid.providers.bedrock.thinking import _THINKING
+from pellucid.providers.profiles import Profile, builtin_profiles
 from pellucid.settings import ModelCall, OutputFormat, ToolChoice, ToolDefinition
 
 HELLO = ModelRequest([UserPromptPart("Hello")])
@@ -401,6 +402,13 @@ def test_how_each_family_is_asked_to_think(model: str) -> None:
 def fields_of(settings: dict[str, Any], model: str = CLAUDE, **more: Any) -> dict[str, Any]:
     found: dict[str, Any] = body_of(model=model, settings=settings, **more).get("additionalModelRequestFields", {})
     return found
+
+
+def test_every_row_names_a_way_that_this_wire_has() -> None:
+    for row in builtin_profiles().values():
+        if row.wire == "bedrock":
+            ways = {row.for_model(entry["match"]).thinking for entry in row.models} | {row.thinking}
+            assert ways <= set(_THINKING)
 
 
 def test_a_budget_lies_inside_the_limit() -> None:

@@ -1,7 +1,7 @@
 """Answers that Mistral gave, and what another decoder made of them.
 
-Where this package says something else on purpose, `DEVIATIONS` names it; there is nothing to name in these answers.
-(That decoder collapses all thought of an answer into one part; in none of these does thought come back after text.)
+There are no deviations to name. (That decoder collapses all thought of an answer into one part, and all text; here
+each block stays where it was. In none of these answers does thought come back after text.)
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import pytest
 from small_wires import assistant, check_cuts, recordings, response_of
 
 RECORDINGS = recordings("mistral")
-DEVIATIONS: dict[str, str] = {}
 
 pytestmark = pytest.mark.skipif(not RECORDINGS, reason="no recordings here; PELLUCID_RECORDINGS says where they are")
 each = pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name)

@@ -177,7 +177,7 @@ def test_any_cut_in_two_gives_the_same_events(name: str) -> None:
         places = list(range(len(data)))
     else:
         dice = random.Random(name)
-        count = 8_000_000 // len(data) + 20
+        count = 5_000_000 // len(data) + 20
         ends = [at for at in range(len(data)) if data.startswith((b"\n\n", b"\ndata", b"}\n"), at)] or [0]
         places = [at + dice.randrange(-2, 4) for at in dice.choices(ends, k=count)]
         places += [dice.randrange(len(data)) for _ in range(count)]

@@ -88,6 +88,14 @@ def test_an_unknown_header_value_is_wrong(gateway: Served) -> None:
     assert "'klingon'" in reply.error["message"]
 
 
+def test_somebody_elses_web_page_is_refused(gateway: Served, upstream: Upstream) -> None:
+    model = upstream.plays(say())
+    for page in ("https://example.com", "null", "http://127.0.0.1:1"):
+        reply = gateway.post({"input": "x", "model": model}, {"Origin": page, "Content-Type": "text/plain"})
+        assert (reply.status, reply.error["code"]) == (403, "foreign_origin")
+    assert upstream.calls(model) == []
+
+
 def test_too_large_a_body_is_refused(gateway: Served) -> None:
     reply = gateway.post({"input": "x" * 300_000})
     assert reply.status == 413

@@ -330,6 +330,7 @@ def test_public_ids_and_late_data_end_up_on_the_parts() -> None:
 START, END = ResponseStartEvent(ORIGIN), ResponseEndEvent()
 ITEM, ITEM_END = ItemStartEvent(0, "message"), ItemEndEvent(0)
 PART, PART_END = PartStartEvent(0, TextPart("")), PartEndEvent(0, TextPart("a"))
+OPAQUE_ITEM, THOUGHT_ITEM = ItemStartEvent(0, "opaque"), ItemStartEvent(0, "reasoning")
 SIGNED = PartDeltaEvent(0, ThinkingPartDelta(signature_delta="s"))
 THOUGHT = PartStartEvent(0, ThinkingPart(""))
 DELTA = PartDeltaEvent(0, TextPartDelta("a"))
@@ -369,8 +370,8 @@ CUT = [START, ITEM, PART, DELTA, PartEndEvent(0, TextPart("a", complete=False))]
         ("closed", [START, ITEM, PART, DELTA, PART_END, END]),
         ("closed", [START, ITEM, PART, ERROR]),
         ("incomplete", [*CUT, ITEM_END]),
-        ("text", [START, ItemStartEvent(0, "opaque"), PartStartEvent(0, OpaquePart("x", 1)), PartEndEvent(0, OpaquePart("x", 2))]),
-        ("text", [START, ItemStartEvent(0, "reasoning"), THOUGHT, SIGNED, PartEndEvent(0, ThinkingPart("", signature="t"))]),
+        ("text", [START, OPAQUE_ITEM, PartStartEvent(0, OpaquePart("x", 1)), PartEndEvent(0, OpaquePart("x", 2))]),
+        ("text", [START, THOUGHT_ITEM, THOUGHT, SIGNED, PartEndEvent(0, ThinkingPart("", signature="t"))]),
         ("error", [START, ERROR, ERROR]),
         ("error", [START, ERROR, ITEM]),
         ("result", [RESULT]),

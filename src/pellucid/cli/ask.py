@@ -24,10 +24,11 @@ from ..events import (
     TextPartDelta,
     ThinkingPartDelta,
 )
+from ..models import Asked
 from ..parts import ModelRequest, ThinkingPart, ToolCallPart, UserPromptPart
 from ..run import Minter
 from ..runs import AttachedRun
-from ..server.catalog import Catalog, Served
+from ..server.catalog import Catalog
 from ..server.config import Config
 from ..settings import Effort, ModelCall, ModelSettings
 from ..transport import Transport
@@ -72,7 +73,7 @@ async def _ask(config: Config, text: str, name: str | None, effort: Effort | Non
 @asynccontextmanager
 async def _models(config: Config) -> AsyncIterator[Catalog]:
     transport = Transport(config.limits)
-    local: Served | None = None
+    local: Asked | None = None
     try:
         if config.use_local:
             embedded = local = await embedded_model(config.local, transport)

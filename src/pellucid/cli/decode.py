@@ -10,10 +10,10 @@ import msgspec
 from ..errors import RequestError
 from ..events import ModelEvent
 from ..fold import fold
-from ..parts import Origin, Usage
+from ..parts import Usage
 from ..providers.loose import loose_json
 from ..providers.profiles import Profile, builtin_profiles
-from ..providers.wires import WIRES
+from ..providers.wires import decode as decode_answer
 
 
 @click.command()
@@ -30,9 +30,7 @@ def decode_bytes(provider: str, content_type: str | None, data: bytes) -> list[M
     row = profile(provider)
     if provider in NATIVE and is_native(content_type, data):
         row = profile(NATIVE[provider])
-    origin = Origin(row.name, row.wire, "")
-    decoder = WIRES[row.wire].decoder(row, origin, content_type or guess_content_type(data))
-    return decoder.feed(data) + decoder.end()
+    return decode_answer(row, data, content_type or guess_content_type(data))
 
 
 def profile(provider: str) -> Profile:

@@ -13,26 +13,37 @@ from .sse import DEFAULT_LIMIT
 class NDJSONDecoder:
     """`feed(bytes) -> [line]`, then `end() -> [line]`."""
 
-    __slots__ = ("_held", "_limit", "_size")
+    __slots__ = ("_error", "_held", "_limit", "_size")
 
     def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
         self._limit = limit
+        self._error: FrameTooLarge | None = None
         self._held: list[bytes] = []
         self._size = 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines that `chunk` completes. Raises `FrameTooLarge`."""
+        """The lines that `chunk` completes. Raises `FrameTooLarge`, but never instead of a line that is whole."""
+        if self._error is not None:
+            raise self._error
         head, newline, tail = chunk.rpartition(b"\n")
         if not newline:
             self._hold(chunk)
+            if self._error is not None:
+                raise self._error
             return []
         lines = (b"".join(self._held) + head).split(b"\n")
         self._held = []
         self._size = 0
         self._hold(tail)
-        whole = [line for line in map(bytes.strip, lines) if line]
-        if any(len(line) > self._limit for line in whole):
-            raise FrameTooLarge("a line of JSON", self._limit)
+        whole: list[bytes] = []
+        for line in map(bytes.strip, lines):
+            if len(line) > self._limit:
+                self._error = FrameTooLarge("a line of JSON", self._limit)
+                break
+            if line:
+                whole.append(line)
+        if self._error is not None and not whole:
+            raise self._error
         return whole
 
     def end(self) -> list[bytes]:
@@ -46,4 +57,5 @@ class NDJSONDecoder:
             self._held.append(piece)
             self._size += len(piece)
             if self._size > self._limit:
-                raise FrameTooLarge("a line of JSON", self._limit)
+                self._held = []
+                self._error = self._error or FrameTooLarge("a line of JSON", self._limit)

@@ -6,7 +6,7 @@ The decoder takes bytes as they come and gives whole events. Its rules:
 * a blank line dispatches; `data` lines join with LF; a comment (`:` first) and unknown fields are nothing;
 * an event without data is nothing, whatever its name (the standard says so, and keep-alives rely on it);
 * an event that the bytes end in the middle of is never dispatched (`rest` says whether there was one);
-* an event may not exceed `limit` bytes: `FrameTooLarge`, once, before memory is spent on it.
+* an event may not exceed `limit` bytes: `FrameTooLarge`, before memory is spent on it, and from then on.
 
 `id` and `retry` steer reconnection, which is no part of reading one response; they are skipped.
 
@@ -36,7 +36,7 @@ class SSE(NamedTuple):
 class SSEDecoder:
     """`feed(bytes) -> [SSE]`. Keep one per response."""
 
-    __slots__ = ("_at_start", "_data", "_data_size", "_event", "_held", "_held_size", "_limit", "_skip_lf")
+    __slots__ = ("_at_start", "_data", "_data_size", "_error", "_event", "_held", "_held_size", "_limit", "_skip_lf")
 
     def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
         self._limit = limit
@@ -47,50 +47,65 @@ class SSEDecoder:
         """Data lines of the event under way."""
         self._data_size = 0
         self._event = ""
+        self._error: FrameTooLarge | None = None
         self._at_start = True
         self._skip_lf = False
 
     @property
     def rest(self) -> bool:
         """Whether an event has begun and not ended."""
-        return bool(self._held or self._data)
+        return bool(self._held or self._data or self._event or self._error)
 
     def feed(self, chunk: bytes) -> list[SSE]:
-        """The events that `chunk` completes. Raises `FrameTooLarge`."""
-        if not chunk:
-            return []
+        """The events that `chunk` completes. Raises `FrameTooLarge`, but never instead of an event that is whole."""
+        if self._error is not None:
+            raise self._error
+        events: list[SSE] = []
+        try:
+            self._feed(chunk, events)
+        except FrameTooLarge as error:
+            self._error = error
+            self._held, self._data = [], []
+            if not events:
+                raise
+        return events
+
+    def _feed(self, chunk: bytes, events: list[SSE]) -> None:
         if self._at_start:
             chunk = self._without_bom(chunk)
-            if not chunk:
-                return []
-        if self._skip_lf:
+        if self._skip_lf and chunk:
             self._skip_lf = False
             if chunk[0] == 0x0A:
                 chunk = chunk[1:]
+        if not chunk:
+            return
         if b"\r" in chunk:
             # Google ends its lines with CRLF. If there is no CR but in those, LF alone says the same.
             plain = chunk.replace(b"\r\n", b"\n")
             chunk = chunk if b"\r" in plain else plain
-        events: list[SSE] = []
         # The path nearly all real traffic takes: whole events, LF only, nothing under way.
         if not self._held and not self._data and not self._event and b"\r" not in chunk:
             end = chunk.rfind(b"\n\n")
-            # One event and nothing else: what a read brings while a model writes.
-            if 0 < end == len(chunk) - 2 <= self._limit and chunk.find(b"\n") == end and chunk.startswith(b"data: "):
-                return [SSE("", chunk[6:end])]
             if end >= 0:
                 for block in chunk[:end].split(b"\n\n"):
-                    if block.startswith(b"data: ") and b"\n" not in block:
-                        if len(block) > self._limit:
-                            raise FrameTooLarge("a server-sent event", self._limit)
-                        events.append(SSE("", block[6:]))
-                    else:
-                        self._lines(block + b"\n\n", events)
+                    self._block(block, events)
                 chunk = chunk[end + 2 :]
                 if not chunk:
-                    return events
+                    return
         self._lines(chunk, events)
-        return events
+
+    def _block(self, block: bytes, events: list[SSE]) -> None:
+        """One event of the two forms that providers write, or whatever else."""
+        if len(block) > self._limit:
+            raise FrameTooLarge("a server-sent event", self._limit)
+        name, data = "", block
+        if block.startswith(b"event: "):
+            head, _, data = block.partition(b"\n")
+            name = head[7:].decode("utf-8", "replace")
+        if data.startswith(b"data: ") and b"\n" not in data:
+            events.append(SSE(name, data[6:]))
+        else:
+            self._lines(block + b"\n\n", events)
 
     def _without_bom(self, chunk: bytes) -> bytes:
         """`chunk`, less a byte-order mark at the very start, which may come in pieces."""
@@ -145,7 +160,9 @@ class SSEDecoder:
 
 
 def sse_event(data: bytes, event: str | None = None) -> bytes:
-    """One event as bytes, LF only. `data` must not hold line breaks (JSON on one line never does)."""
+    """One event as bytes, LF only. Raises `ValueError` for data with a line break: JSON on one line has none."""
+    if b"\n" in data or b"\r" in data:
+        raise ValueError("a line break in the data of a server-sent event")
     if event is None:
         return b"data: %b\n\n" % data
     return b"event: %b\ndata: %b\n\n" % (event.encode(), data)

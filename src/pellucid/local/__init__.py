@@ -6,5 +6,6 @@
 * ``supervise``: starts, watches and restarts that child; ``queue``: the line in front of it.
 * ``request``: what an OpenAI-dialect request needs before it goes to this engine.
 
-Nothing outside this room knows that llama.cpp exists; nothing inside it knows parts, events or protocols.
+Outside this room the engine is one more server of the `llama.cpp` dialect; inside it nobody knows parts, events or
+protocols.
 """

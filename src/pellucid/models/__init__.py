@@ -1,5 +1,5 @@
 """A model is a wire, a profile, a door and settings."""
 
-from .model import Model, Turn
+from .model import Asked, Model, Turn
 
-__all__ = ["Model", "Turn"]
+__all__ = ["Asked", "Model", "Turn"]

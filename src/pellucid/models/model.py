@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -42,6 +42,17 @@ class Turn(Protocol):
         ...
 
 
+class Asked(Protocol):
+    """Whatever can be asked for a turn: a model, the embedded one with the line before it, an agent."""
+
+    name: str
+    origin: Origin
+
+    async def open(self, call: ModelCall) -> Turn:
+        """Ask. Raises `ModelError` (nobody answered, or an error status) and `RequestError` (cannot be asked)."""
+        ...
+
+
 class Model:
     """A model that is reached over HTTP."""
 
@@ -67,27 +78,30 @@ class Model:
         self._wire = WIRES[profile.wire]
         self._transport = transport
         self._limits = limits
-        self._url = (base_url or profile.base_url).rstrip("/") + profile.path
-        self._headers = {"Content-Type": "application/json", **_credentials(profile, api_key), **(headers or {})}
+        self._base_url = (base_url or profile.base_url).rstrip("/")
+        self._api_key = api_key
+        self._headers = headers or {}
 
     async def open(self, call: ModelCall) -> Turn:
         """Ask. Raises `ModelError` (nobody answered, or an error status) and `RequestError` (cannot be asked)."""
         settings = merge_settings(self.settings, call.settings)
         call = replace(call, model=self.name, settings=settings)
-        body = self.body(call)
+        headers = {
+            "Content-Type": "application/json",
+            **self._wire.headers(self.profile, self._api_key, call),
+            **self._headers,
+            **settings.get("extra_headers", {}),
+        }
         answer = await self._transport.open(
-            self._url,
-            {**self._headers, **settings.get("extra_headers", {})},
-            msgspec.json.encode(body),
+            self._base_url + self._wire.path(call, self.profile),
+            headers,
+            msgspec.json.encode(self._wire.encode(call, self.profile, self.origin)),
             self._limits,
+            settings.get("timeout"),
         )
         if not 200 <= answer.status < 300:
             raise ModelError(await _fault(answer))
         return HTTPTurn(answer, self._wire.decoder(self.profile, self.origin, answer.content_type))
-
-    def body(self, call: ModelCall) -> dict[str, Any]:
-        """The request's body on the wire."""
-        return self._wire.encode(call, self.profile, self.origin)
 
 
 class HTTPTurn:
@@ -143,11 +157,3 @@ async def _fault(answer: Answer) -> ErrorInfo:
     headers = {name.lower(): value for name, value in answer.headers.items()}
     fault = fault_of_response(answer.status, headers, await answer.read_all(MAX_ERROR_BODY))
     return replace(fault, retry_after=answer.retry_after)
-
-
-def _credentials(profile: Profile, api_key: str | None) -> dict[str, str]:
-    if api_key is None or profile.auth == "none":
-        return {}
-    if profile.auth == "api-key":
-        return {"api-key": api_key}
-    return {"Authorization": f"Bearer {api_key}"}

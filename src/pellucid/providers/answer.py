@@ -1,4 +1,4 @@
-"""One answer, from bytes to a legal turn: what the decoders of small wires do alike.
+"""One answer, from bytes to a legal turn: what most decoders do alike.
 
 A wire brings a `Reader`, which understands its frames, and names how frames are cut (`EventFrames`, `LineFrames`).
 What it means that the bytes end is decided here:

@@ -116,7 +116,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     # What goes back (see `history`).
     replay: Literal["none", "field", "details", "carrier"] = "none"
     """How own reasoning goes back: not at all; as text in `replay_field`; as the structured whole it came as (merged
-    `reasoning_details`, a Responses item), or in the field where there is none; or as the carrier it came in: the merged details, else tags in the content."""
+    `reasoning_details`, a Responses item), or in the field where there is none; or as the carrier it came in: the
+    merged details, else tags in the content."""
     replay_on: Literal["always", "thinking"] = "always"
     """`thinking`: not to a model that is told not to think."""
     replay_unsigned: bool = True

@@ -26,20 +26,41 @@ class Decoder(Protocol):
     def end(self, cause: Cause = "eof", error: ErrorInfo | None = None) -> list[ModelEvent]: ...
 
 
+def bearer(row: Profile, api_key: str | None, call: ModelCall) -> dict[str, str]:
+    """Who we are, as most say it; a row's `auth` says otherwise."""
+    if api_key is None or row.auth == "none":
+        return {}
+    if row.auth in ("api-key", "x-api-key"):
+        return {row.auth: api_key}
+    return {"Authorization": f"Bearer {api_key}"}
+
+
 class Wire(NamedTuple):
+    """One provider API: what is sent where, and what reads the answer."""
+
     encode: Callable[[ModelCall, Profile, Origin], dict[str, Any]]
     """The request's JSON body."""
     decoder: Callable[[Profile, Origin, str], Decoder]
     """A decoder for one answer of this content type."""
+    path: Callable[[ModelCall, Profile], str] = lambda call, row: row.path
+    """Where below the base address it goes."""
+    headers: Callable[[Profile, str | None, ModelCall], dict[str, str]] = bearer
+    """Who asks, and what else stands in the request's head."""
 
 
 WIRES: dict[str, Wire] = {
-    "bedrock": Wire(bedrock.encode, bedrock.decoder),
-    "anthropic": Wire(anthropic.encode, anthropic.decoder),
-    "google": Wire(google.encode, google.decoder),
+    "bedrock": Wire(bedrock.encode, bedrock.decoder, bedrock.path),
+    "anthropic": Wire(anthropic.encode, anthropic.decoder, anthropic.path, anthropic.headers),
+    "google": Wire(google.encode, google.decoder, google.path, lambda row, key, call: google.headers(row, key)),
     "openai_chat": Wire(openai_chat.encode, openai_chat.decoder),
     "openai_responses": Wire(openai_responses.encode, openai_responses.decoder),
     "mistral": Wire(mistral.encode, mistral.decoder),
     "cohere": Wire(cohere.encode, cohere.decoder),
     "ollama": Wire(ollama.encode, ollama.decoder),
 }
+
+
+def decode(row: Profile, data: bytes, content_type: str = "text/event-stream") -> list[ModelEvent]:
+    """The events of one captured answer, streamed or whole."""
+    decoder = WIRES[row.wire].decoder(row, Origin(row.name, row.wire, ""), content_type)
+    return decoder.feed(data) + decoder.end()

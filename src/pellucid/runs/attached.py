@@ -7,19 +7,12 @@ fault is an event. `read` gives one batch for each read of the upstream.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Protocol
 
 from ..errors import ErrorInfo, PellucidError
 from ..events import Event
-from ..models import Turn
+from ..models import Asked, Turn
 from ..run import CallModel, Effect, Mint, Run
 from ..settings import ModelCall
-
-
-class Asked(Protocol):
-    """Whatever can be asked for a turn: a model, a queue in front of one, an agent."""
-
-    async def open(self, call: ModelCall) -> Turn: ...
 
 
 class AttachedRun:
@@ -96,4 +89,4 @@ class AttachedRun:
         return []
 
 
-__all__ = ["Asked", "AttachedRun"]
+__all__ = ["AttachedRun"]

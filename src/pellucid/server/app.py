@@ -16,16 +16,17 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from ..errors import ErrorInfo, ErrorKind
+from ..models import Asked
 from ..protocols.openresponses import error_body
 from ..telemetry import log, place_of
 from ..transport import Transport
-from .catalog import Catalog, Served
+from .catalog import Catalog
 from .config import Config
 from .openapi import document
 from .responses import FAULT, ResponsesEndpoint
 
 
-class LocalModelService(Served, Protocol):
+class LocalModelService(Asked, Protocol):
     """The embedded model, as the server needs it: it starts, says whether it is ready, and stops."""
 
     async def start(self) -> None: ...

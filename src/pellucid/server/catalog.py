@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import Protocol
 
 from ..errors import RequestError
-from ..models import Model, Turn
-from ..parts import Origin
-from ..settings import ModelCall, ModelSettings
+from ..models import Asked, Model
+from ..settings import ModelSettings
 from ..transport import Transport
 from .config import Config, ProviderConfig, api_key
 
 MAX_NAME = 256
 """Names come from clients: they are compared, kept and repeated."""
-
-
-class Served(Protocol):
-    """What can stand behind a public name."""
-
-    name: str
-    origin: Origin
-
-    async def open(self, call: ModelCall) -> Turn: ...
 
 
 class Catalog:
@@ -32,12 +21,12 @@ class Catalog:
     where a single provider lists no models, whatever that provider calls its own.
     """
 
-    def __init__(self, config: Config, transport: Transport, local: Served | None = None) -> None:
+    def __init__(self, config: Config, transport: Transport, local: Asked | None = None) -> None:
         self._transport = transport
         self._profiles = config.all_profiles()
         self._providers = config.providers
-        self._named: dict[str, Served] = {}
-        self._open: dict[tuple[str, str], Served] = {}
+        self._named: dict[str, Asked] = {}
+        self._open: dict[tuple[str, str], Asked] = {}
         for name, entry in config.models.items():
             if entry.provider == "local":
                 if local is not None:
@@ -57,7 +46,7 @@ class Catalog:
         """The public names that are known; a provider that lists none may serve others."""
         return list(self._named)
 
-    def find(self, name: str | None) -> tuple[str, Served]:
+    def find(self, name: str | None) -> tuple[str, Asked]:
         """The public name and its model. Raises `RequestError` (`model_not_found`)."""
         if name is None:
             name = self.default or next(iter(self._named), None)
@@ -81,7 +70,7 @@ class Catalog:
             )
         return name, served
 
-    def _by_provider(self, name: str) -> Served | None:
+    def _by_provider(self, name: str) -> Asked | None:
         provider, colon, model = name.partition(":")
         if colon and provider in self._providers and model:
             return self._opened(provider, model)
@@ -89,7 +78,7 @@ class Catalog:
             return self._opened(self._any[0], name)
         return None
 
-    def _opened(self, provider: str, model: str) -> Served:
+    def _opened(self, provider: str, model: str) -> Asked:
         key = (provider, model)
         served = self._open.get(key)
         if served is None:

@@ -32,6 +32,21 @@ class ClientGone(Exception):
     """The client left before its request was whole."""
 
 
+def refuse_foreign_page(scope: Scope) -> None:
+    """A web page of somebody else's must not use this server through its visitor's browser. Raises `RequestError`.
+
+    Browsers say where a request comes from (`Origin`); other clients do not, and are not asked.
+    """
+    headers = dict(scope["headers"])
+    origin = headers.get(b"origin")
+    if origin is not None and origin.partition(b"://")[2] != headers.get(b"host"):
+        raise RequestError(
+            "this request comes from a web page of another origin, and this server serves none",
+            kind="forbidden",
+            code="foreign_origin",
+        )
+
+
 async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
     """The request's body. Raises `RequestError` when it is larger than `limit`, `ClientGone` when it breaks off."""
     for name, value in scope["headers"]:

@@ -35,6 +35,7 @@ class ResponsesEndpoint:
 
     async def __call__(self, scope: http.Scope, receive: http.Receive, send: http.Send) -> None:
         try:
+            http.refuse_foreign_page(scope)
             dialect = self._dialect_of(scope)
             request = parse_request(await http.read_body(scope, receive, self._limit))
             name, model = self._catalog.find(request.model)

@@ -41,6 +41,7 @@ from ...events import (
     TextPartDelta,
     ToolCallPartDelta,
 )
+from ...framing import sse_event
 from ...parts import (
     ModelResponsePart,
     RefusalPart,
@@ -275,7 +276,7 @@ class Encoder:
     def _write(self, name: str, **fields: Any) -> None:
         data = _json({"type": name, "sequence_number": self._sequence, **fields})
         self._sequence += 1
-        self._out.append(b"event: %b\ndata: %b\n\n" % (name.encode(), data))
+        self._out.append(sse_event(data, name))
 
     def _take(self) -> bytes:
         out = self._out

@@ -1,8 +1,8 @@
 """The blocks of one answer, by their index: what begins, grows and ends.
 
 Text and reasoning have no beginning on the wire: the first piece is it. Should another kind of piece come under an
-index that is in use, the block that used it is over. What cannot be shown in pieces (bytes, the provider's own tools,
-blocks that nobody knows yet) is gathered until its end, and told whole.
+index that is in use, the block that used it is over. What cannot be shown in pieces (bytes, what the provider's own
+tools return, blocks that nobody knows yet) is gathered until its end, and told whole.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ class Blocks:
         if delta.text:
             if block is None or block.kind is not TEXT:
                 block = self._begin(index, TEXT)
-            block.length += len(delta.text)
             if block.splitter is None:
+                block.length += len(delta.text)
                 self._emit.text(block.key, delta.text, ends=True)
             else:
                 self._spans(block, block.splitter.feed(delta.text))
@@ -196,6 +196,7 @@ class Blocks:
         key = ("tagged", block.key)
         for kind, text in spans:
             if kind == tags.TEXT:
+                block.length += len(text)
                 self._emit.text(block.key, text, ends=True)
             elif kind == tags.THINKING:
                 self._emit.thinking(key, text, ends=True)
@@ -311,13 +312,9 @@ class Blocks:
                 if block.marker is not None and block.splitter.truncated:
                     self._emit.thinking(("tagged", block.key), details={"open": block.marker}, ends=True)
             if block.citations:
-                self._emit.text(
-                    block.key,
-                    annotations=[note for entry in block.citations for note in _annotation(entry, block.length)]
-                    or None,
-                    details={"citations": block.citations},
-                    ends=True,
-                )
+                notes = [note for entry in block.citations for note in _annotation(entry, block.length)]
+                details = {"citations": block.citations}
+                self._emit.text(block.key, annotations=notes or None, details=details, ends=True)
 
 
 def _annotation(citation: dict[str, Any], length: int) -> list[dict[str, Any]]:

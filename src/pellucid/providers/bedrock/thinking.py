@@ -1,6 +1,10 @@
 """How a model behind Bedrock is told how much to think: fields of its own maker, in `additionalModelRequestFields`.
 
-The row says which: Claude's by `thinking_mode`, others' by `thinking`.
+The row says which. Claude's follow from `thinking_mode`; of the others,
+
+* `effort` is `{effort_field: low}`: `reasoning_effort` of gpt-oss, DeepSeek, GLM and Kimi, `reasoning_config` of Qwen;
+* `reasoning_object` is `{"reasoning": {"effort": low}}`: closed GPTs and Grok;
+* `reasoning_switch` is `{"reasoningConfig": {"type": enabled, "maxReasoningEffort": low}}`: Nova 2.
 """
 
 from __future__ import annotations
@@ -102,7 +106,7 @@ def _ask_reasoning_object(settings: ModelSettings, row: Profile) -> Body:
 
 
 def _ask_switch(settings: ModelSettings, row: Profile) -> Body:
-    """Nova's."""
+    """A switch and an effort, which must be said with it."""
     if "thinking" not in settings:
         return {}
     if thinking_off(settings):

@@ -14,9 +14,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias
-
-import msgspec
+from typing import Any
 
 from ...errors import ErrorInfo
 from ...parts import CompactionPart, FinishReason, OpaquePart, Origin
@@ -26,88 +24,28 @@ from ..loose import loose_json
 from ..profiles import Profile
 from . import builtin
 from .event import Event, read_event, read_head, read_response
+from .item import (
+    KIND_OF_PART,
+    ROLE_OF_TYPE,
+    Item,
+    Kind,
+    Part,
+    Role,
+    arguments_of,
+    escaped,
+    id_of,
+    json_text,
+    more_of,
+    objects,
+    text_of,
+)
 from .usage import read_usage
-
-Kind: TypeAlias = Literal["text", "refusal", "raw", "summary"]
-"""What a part is. The kinds of reasoning are called as the forms of a `ThinkingPart`."""
-
-Role: TypeAlias = Literal["reasoning", "message", "call", "tool", "other"]
-"""What an item is to us, whatever its type."""
-
-KIND_OF_PART: dict[Any, Kind] = {
-    "output_text": "text",
-    "text": "text",
-    "refusal": "refusal",
-    "reasoning_text": "raw",
-    "reasoning": "raw",
-    "summary_text": "summary",
-}
-
-ROLE_OF_TYPE: dict[Any, Role] = {
-    "reasoning": "reasoning",
-    "message": "message",
-    "function_call": "call",
-    "custom_tool_call": "call",
-    **dict.fromkeys(builtin.TOOLS, "tool"),
-}
 
 INCOMPLETE: dict[Any, FinishReason] = {"content_filter": "content_filter"}
 """Why an answer is incomplete. Everything else is a limit of some sort: what came last is not all of it."""
 
-# Fields of an item that its parts hold; what else there is goes back as it came.
-_HELD: dict[Role, frozenset[str]] = {
-    "reasoning": frozenset({"id", "type", "status", "summary", "content", "encrypted_content"}),
-    "message": frozenset({"id", "type", "status", "role", "content"}),
-    "call": frozenset({"id", "type", "status", "call_id", "name", "arguments", "input"}),
-}
-
 # What of the response itself is worth telling.
 _DETAILS = ("service_tier", "input_transformations")
-
-
-class _Part:
-    """One text of an item, as it comes."""
-
-    __slots__ = ("annotations", "announced", "item", "key", "kind", "length", "over")
-
-    def __init__(self, item: _Item, kind: Kind) -> None:
-        self.item = item
-        self.kind = kind
-        self.key = (item.key, kind, len(item.parts))
-        self.announced = False
-        self.length = 0
-        """How much of it was told."""
-        self.annotations = 0
-        self.over = item.over
-
-
-class _Item:
-    """One item, as it comes."""
-
-    __slots__ = (
-        "announced", "args", "call_id", "details", "id", "key", "length", "name", "native", "over", "part", "parts",
-        "pieces", "role", "signed", "told", "type",
-    )  # fmt: skip
-
-    def __init__(self, key: int, type: str, role: Role) -> None:
-        self.key = key
-        self.type = type
-        self.role = role
-        self.id: str | None = None
-        self.native: dict[str, Any] = {}
-        """The item as it was announced."""
-        self.details: dict[str, Any] = {}
-        self.announced = False
-        self.over = False
-        self.signed = False
-        self.parts: dict[tuple[str, int | None], _Part] = {}
-        self.part: _Part | None = None
-        """The part that came last."""
-        self.told = False
-        """Of a call: whether it has a name, and was opened."""
-        self.pieces: list[str] = []
-        """Of a call without a name yet, or of a tool: the arguments so far."""
-        self.length = 0
 
 
 class Items(Reader):
@@ -120,8 +58,8 @@ class Items(Reader):
         super().__init__(origin)
         self._row = row
         self._told = row.item_end == "told"
-        self._items: dict[int, _Item] = {}
-        self._all: list[_Item] = []
+        self._items: dict[int, Item] = {}
+        self._all: list[Item] = []
         self._last = 0
         self._calls = False
 
@@ -150,7 +88,7 @@ class Items(Reader):
             if part is None:
                 self.heard = True
                 part = self._part_at(event, kind)
-            text = event.delta if type(event.delta) is str else _text_of(event.delta)
+            text = event.delta if type(event.delta) is str else text_of(event.delta)
             if text:
                 self._write(part, text, event.logprobs)
             return
@@ -168,7 +106,7 @@ class Items(Reader):
         for item in self._all:
             self._flush(item)
 
-    def _flush(self, item: _Item) -> None:
+    def _flush(self, item: Item) -> None:
         if item.over:
             return
         if item.role == "tool":
@@ -177,7 +115,7 @@ class Items(Reader):
             if not item.told:
                 self._open_call(item, "", None)
             if not item.length:
-                self._more_arguments(item, _json_text(_arguments(item.native)))
+                self._more_arguments(item, json_text(arguments_of(item.native)))
 
     # --- the response ----------------------------------------------------------------------------------------
 
@@ -286,14 +224,14 @@ class Items(Reader):
         if not item.over:
             self._end_item(item, native)
 
-    def _guess(self, event: Event, type_: str) -> _Item:
+    def _guess(self, event: Event, type_: str) -> Item:
         """An item that was not announced. What its events call it is a name as good as any."""
         index = event.output_index if event.output_index is not None else self._last
-        return self._begin(index, {}, type_, _id({"id": event.item_id}))
+        return self._begin(index, {}, type_, id_of({"id": event.item_id}))
 
-    def _begin(self, index: int, native: dict[str, Any], type_: str = "message", id: str | None = None) -> _Item:
+    def _begin(self, index: int, native: dict[str, Any], type_: str = "message", id: str | None = None) -> Item:
         said = native.get("type")
-        item = _Item(len(self._all), said if isinstance(said, str) else type_, "other")
+        item = Item(len(self._all), said if isinstance(said, str) else type_, "other")
         item.role = self._role_of(item.type)
         item.id = id
         self._all.append(item)
@@ -311,25 +249,25 @@ class Items(Reader):
     def _role_of(self, type_: str) -> Role:
         return "tool" if type_ in self._row.server_tools else ROLE_OF_TYPE.get(type_, "other")
 
-    def _announce(self, item: _Item, native: dict[str, Any]) -> None:
+    def _announce(self, item: Item, native: dict[str, Any]) -> None:
         item.announced = True
         item.native = native
-        item.id = item.id or _id(native)
-        item.details = _more(native, item.role)
-        if item.role == "call" and _text_of(native.get("name")):
-            self._open_call(item, _text_of(native.get("name")), native)
+        item.id = item.id or id_of(native)
+        item.details = more_of(native, item.role)
+        if item.role == "call" and text_of(native.get("name")):
+            self._open_call(item, text_of(native.get("name")), native)
 
-    def _end_item(self, item: _Item, native: dict[str, Any]) -> None:
+    def _end_item(self, item: Item, native: dict[str, Any]) -> None:
         """The item, whole."""
         said = native.get("type")
         if isinstance(said, str) and item.role in ("message", "call", "other") and not (item.parts or item.told):
             # It was only guessed, and nothing of it was told.
             item.type, item.role = said, self._role_of(said)
-        item.id = item.id or _id(native)
+        item.id = item.id or id_of(native)
         _WHOLE[item.role](self, item, native)
         self._close(item)
 
-    def _close(self, item: _Item) -> None:
+    def _close(self, item: Item) -> None:
         if item.over:
             return
         item.over = True
@@ -344,7 +282,7 @@ class Items(Reader):
 
     # --- texts -----------------------------------------------------------------------------------------------
 
-    def _part_at(self, event: Event, kind: Kind, *, announced: bool = False) -> _Part:
+    def _part_at(self, event: Event, kind: Kind, *, announced: bool = False) -> Part:
         """The part that an event is about, or a new one."""
         index = event.output_index if event.output_index is not None else self._last
         item = self._items.get(index)
@@ -353,7 +291,7 @@ class Items(Reader):
         place = event.summary_index if kind == "summary" else event.content_index
         return self._part(item, kind, place, announced=announced)
 
-    def _part(self, item: _Item, kind: Kind, place: int | None, *, announced: bool = True) -> _Part:
+    def _part(self, item: Item, kind: Kind, place: int | None, *, announced: bool = True) -> Part:
         asked = (kind, place)
         # Answer text in a reasoning item is reasoning, whatever its events are called.
         real: Kind = "raw" if kind == "text" and item.role == "reasoning" else kind
@@ -362,12 +300,12 @@ class Items(Reader):
             # Some servers count every delta as a part of its own, without having announced any.
             part = None if last.announced or last.over else last
         if part is None:
-            part = item.part = _Part(item, real)
+            part = item.part = Part(item, real)
         item.parts[asked] = item.parts[real, place or 0] = part
         part.announced = part.announced or announced
         return part
 
-    def _write(self, part: _Part, text: str, logprobs: Any = None) -> None:
+    def _write(self, part: Part, text: str, logprobs: Any = None) -> None:
         item, kind = part.item, part.kind
         if kind == "text":
             self.emit.text(
@@ -376,7 +314,7 @@ class Items(Reader):
                 item=item.key,
                 id=item.id,
                 details=item.details if not part.length else None,
-                logprobs=_objects(logprobs) if logprobs else None,
+                logprobs=objects(logprobs) if logprobs else None,
                 ends=not part.over,
             )
         elif kind == "refusal":
@@ -385,12 +323,12 @@ class Items(Reader):
             self.emit.thinking(part.key, text, item=item.key, form=kind, id=item.id, ends=self._told and not part.over)
         part.length += len(text)
 
-    def _rest(self, part: _Part, text: str, logprobs: Any = None) -> None:
+    def _rest(self, part: Part, text: str, logprobs: Any = None) -> None:
         """All of the part's text: what of it was not told yet."""
         if len(text) > part.length:
             self._write(part, text[part.length :], logprobs if not part.length else None)
 
-    def _annotate(self, part: _Part, annotations: list[dict[str, Any]]) -> None:
+    def _annotate(self, part: Part, annotations: list[dict[str, Any]]) -> None:
         if annotations and part.kind == "text":
             item = part.item
             first = not part.length and not part.annotations
@@ -404,7 +342,7 @@ class Items(Reader):
             )
             part.annotations += len(annotations)
 
-    def _over(self, part: _Part) -> None:
+    def _over(self, part: Part) -> None:
         part.over = True
         self.emit.close(part.key)
 
@@ -417,30 +355,30 @@ class Items(Reader):
             self._whole_part(part, event.part or {})
             self._over(part)
 
-    def _kind_of(self, event: Event, *, announced: bool = False) -> _Part | None:
+    def _kind_of(self, event: Event, *, announced: bool = False) -> Part | None:
         """The part that an event with a `part` is about; None if it is of no kind that streams."""
-        kind = KIND_OF_PART.get(_text_of((event.part or {}).get("type")))
+        kind = KIND_OF_PART.get(text_of((event.part or {}).get("type")))
         return self._part_at(event, kind, announced=announced) if kind is not None else None
 
-    def _whole_part(self, part: _Part, native: dict[str, Any]) -> None:
-        self._rest(part, _text_of(native.get("refusal" if part.kind == "refusal" else "text")), native.get("logprobs"))
-        self._annotate(part, _objects(native.get("annotations"))[part.annotations :])
+    def _whole_part(self, part: Part, native: dict[str, Any]) -> None:
+        self._rest(part, text_of(native.get("refusal" if part.kind == "refusal" else "text")), native.get("logprobs"))
+        self._annotate(part, objects(native.get("annotations"))[part.annotations :])
 
     def _text_done(self, event: Event, kind: Kind) -> None:
         part = self._part_at(event, kind)
-        self._rest(part, _text_of(event.refusal if kind == "refusal" else event.text), event.logprobs)
+        self._rest(part, text_of(event.refusal if kind == "refusal" else event.text), event.logprobs)
         self._over(part)
 
     def _annotation(self, event: Event) -> None:
-        self._annotate(self._part_at(event, "text"), _objects([event.annotation]))
+        self._annotate(self._part_at(event, "text"), objects([event.annotation]))
 
     # --- whole items -------------------------------------------------------------------------------------------
 
-    def _reasoning(self, item: _Item, native: dict[str, Any]) -> None:
+    def _reasoning(self, item: Item, native: dict[str, Any]) -> None:
         texts: list[tuple[Kind, int, str]] = [
-            (kind, place, _text_of(part.get("text")))
+            (kind, place, text_of(part.get("text")))
             for name, kind in _TEXTS
-            for place, part in enumerate(_objects(native.get(name)))
+            for place, part in enumerate(objects(native.get(name)))
         ]
         for kind, place, text in texts:
             other = item.parts.get(("raw" if kind == "summary" else "summary", place))
@@ -449,14 +387,14 @@ class Items(Reader):
             part = self._part(item, kind, place)
             self._rest(part, text)
             self._over(part)
-        more = _more(native, "reasoning")
+        more = more_of(native, "reasoning")
         told = [(part.kind, part.length) for part in dict.fromkeys(item.parts.values()) if part.length]
         if texts and sorted(told) != sorted((kind, len(text)) for kind, _, text in texts if text):
             # What was streamed is not what the item says it holds: it goes back as it says.
             more |= {name: native[name] for name, _ in _TEXTS if name in native}
         self._sign(item, native, more)
 
-    def _sign(self, item: _Item, native: dict[str, Any], more: dict[str, Any]) -> None:
+    def _sign(self, item: Item, native: dict[str, Any], more: dict[str, Any]) -> None:
         """What of a reasoning item is known only at its end."""
         sealed = native.get("encrypted_content")
         signature = sealed if isinstance(sealed, str) and sealed else None
@@ -471,43 +409,43 @@ class Items(Reader):
                 ends=self._told and not item.over,
             )
 
-    def _message(self, item: _Item, native: dict[str, Any]) -> None:
+    def _message(self, item: Item, native: dict[str, Any]) -> None:
         if native.get("role") not in (None, "assistant"):
             self._opaque(item, native)
             return
-        late = {name: value for name, value in _more(native, "message").items() if name not in item.details}
+        late = {name: value for name, value in more_of(native, "message").items() if name not in item.details}
         item.details = {**item.details, **late}
         content = native.get("content")
-        parts = [{"type": "output_text", "text": content}] if isinstance(content, str) else _objects(content)
+        parts = [{"type": "output_text", "text": content}] if isinstance(content, str) else objects(content)
         if late and item.part is not None and self.emit.is_open(item.part.key):
             self.emit.text(item.part.key, details=late)
         for place, entry in enumerate(parts):
-            kind = KIND_OF_PART.get(_text_of(entry.get("type")))
+            kind = KIND_OF_PART.get(text_of(entry.get("type")))
             if kind is None:
                 # Kept in a message of its own, as which it can go back.
                 alone = {**native, "content": [entry]}
-                self._keep(_text_of(entry.get("type")) or "content", alone, item.id)
+                self._keep(text_of(entry.get("type")) or "content", alone, item.id)
             else:
                 part = self._part(item, kind, place)
                 self._whole_part(part, entry)
                 self._over(part)
 
-    def _call(self, item: _Item, native: dict[str, Any]) -> None:
-        name = _text_of(native.get("name"))
+    def _call(self, item: Item, native: dict[str, Any]) -> None:
+        name = text_of(native.get("name"))
         if not item.told:
-            item.details = item.details or _more(native, "call")
+            item.details = item.details or more_of(native, "call")
             self._open_call(item, name, native)
-        arguments = _json_text(_arguments(native) or _arguments(item.native))
+        arguments = json_text(arguments_of(native) or arguments_of(item.native))
         self._more_arguments(item, arguments[item.length :])
 
-    def _open_call(self, item: _Item, name: str, native: dict[str, Any] | None) -> None:
+    def _open_call(self, item: Item, name: str, native: dict[str, Any] | None) -> None:
         item.told = self._calls = True
         args, item.pieces = "".join(item.pieces), []
         item.length = len(args)
         details = item.details
         if item.type == "custom_tool_call":
             # Its input is any text; here it is the one argument of a call like others.
-            args, details = '{"input":"' + _escaped(args), {"type": item.type, **details}
+            args, details = '{"input":"' + escaped(args), {"type": item.type, **details}
         call_id = (native or item.native).get("call_id")
         self.emit.tool_call(
             item.key,
@@ -519,17 +457,17 @@ class Items(Reader):
             ends=True,
         )
 
-    def _more_arguments(self, item: _Item, text: str) -> None:
+    def _more_arguments(self, item: Item, text: str) -> None:
         if not text:
             return
         if item.told:
             item.length += len(text)
-            self.emit.tool_call(item.key, _escaped(text) if item.type == "custom_tool_call" else text)
+            self.emit.tool_call(item.key, escaped(text) if item.type == "custom_tool_call" else text)
         else:
             item.pieces.append(text)
 
     def _arguments_delta(self, event: Event) -> None:
-        text = event.delta if type(event.delta) is str else _json_text(event.delta)
+        text = event.delta if type(event.delta) is str else json_text(event.delta)
         item = self._items.get(event.output_index if event.output_index is not None else self._last)
         if item is None:
             item = self._guess(event, "function_call")
@@ -540,13 +478,13 @@ class Items(Reader):
         if item is not None and item.role == "call":
             if not item.told and event.name:
                 self._open_call(item, event.name, None)
-            arguments = _json_text(event.arguments if event.arguments is not None else event.input)
+            arguments = json_text(event.arguments if event.arguments is not None else event.input)
             if item.told:
                 self._more_arguments(item, arguments[item.length :])
             elif not item.pieces:
                 self._more_arguments(item, arguments)
 
-    def _tell_tool(self, item: _Item, native: dict[str, Any], args: Any = "", **more: Any) -> None:
+    def _tell_tool(self, item: Item, native: dict[str, Any], args: Any = "", **more: Any) -> None:
         self.emit.builtin_call(
             (item.key, "call"),
             args if isinstance(args, str | dict) else "",
@@ -558,7 +496,7 @@ class Items(Reader):
             **more,
         )
 
-    def _tool(self, item: _Item, native: dict[str, Any]) -> None:
+    def _tool(self, item: Item, native: dict[str, Any]) -> None:
         provider, tool = self.emit.origin.provider, builtin.TOOLS.get(item.type, builtin.CUSTOM)
         self._tell_tool(item, native, tool.args(native), details={"native": builtin.without_pictures(native)})
         self.emit.close((item.key, "call"))
@@ -567,7 +505,7 @@ class Items(Reader):
         for file in builtin.files_of(native, provider):
             self.emit.whole(file)
 
-    def _cut_tool(self, item: _Item) -> None:
+    def _cut_tool(self, item: Item) -> None:
         """A tool of which only the beginning came: what is known of what it was asked."""
         tool = builtin.TOOLS.get(item.type, builtin.CUSTOM)
         if tool.streams and item.pieces:
@@ -582,7 +520,7 @@ class Items(Reader):
             if prefix == f"response.{item.type}" and word in ("in_progress", "searching", "interpreting", "generating"):
                 self._tell_tool(item, item.native, status=word)
 
-    def _opaque(self, item: _Item, native: dict[str, Any]) -> None:
+    def _opaque(self, item: Item, native: dict[str, Any]) -> None:
         sealed = native.get("encrypted_content")
         if item.type in ("compaction", "compaction_summary") and isinstance(sealed, str):
             more = {name: value for name, value in native.items() if name not in ("id", "encrypted_content")}
@@ -645,53 +583,13 @@ _ENDS = ("completed", "incomplete", "failed", "cancelled")
 
 _TEXTS: tuple[tuple[str, Kind], ...] = (("summary", "summary"), ("content", "raw"))
 
-_WHOLE: dict[Role, Callable[[Items, _Item, dict[str, Any]], None]] = {
+_WHOLE: dict[Role, Callable[[Items, Item, dict[str, Any]], None]] = {
     "reasoning": Items._reasoning,
     "message": Items._message,
     "call": Items._call,
     "tool": Items._tool,
     "other": Items._opaque,
 }
-
-
-def _more(native: dict[str, Any], role: Role) -> dict[str, Any]:
-    """What an item says that its parts have no place for."""
-    held = _HELD.get(role)
-    if held is None:
-        return {}
-    return {name: value for name, value in native.items() if name not in held and value is not None}
-
-
-def _arguments(native: dict[str, Any]) -> Any:
-    return native.get("input") if native.get("type") == "custom_tool_call" else native.get("arguments")
-
-
-def _json_text(args: Any) -> str:
-    """Arguments as JSON text, which they mostly are already; nothing at all is no text yet."""
-    if isinstance(args, str):
-        return args
-    return "" if args is None else msgspec.json.encode(args).decode()
-
-
-def _escaped(text: str) -> str:
-    """`text` as it stands within a JSON text."""
-    return msgspec.json.encode(text).decode()[1:-1]
-
-
-def _text_of(value: Any) -> str:
-    """A text, or the text in an object; anything else is nothing."""
-    if isinstance(value, dict):
-        value = value.get("text")
-    return value if isinstance(value, str) else ""
-
-
-def _objects(value: Any) -> list[dict[str, Any]]:
-    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
-
-
-def _id(native: dict[str, Any]) -> str | None:
-    id = native.get("id")
-    return id if isinstance(id, str) and id else None
 
 
 def _gave_up(status: str) -> ErrorInfo:
