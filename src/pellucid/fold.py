@@ -98,7 +98,7 @@ class Fold:
         """Take one event. Raises `IllegalEvent` if it may not stand here."""
         # Deltas are nearly all there is: they do not pay for the table.
         if type(event) is PartDeltaEvent:
-            self._part_delta(event)
+            self.delta(event)
         else:
             if self.ended is not None:
                 _refuse("run", f"{event.event_kind} after run_end")
@@ -210,7 +210,8 @@ class Fold:
             self._growing = GrowingPart(event.part)
             self._text_field = TEXT_FIELD[self._delta]
 
-    def _part_delta(self, event: PartDeltaEvent) -> None:
+    def delta(self, event: PartDeltaEvent) -> None:
+        """`feed` for what is known to be a delta."""
         open_ = self._open
         if open_ is None or event.index != open_.index:
             _refuse("part", f"a delta for part {event.index}, which is not open")
@@ -338,7 +339,7 @@ _STEPS: dict[type[Event], Callable[[Fold, Any], None]] = {
     ItemStartEvent: Fold._item_start,
     ItemEndEvent: Fold._item_end,
     PartStartEvent: Fold._part_start,
-    PartDeltaEvent: Fold._part_delta,
+    PartDeltaEvent: Fold.delta,
     PartEndEvent: Fold._part_end,
     FunctionToolCallEvent: Fold._tool_call,
     FunctionToolResultEvent: Fold._tool_result,

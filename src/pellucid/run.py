@@ -137,16 +137,18 @@ class Run:
         effects: list[Effect] = []
         if self._waiting and events and self.ended is None:
             raise IllegalEvent("result", "the model goes on while the run waits for the results of its calls")
-        fold = self._fold.feed
+        fold, fold_delta = self._fold.feed, self._fold.delta
         for event in events:
             if self.ended is not None:
                 break
-            # Deltas are nearly all there is: nothing is asked of them but that they may stand here.
-            told = event if type(event) is PartDeltaEvent else self._told(event)
+            if type(event) is PartDeltaEvent:
+                # Nearly all there is: nothing is asked of it but that it may stand here.
+                fold_delta(event)
+                out.append(event)
+                continue
+            told = self._told(event)
             fold(told)
             out.append(told)
-            if type(told) is PartDeltaEvent:
-                continue
             if isinstance(told, _Start):
                 self._open.append(told)
             elif isinstance(told, _End):

@@ -72,7 +72,7 @@ def kinds(reply: Reply) -> list[str]:
 
 
 def test_it_thinks_and_then_answers(home: Home) -> None:
-    reply = home.gateway.ask(None, stream=True, max_output_tokens=120)
+    reply = home.gateway.ask(None, stream=True, max_output_tokens=300, temperature=0)
     assert reply.status == 200
     assert verify(reply.body) == []
     told = kinds(reply)

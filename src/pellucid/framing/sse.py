@@ -36,7 +36,18 @@ class SSE(NamedTuple):
 class SSEDecoder:
     """`feed(bytes) -> [SSE]`. Keep one per response."""
 
-    __slots__ = ("_at_start", "_data", "_data_size", "_error", "_event", "_held", "_held_size", "_limit", "_skip_lf")
+    __slots__ = (
+        "_at_start",
+        "_data",
+        "_data_size",
+        "_error",
+        "_event",
+        "_held",
+        "_held_size",
+        "_idle",
+        "_limit",
+        "_skip_lf",
+    )
 
     def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
         self._limit = limit
@@ -49,6 +60,8 @@ class SSEDecoder:
         self._event = ""
         self._error: FrameTooLarge | None = None
         self._at_start = True
+        self._idle = False
+        """Whether nothing is under way, so that the next read can be taken for itself."""
         self._skip_lf = False
 
     @property
@@ -58,6 +71,10 @@ class SSEDecoder:
 
     def feed(self, chunk: bytes) -> list[SSE]:
         """The events that `chunk` completes. Raises `FrameTooLarge`, but never instead of an event that is whole."""
+        # One unnamed event and nothing else: what a read brings while a model writes.
+        one = self._idle and chunk.startswith(b"data: ") and chunk.find(b"\n") == len(chunk) - 2 <= self._limit
+        if one and chunk.endswith(b"\n\n") and b"\r" not in chunk:
+            return [SSE("", chunk[6:-2])]
         if self._error is not None:
             raise self._error
         events: list[SSE] = []
@@ -68,6 +85,7 @@ class SSEDecoder:
             self._held, self._data = [], []
             if not events:
                 raise
+        self._idle = not (self._held or self._data or self._event or self._at_start or self._skip_lf or self._error)
         return events
 
     def _feed(self, chunk: bytes, events: list[SSE]) -> None:

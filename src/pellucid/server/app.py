@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..errors import ErrorInfo, ErrorKind
 from ..models import Asked
@@ -38,11 +38,20 @@ class LocalModelService(Asked, Protocol):
 
 
 class Gateway(Starlette):
-    """The application, quiet: a fault of ours was answered and logged by `_fault`, without what it may quote."""
+    """The application, quiet: a fault of ours was answered and logged by `_fault`, without what it may quote.
+
+    Streams do not pass through the framework's layers, each of which would stand between every read and its write.
+    """
+
+    streams: dict[tuple[str, str], ASGIApp]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await super().__call__(scope, receive, send)
+            stream = self.streams.get((scope["method"], scope["path"])) if scope["type"] == "http" else None
+            if stream is not None:
+                await stream(scope, receive, send)
+            else:
+                await super().__call__(scope, receive, send)
         except (Exception, asyncio.CancelledError):
             if scope["type"] != "http":
                 raise
@@ -85,9 +94,10 @@ def create_app(config: Config, local: LocalModelService | None = None, transport
                 await local.stop()
             await door.aclose()
 
-    return Gateway(
+    responses = ResponsesEndpoint(config, catalog)
+    gateway = Gateway(
         routes=[
-            Route("/v1/responses", ResponsesEndpoint(config, catalog), methods=["POST"]),
+            Route("/v1/responses", responses, methods=["POST"]),
             Route("/v1/models", models),
             Route("/health", health),
             Route("/ready", ready),
@@ -96,6 +106,8 @@ def create_app(config: Config, local: LocalModelService | None = None, transport
         exception_handlers={HTTPException: _http_error, Exception: _fault},
         lifespan=lifespan,
     )
+    gateway.streams = {("POST", "/v1/responses"): responses}
+    return gateway
 
 
 _KIND_OF_STATUS: dict[int, ErrorKind] = {404: "not_found", 405: "invalid_request"}

@@ -44,6 +44,10 @@ class ResponsesEndpoint:
             return
         except http.ClientGone:
             return
+        except Exception as error:
+            log.error("a fault while reading a request: %s", place_of(error))
+            await _send_error(send, FAULT)
+            return
         now = int(time.time())
         mint = Minter(secrets.token_bytes(16))
         encoder = Encoder(request.response(mint("resp"), name, now), dialect, obfuscate=request.obfuscate)
@@ -61,12 +65,16 @@ class ResponsesEndpoint:
         try:
             await run.open()
             failed = None if request.stream else await _read_whole(run, encoder)
-        except (IllegalEvent, asyncio.CancelledError) as error:
-            if isinstance(error, IllegalEvent) or client.gone is not None:
+        except asyncio.CancelledError:
+            if client.gone is not None:
                 raise
             failed = STOPPING
-        except PellucidError as error:
-            failed = error.info
+        except Exception as error:
+            if isinstance(error, PellucidError) and not isinstance(error, IllegalEvent):
+                failed = error.info
+            else:
+                log.error("a fault while serving a response: %s", place_of(error))
+                failed = FAULT
         if failed is not None:
             await _send_error(client.send, failed)
         elif request.stream:

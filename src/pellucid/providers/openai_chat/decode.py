@@ -68,6 +68,7 @@ class AnswerDecoder:
                 self._blank = data
                 return []
             self._chosen = BodyDecoder(*self._how) if first in (b"{", b"[", b"<") else StreamDecoder(*self._how)
+            self.feed = self._chosen.feed  # type: ignore[method-assign]  # from now on without this detour
         return self._chosen.feed(data)
 
     def end(self, cause: Cause = "eof", error: ErrorInfo | None = None) -> list[ModelEvent]:
@@ -181,7 +182,8 @@ class _Reader:
         self.ended = False
         self._row = row
         self._fields = row.reasoning_fields
-        self._merge = Merge(row.merge, row.repeats)
+        plain = row.merge == "incremental" and row.repeats == "keep"
+        self._merge = None if plain else Merge(row.merge, row.repeats)
         self._details = DetailsReader(self.emit, row)
         self._told = Told()
         """Reasoning that came in a sibling field, in case details or tags tell it again."""
@@ -300,7 +302,8 @@ class _Reader:
         for field in self._fields:
             text = getattr(delta, field, None)
             if text and type(text) is str:
-                text = self._merge.next(text)
+                if self._merge is not None:
+                    text = self._merge.next(text)
                 if text:
                     self._content.pause()
                     self._told.add(text)
