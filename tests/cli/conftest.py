@@ -41,6 +41,7 @@ def serve(tmp_path: Path) -> Serve:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=tmp_path,
+            bufsize=0,  # what is read here line by line must not be kept from who reads the rest
             start_new_session=True,  # so that a signal to it is not one to us
         )
         try:

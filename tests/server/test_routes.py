@@ -30,7 +30,12 @@ def test_the_description(gateway: Served) -> None:
     assert "post" in document["paths"]["/v1/responses"]
 
 
-@pytest.mark.parametrize("path", ["/", "/v1", "/v1/response", "/v1/responses/resp_1", "/%00", "/..%2f..%2fetc/passwd"])
+def test_the_door_says_what_is_behind_it(gateway: Served) -> None:
+    assert "POST /v1/responses" in gateway.request("GET", "/").json["speaks"]
+    assert "POST /v1/responses" in gateway.request("GET", "/v1/chat/completions").error["message"]
+
+
+@pytest.mark.parametrize("path", ["/v1", "/v1/response", "/v1/responses/resp_1", "/%00", "/..%2f..%2fetc/passwd"])
 def test_nothing_there(gateway: Served, path: str) -> None:
     reply = gateway.request("GET", path)
     assert reply.status == 404

@@ -19,6 +19,7 @@ from ..errors import ConfigError, PellucidError
 from ..models.embedded import LOAD_SECONDS, EmbeddedModel
 from ..server import Config, create_app
 from ..server.app import settings_of
+from ..server.config import api_key
 from ..transport import Transport
 from .local import embedded_model
 from .options import model_options, read_options
@@ -107,13 +108,20 @@ async def _greet(config: Config, server: uvicorn.Server, local: EmbeddedModel | 
             console.print(f"  it did not load: {error.info.message}", markup=False)
             return
         console.print("  ready. It is a small model, for trying things out; the README says how to use a better one.")
+    profiles = config.all_profiles()
     for name, provider in config.providers.items():
+        profile = profiles[provider.profile or name]
+        if profile.auth not in ("optional", "none") and api_key(provider, profile) is None:
+            wanted = provider.api_key_env or " or ".join(profile.api_key_env) or "a variable that api_key_env names"
+            console.print(f"  [yellow]{name} wants a key, and the environment has none: set {wanted}[/]")
         models = ", ".join(provider.models) or "any model it has"
         console.print(f"  {name}: {models}")
+    default = config.server.default_model or next((name for p in config.providers.values() for name in p.models), None)
+    model = "" if local is not None or default is not None or config.models else '"model": "NAME", '
     console.print("See it think:")
     console.print(
         f"""  curl -N {address}/v1/responses -H 'Content-Type: application/json' \\
-    -d '{{"input": "A train travels 60 km in 45 minutes. How fast is it?", "stream": true}}'""",
+    -d '{{{model}"input": "A train travels 60 km in 45 minutes. How fast is it?", "stream": true}}'""",
         soft_wrap=True,
         markup=False,
     )

@@ -85,7 +85,13 @@ async def fetch(
     if found := cached(model, root):
         return found
     target = _target(model, root)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FetchError(
+            f"cannot write the model cache {target.parent}: {error.strerror}; PELLUCID_CACHE names another place",
+            "no_cache",
+        ) from error
     meter = _Meter(model, progress or (lambda _: None))
     async with cache.lock(target.parent / ".lock", lambda: meter.tell("waiting")):
         if found := cached(model, root):

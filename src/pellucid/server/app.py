@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from .. import __version__
 from ..errors import ErrorInfo, ErrorKind
 from ..models import Asked
 from ..protocols.openresponses import error_body
@@ -70,6 +71,9 @@ def create_app(config: Config, local: LocalModelService | None = None, transport
         ]
         return JSONResponse({"object": "list", "data": entries})
 
+    async def index(request: Request) -> Response:
+        return JSONResponse({"pellucid": __version__, "speaks": [*SPOKEN, "GET /v1/models", "GET /openapi.json"]})
+
     async def health(request: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
@@ -98,6 +102,7 @@ def create_app(config: Config, local: LocalModelService | None = None, transport
     gateway = Gateway(
         routes=[
             Route("/v1/responses", responses, methods=["POST"]),
+            Route("/", index),
             Route("/v1/models", models),
             Route("/health", health),
             Route("/ready", ready),
@@ -110,6 +115,9 @@ def create_app(config: Config, local: LocalModelService | None = None, transport
     return gateway
 
 
+SPOKEN = ["POST /v1/responses"]
+"""What clients can be pointed at."""
+
 _KIND_OF_STATUS: dict[int, ErrorKind] = {404: "not_found", 405: "invalid_request"}
 
 
@@ -118,7 +126,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
     if error.status_code == 405:
         message = f"{request.method} is not allowed on {request.url.path}"
     elif error.status_code == 404:
-        message = f"there is nothing at {request.url.path}"
+        message = f"there is nothing at {request.url.path}; this gateway speaks {', '.join(SPOKEN)}"
     else:
         message = str(error.detail)
     info = ErrorInfo(_KIND_OF_STATUS.get(error.status_code, "invalid_request"), message)

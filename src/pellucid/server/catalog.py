@@ -52,7 +52,10 @@ class Catalog:
             name = self.default or next(iter(self._named), None)
             if name is None:
                 raise RequestError(
-                    "model: required, as this gateway has no default model", param="model", code="missing"
+                    "model: required, as this gateway has no default model; name one in the request, or give the "
+                    "gateway one (--upstream-model, or server.default_model in the configuration)",
+                    param="model",
+                    code="missing",
                 )
         if len(name) > MAX_NAME:
             raise RequestError(

@@ -1,7 +1,8 @@
 """A request's bytes, checked and turned into a `ModelCall`; and the response resource that echoes it.
 
 Everything that is wrong is said with its path. What is valid but not yet done here (`previous_response_id`,
-`background`, …) is refused with a clear error: a field that is accepted is honoured.
+`background`, …) is refused with a clear error. What asks for nothing that could be missed (`store`, `truncation:
+auto`, `include`) is accepted, and the echo says what holds.
 """
 
 from __future__ import annotations
@@ -197,14 +198,15 @@ def _known_tool_types(tools: Any) -> None:
 
 
 def _refuse_what_is_not_here(body: t.CreateResponse) -> None:
-    for name, wanted in (
-        ("previous_response_id", body.previous_response_id is not None),
-        ("conversation", body.conversation is not None),
-        ("background", bool(body.background)),
+    whole = "send the whole conversation in `input` instead"
+    for name, wanted, instead in (
+        ("previous_response_id", body.previous_response_id is not None, whole),
+        ("conversation", body.conversation is not None, whole),
+        ("background", bool(body.background), "ask for a stream, or wait for the answer"),
     ):
         if wanted:
             raise RequestError(
-                f"{name}: this server keeps no responses yet; send the whole conversation in `input` instead",
+                f"{name}: this server keeps no responses yet; {instead}",
                 kind="unsupported",
                 code="unsupported_parameter",
                 param=name,

@@ -47,7 +47,8 @@ def _logs(item: Item) -> dict[str, Any]:
     outputs = item.get("outputs")
     if not isinstance(outputs, list):
         return {}
-    return {"logs": [entry["logs"] for entry in outputs if isinstance(entry, dict) and entry.get("type") == "logs"]}
+    logs = [entry.get("logs") for entry in outputs if isinstance(entry, dict) and entry.get("type") == "logs"]
+    return {"logs": [log for log in logs if log is not None]}
 
 
 def _server(item: Item) -> str:
