@@ -1,0 +1,127 @@
+"""Every kind of part and event has a place in every room that reads them: none is lost for being new or rare."""
+
+from typing import Any, get_args
+
+import msgspec
+import pytest
+
+from pellucid.emit import whole_part
+from pellucid.errors import ErrorInfo, RequestError
+from pellucid.events import (
+    DELTA_OF,
+    ITEM_OF,
+    ErrorEvent,
+    Event,
+    FinalResultEvent,
+    FunctionToolCallEvent,
+    FunctionToolResultEvent,
+    ItemEndEvent,
+    ItemStartEvent,
+    PartDelta,
+    PartDeltaEvent,
+    ResponseEndEvent,
+    ResponseStartEvent,
+    RunEndEvent,
+    SideEvent,
+)
+from pellucid.fold import fold
+from pellucid.parts import (
+    BuiltinToolCallPart,
+    BuiltinToolReturnPart,
+    CompactionPart,
+    FilePart,
+    ModelRequest,
+    ModelResponse,
+    ModelResponsePart,
+    OpaquePart,
+    Origin,
+    RefusalPart,
+    SealedPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pellucid.protocols.openresponses import Encoder, parse_request
+from pellucid.protocols.openresponses.verify import verify
+from pellucid.providers.profiles import builtin_profiles
+from pellucid.providers.wires import WIRES
+from pellucid.settings import ModelCall
+
+PARTS: list[ModelResponsePart] = [
+    ThinkingPart("thought", signature="s", provider_name="p"),
+    TextPart("text"),
+    RefusalPart("no"),
+    ToolCallPart("f", '{"a":1}', "c1"),
+    BuiltinToolCallPart("web_search", '{"query":"x"}', "b1", provider_name="p"),
+    BuiltinToolReturnPart("web_search", {"results": []}, "b1", provider_name="p"),
+    FilePart("aGk=", "image/png", provider_name="p"),
+    CompactionPart("earlier", provider_name="p"),
+    OpaquePart("new", {"type": "new", "x": 1}, provider_name="p"),
+    SealedPart("token"),
+]
+
+
+def test_the_tables_name_every_kind() -> None:
+    assert {type(part) for part in PARTS} == set(get_args(ModelResponsePart)) == set(ITEM_OF)
+    assert set(DELTA_OF.values()) == set(get_args(PartDelta))
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.part_kind)
+@pytest.mark.parametrize("own", [True, False], ids=["own", "foreign"])
+@pytest.mark.parametrize("wire", WIRES)
+def test_every_wire_can_be_given_every_part(wire: str, own: bool, part: ModelResponsePart) -> None:
+    row = next(row for row in builtin_profiles().values() if row.wire == wire)
+    target = Origin(row.name, wire, "m")
+    response = ModelResponse([part], origin=target if own else Origin("elsewhere", "other", "x"))
+    messages: list[Any] = [ModelRequest([UserPromptPart("hi")]), response]
+    if isinstance(part, ToolCallPart):
+        messages.append(ModelRequest([ToolReturnPart("f", "1", "c1")]))
+    messages.append(ModelRequest([UserPromptPart("and?")]))
+    call = ModelCall("m", messages)
+    if isinstance(part, SealedPart):
+        with pytest.raises(RequestError):
+            WIRES[wire].encode(call, row, target)
+    else:
+        msgspec.json.encode(WIRES[wire].encode(call, row, target))
+
+
+def a_turn(part: ModelResponsePart) -> list[Event]:
+    kind = ITEM_OF[type(part)]
+    return [
+        ResponseStartEvent(Origin("p", "w", "m")),
+        ItemStartEvent(0, kind, id="x_1"),
+        *whole_part(0, part, None),
+        ItemEndEvent(0),
+        ResponseEndEvent("stop"),
+    ]
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.part_kind)
+def test_a_turn_of_every_kind_is_legal_and_can_be_spoken(part: ModelResponsePart) -> None:
+    events = [*a_turn(part), RunEndEvent("completed")]
+    response = fold(events).response
+    assert response is not None
+    assert [type(kept) for kept in response.parts] == [type(part)]
+    encoder = Encoder(parse_request(b'{"input":"x"}').response("resp_1", "m", 0))
+    assert verify(encoder.start() + encoder.feed(events, 0)) == []
+
+
+def test_every_event_has_a_place_in_the_protocol() -> None:
+    call = ToolCallPart("f", "{}", "c1")
+    between: list[Event] = [
+        SideEvent("a", "b", 1),
+        FunctionToolCallEvent(call),
+        FunctionToolResultEvent(ToolReturnPart("f", "1", "c1"), "fco_1"),
+        FinalResultEvent(),
+        ResponseStartEvent(Origin("p", "w", "m")),
+        ErrorEvent(ErrorInfo("model_error", "broke")),
+        ResponseEndEvent("error"),
+        RunEndEvent("failed", error=ErrorInfo("model_error", "broke")),
+    ]
+    events = [*a_turn(call), *between]
+    fold(events)
+    assert {type(event) for event in events} | {PartDeltaEvent} == set(get_args(Event))
+    encoder = Encoder(parse_request(b'{"input":"x"}').response("resp_1", "m", 0))
+    assert verify(encoder.start() + encoder.feed(events, 0)) == []
