@@ -19,6 +19,7 @@ decoder repeats the bookkeeping. The rules it keeps:
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any
@@ -72,6 +73,16 @@ Key = Hashable
 
 WholePart = BuiltinToolCallPart | BuiltinToolReturnPart | FilePart | CompactionPart | OpaquePart | SealedPart
 """Parts that arrive in one piece."""
+
+
+class _Waiting:
+    """A block that has to wait: what was said of it."""
+
+    __slots__ = ("calls", "keys")
+
+    def __init__(self) -> None:
+        self.calls: list[Callable[[], None]] = []
+        self.keys: set[Key] = set()
 
 
 class _Item:
@@ -149,8 +160,11 @@ class Emitter:
         self._last_kind: str | None = None
         self._started = False
         self._ended = False
-        self._held: list[Callable[[], None]] = []
-        self._held_keys: set[Key] = set()
+        self._held: deque[_Waiting] = deque()
+        """What has to wait, block by block, in the order in which the blocks came."""
+        self._held_keys: dict[Key, _Waiting] = {}
+        self._replaying = False
+        self._blocked = False
         self._calls: dict[Key, str] = {}
 
     def take(self) -> list[ModelEvent]:
@@ -395,13 +409,13 @@ class Emitter:
     def close(self, key: Key) -> None:
         """The wire said that block or item `key` is over (if it was never opened, this is nothing)."""
         if key in self._held_keys:
-            self._hold(key, partial(self.close, key))
+            self._hold(key, key, partial(self.close, key), sticky=True)
             return
         if self._open is not None and self._open.key == key:
             self._open.ends = False
         if self._item is not None and self._item.key == key:
             self._item.ends = False
-        if self._held and self._all_closable():
+        if self._held and not self._replaying and self._all_closable():
             self._let_go()
 
     # --- items and whole parts -----------------------------------------------------------------------------
@@ -427,7 +441,7 @@ class Emitter:
         item = self._item
         if item is None or item.key != key:
             again = partial(self.item, key, kind, id=id, signature=signature, native=native, ends=ends)
-            if not self._make_room(key, key, again):
+            if not self._make_room(key, key, again, sticky=True):
                 return
             item = self._open_item(key, kind, id, ends)
         if signature:
@@ -467,7 +481,7 @@ class Emitter:
             return None
         item_key = key if item is None else item
         kind = ITEM_OF[type(part)]
-        if not self._make_room(key, item_key, again, kind):
+        if not self._make_room(key, item_key, again, kind, sticky=ends or isinstance(part, ToolCallPart)):
             return None
         if self._item is None:
             self._open_item(item_key, kind, getattr(part, "id", None))
@@ -476,23 +490,33 @@ class Emitter:
         self._open = _Open(key, part, ends)
         return self._open
 
-    def _make_room(self, key: Key, item_key: Key, again: Callable[[], None], kind: ItemKind | None = None) -> bool:
+    def _make_room(
+        self,
+        key: Key,
+        item_key: Key,
+        again: Callable[[], None],
+        kind: ItemKind | None = None,
+        *,
+        sticky: bool = False,
+    ) -> bool:
         """Close the open part, and the open item if another one is meant; or hold `again` back.
 
         What is open may have to stay (see the rules above), and nothing overtakes what is already waiting.
+        `sticky` says that the key names one block for good, so that all of it waits together.
         """
-        if self._held and self._all_closable():
+        if self._held and not self._replaying and self._all_closable():
             # What was open has become whole since: those who waited come first, and then this.
-            self._hold(key, again)
+            self._hold(key, item_key, again, sticky)
             self._let_go()
             return False
         item = self._item
         stays = item is None or (item.key == item_key and kind in (None, item.kind))
-        waits = self._held_keys and not (stays and item is not None and key not in self._held_keys)
+        overtakes = bool(self._held) and not self._replaying
+        waits = overtakes and not (stays and item is not None and key not in self._held_keys)
         if self._open is not None:
             waits = waits or not self._open.may_close()
         if waits or (item is not None and not stays and item.ends):
-            self._hold(key, again)
+            self._hold(key, item_key, again, sticky)
             return False
         self._close_part(complete=True)
         if not stays:
@@ -502,18 +526,48 @@ class Emitter:
     def _all_closable(self) -> bool:
         return (self._open is None or self._open.may_close()) and (self._item is None or not self._item.ends)
 
-    def _hold(self, key: Key, call: Callable[[], None]) -> None:
-        self._held.append(call)
-        self._held_keys.add(key)
+    def _hold(self, key: Key, item_key: Key, call: Callable[[], None], sticky: bool) -> None:
+        if self._replaying:
+            self._blocked = True
+            return
+        block = self._held_keys.get(key) or self._held_keys.get(item_key)
+        if block is None or not (sticky or block is self._held[-1]):
+            block = _Waiting()
+            self._held.append(block)
+        block.calls.append(call)
+        # An item's key is known when the item itself had to wait; several blocks may share one that did not.
+        block.keys.add(key)
+        self._held_keys[key] = block
 
     def _let_go(self, *, complete: bool = True) -> None:
-        """Close what is open and replay what was held back. Whatever still has to wait holds itself back again."""
+        """Close what is open and replay the blocks that waited, as far as each can be closed for the next."""
         self._close_part(complete=complete)
         self._close_item()
-        held, self._held = self._held, []
-        self._held_keys = set()
-        for call in held:
-            call()
+        while self._held:
+            block = self._held.popleft()
+            for name in block.keys:
+                if self._held_keys.get(name) is block:
+                    del self._held_keys[name]
+            left = self._replay(block.calls)
+            if left:
+                block.calls = left
+                self._held.appendleft(block)
+                self._held_keys |= dict.fromkeys(block.keys, block)
+            if left or not self._all_closable():
+                break
+
+    def _replay(self, calls: list[Callable[[], None]]) -> list[Callable[[], None]]:
+        """Say again what was held back; what still has to wait is given back."""
+        self._replaying = True
+        try:
+            for number, call in enumerate(calls):
+                self._blocked = False
+                call()
+                if self._blocked:
+                    return calls[number:]
+            return []
+        finally:
+            self._replaying = self._blocked = False
 
     def _open_item(self, key: Key, kind: ItemKind, native_id: str | None, ends: bool = False) -> _Item:
         self.start()
@@ -558,8 +612,11 @@ class Emitter:
     def _close_all(self, *, complete: bool) -> None:
         """Close everything. What was held back is written now, so more than one block can turn out to be cut."""
         while self._held:
-            ended = self._open is None or not self._open.ends
-            self._let_go(complete=complete and ended)
+            if self._open is not None:
+                self._open.ends = False
+            if self._item is not None:
+                self._item.ends = False
+            self._let_go(complete=complete)
         if self._open is None and self._item is not None and not complete and not self._item_parts:
             self._cut = True
         self._close_part(complete=complete)

@@ -121,7 +121,7 @@ class Run:
         self._open: list[_Start] = []
         """What has begun and not ended, outermost first."""
         self._cut = False
-        """Whether the last item broke off."""
+        """Whether an item of the turn broke off."""
         self._call_ids: set[str] = set()
         self._call_id = ""
         self._waiting: tuple[ToolCallPart, ...] = ()
@@ -151,10 +151,12 @@ class Run:
             out.append(told)
             if isinstance(told, _Start):
                 self._open.append(told)
+                if isinstance(told, ResponseStartEvent):
+                    self._cut = False
             elif isinstance(told, _End):
                 self._open.pop()
                 if isinstance(told, ItemEndEvent):
-                    self._cut = told.status == "incomplete"
+                    self._cut = self._cut or told.status == "incomplete"
                 elif isinstance(told, ResponseEndEvent):
                     self._turn_ended(told, out, effects)
         return out, effects

@@ -217,6 +217,18 @@ def test_what_waited_goes_on_as_soon_as_what_it_waited_for_is_whole() -> None:
     assert opened == ["tool-call", "text"]
 
 
+def test_what_waits_is_said_again_once() -> None:
+    # Replaying all that waits whenever one of it may go would take hours here.
+    emitter, n = Emitter(ORIGIN), 20_000
+    for i in range(n):
+        emitter.tool_call(i, '{"a"', name="f", call_id=str(i))
+    for i in range(n):
+        emitter.tool_call(i, ":1}")
+    response = fold(list(emitter.end())).response
+    assert response is not None
+    assert [part.args for part in response.tool_calls] == ['{"a":1}'] * n
+
+
 def test_every_call_that_was_cut_says_so() -> None:
     emitter = Emitter(ORIGIN)
     for call in (("tool", 0, '{"a', False), ("tool", 1, '{"b', False), ("tool", 2, "{}", False)):

@@ -178,7 +178,7 @@ class ServerToolUse(Block):
 
     def __init__(self, context: Context, key: Key, native: dict[str, Any]) -> None:
         super().__init__(context, key, native)
-        self._item = ("server tool", native.get("id"))
+        self._item = ("server tool", str(native.get("id") or ""))
         self._ending: str | None = None
         """What follows the streamed input; None if none was streamed."""
 

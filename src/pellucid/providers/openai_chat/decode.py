@@ -90,8 +90,8 @@ class StreamDecoder:
         reader = self._reader
         try:
             for name, frame in self._sse.feed(data):
-                if frame == b"[DONE]":
-                    self.done = True
+                if frame == b"[DONE]" or self.done:
+                    self.done = True  # and nothing counts that follows it
                 else:
                     reader.frame(frame, is_error=name == "error")
         except FrameTooLarge as error:

@@ -162,7 +162,7 @@ class Items(Reader):
         for index, native in enumerate(output):
             item = self._items.get(index)
             if item is None:
-                if missing > 0 and native.get("id") not in ids:
+                if missing > 0 and (not isinstance(native.get("id"), str) or native["id"] not in ids):
                     missing -= 1
                     self._end_item(self._begin(index, native), native)
             elif not item.over:
