@@ -819,3 +819,18 @@ def test_a_tool_call_part_has_its_whole_arguments_at_its_end() -> None:
     response = response_of("openai", stream({"tool_calls": [call('{"x":1}', name="f", id="a", index=0)]}))
     assert response.parts == [ToolCallPart("f", '{"x":1}', "a")]
     assert thoughts(response) == []
+
+
+def test_an_answer_that_is_numbered_otherwise_is_an_answer() -> None:
+    response = folded(
+        "openai-compat", sse(chunk(choice={"index": 1}, content="hi"), chunk("stop", choice={"index": 1}))
+    )
+    assert response.response is not None
+    assert response.response.text == "hi"
+
+
+def test_nothing_counts_that_follows_done() -> None:
+    once = sse(chunk(content="hi"), chunk("stop"))
+    response = folded("openai-compat", once + once).response
+    assert response is not None
+    assert response.text == "hi"

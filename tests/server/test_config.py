@@ -56,6 +56,17 @@ def mistakes(table: dict[str, Any], environ: dict[str, str] | None = None) -> li
         ({"providers": {"vllm": {**VLLM, "limits": {"idel": 1}}}}, "limits.idel: no such key; did you mean 'idle'?"),
         ({"providers": {"vllm": {**VLLM, "headers": {"a b": "c"}}}}, "'a b' is no name for a header"),
         ({"providers": {"vllm": {**VLLM, "headers": {"a": "b\nc: d"}}}}, "vllm.headers.a: holds a line break"),
+        (
+            {"providers": {"vllm": {**VLLM, "headers": {"Content-Length": "1"}}}},
+            "vllm.headers.Content-Length: says how the message is framed",
+        ),
+        (
+            {
+                "providers": {"vllm": VLLM},
+                "models": {"m": {"provider": "vllm", "settings": {"extra_headers": {"x": "a\nb"}}}},
+            },
+            "models.m.settings.extra_headers.x: holds a line break",
+        ),
         ({"providers": {"vllm": {**VLLM, "headers": {"a": 1}}}}, "providers.vllm.headers: expected `str`, got `int`"),
         ({"providers": {"vllm": {**VLLM, "models": ["a", 1]}}}, "providers.vllm.models[1]: expected `str`, got `int`"),
         ({"providers": {"local": {**VLLM, "profile": "vllm"}}}, "providers.local: that is the embedded model's name"),

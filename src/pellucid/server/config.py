@@ -194,6 +194,8 @@ def _inconsistencies(config: Config, environ: Mapping[str, str]) -> list[str]:
     for name, provider in config.providers.items():
         mistakes += [f"providers.{name}{mistake}" for mistake in _provider(name, provider, profiles, environ)]
     for name, model in config.models.items():
+        headers = _headers(model.settings.get("extra_headers", {}))
+        mistakes += [f"models.{name}.settings.extra_headers{mistake}" for mistake in headers]
         if model.provider == "local":
             if not config.use_local:
                 mistakes.append(f"models.{name}.provider: the embedded model is off; set local.enabled = true")
@@ -222,6 +224,7 @@ def _inconsistencies(config: Config, environ: Mapping[str, str]) -> list[str]:
 
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_FRAMING_HEADERS = frozenset({"content-length", "transfer-encoding", "connection", "host", "upgrade", "expect"})
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
@@ -243,11 +246,18 @@ def _provider(
         mistakes += [f".base_url: {mistake}" for mistake in _address(provider.base_url)]
     if provider.api_key_env is not None and not environ.get(provider.api_key_env):
         mistakes.append(f".api_key_env: the environment has no {provider.api_key_env}")
-    for header, value in provider.headers.items():
+    return mistakes + [f".headers{mistake}" for mistake in _headers(provider.headers)]
+
+
+def _headers(headers: Mapping[str, str]) -> list[str]:
+    mistakes = []
+    for header, value in headers.items():
         if not _HEADER_NAME.fullmatch(header):
-            mistakes.append(f".headers: {header!r} is no name for a header")
+            mistakes.append(f": {header!r} is no name for a header")
+        if header.lower() in _FRAMING_HEADERS:
+            mistakes.append(f".{header}: says how the message is framed, which is not to be configured")
         if _CONTROL.search(value):
-            mistakes.append(f".headers.{header}: holds a line break or another control character")
+            mistakes.append(f".{header}: holds a line break or another control character")
     return mistakes
 
 

@@ -190,6 +190,8 @@ class _Reader:
         self._content: Content = content_reader(row, self.emit, self._told)
         self._calls = CallsReader(self.emit)
         self._streamed = False
+        self._index: int | None = None
+        """Which choice is read: the first that comes, which nearly everybody numbers 0."""
 
     # --- frames ----------------------------------------------------------------------------------------------
 
@@ -209,7 +211,9 @@ class _Reader:
         if choices:
             for choice in choices:
                 # Only one answer was asked for; a second choice would be another answer.
-                if choice.index == 0:
+                if self._index is None:
+                    self._index = choice.index
+                if choice.index == self._index:
                     self._choice(choice)
         if chunk.usage:
             self.emit.usage = read_usage(chunk.usage, self._row.reasoning_tokens)
