@@ -29,8 +29,8 @@ from pellucid.parts import (
     UserPromptPart,
     Video,
 )
+from pellucid.providers.effort import LEVELS, nearest_effort
 from pellucid.providers.openai_chat import encode
-from pellucid.providers.openai_chat.encode import LEVELS, nearest_effort
 from pellucid.settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition
 
 HELLO = ModelRequest([UserPromptPart("hello")])

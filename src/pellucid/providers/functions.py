@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from ..errors import RequestError
 from ..settings import ModelCall, ToolDefinition
+from .loose import REFUSED
 
 
 def offered(call: ModelCall) -> tuple[ToolDefinition, ...]:
@@ -35,3 +38,19 @@ def as_function(tool: ToolDefinition, **more: Any) -> dict[str, Any]:
         **more,
     }
     return {"type": "function", "function": {name: value for name, value in function.items() if value is not None}}
+
+
+def is_json(text: str) -> bool:
+    """Whether arguments are whole already."""
+    try:
+        msgspec.json.decode(text)
+    except REFUSED:
+        return False
+    return True
+
+
+def arguments_text(args: Any) -> str:
+    """Arguments as JSON text, which they mostly are already; nothing at all is no text yet."""
+    if isinstance(args, str):
+        return args
+    return "" if args is None else msgspec.json.encode(args).decode()

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
-
 from ...emit import Emitter
-from ..loose import REFUSED
+from ..functions import arguments_text, is_json
 from .chunk import ToolCall
 
 
@@ -43,7 +39,7 @@ class Calls:
         name, args = function.name or None, function.arguments
         id = fragment.id if fragment.id != "null" else None
         call = self._call_of(fragment.index or 0, id or None, name)
-        text = _json_text(args)
+        text = arguments_text(args)
         if call.named:
             self._emit.tool_call(call.key, text)
         elif name is not None:
@@ -76,19 +72,4 @@ def _begins_another(call: _Call, id: str | None, name: str | None) -> bool:
         return False
     if id is not None and call.id is not None:
         return id != call.id
-    return _is_json("".join(call.pieces))
-
-
-def _is_json(text: str) -> bool:
-    try:
-        msgspec.json.decode(text)
-    except REFUSED:
-        return False
-    return True
-
-
-def _json_text(args: Any) -> str:
-    """Arguments as JSON text; nothing at all is no text yet."""
-    if isinstance(args, str):
-        return args
-    return "" if args is None else msgspec.json.encode(args).decode()
+    return is_json("".join(call.pieces))

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from ...emit import Emitter, Key
 from ...parts import BuiltinToolCallPart, BuiltinToolReturnPart
-from ..loose import REFUSED
+from ..functions import arguments_text, is_json
 from .chunk import ToolCall
 
 
@@ -57,7 +55,7 @@ class CallsReader:
         name = (function.name or None) if function is not None else None
         args = function.arguments if function is not None else None
         if not isinstance(args, dict) or not args:
-            args = _json_text(args)
+            args = arguments_text(args)
         signature = _google_signature(fragment.extra_content)
         if not (name or args or fragment.id or signature):
             return
@@ -71,11 +69,11 @@ class CallsReader:
             # Nothing can open before the function has a name: what came earlier is told now.
             call.named = True
             if call.pieces:
-                args = "".join(call.pieces) + _json_text(args)
+                args = "".join(call.pieces) + arguments_text(args)
             self._emit.tool_call(call.key, args, name=name, call_id=call.id, signature=signature)
             call.pieces = []
         if args:
-            call.pieces.append(_json_text(args))
+            call.pieces.append(arguments_text(args))
 
     def _call_of(self, fragment: ToolCall, name: str | None) -> _Call:
         """Which call this is about, or a new one."""
@@ -113,7 +111,7 @@ class CallsReader:
                 self._emit.whole(
                     BuiltinToolCallPart(
                         name,
-                        arguments if isinstance(arguments, dict) else _json_text(arguments) or None,
+                        arguments if isinstance(arguments, dict) else arguments_text(arguments) or None,
                         call_id,
                         provider_name=provider,
                     ),
@@ -140,22 +138,7 @@ def _begins_another(call: _Call, id: str | None, name: str | None) -> bool:
         return False
     if id is not None and call.id is not None:
         return True
-    return _is_json("".join(call.pieces))
-
-
-def _is_json(text: str) -> bool:
-    try:
-        msgspec.json.decode(text)
-    except REFUSED:
-        return False
-    return True
-
-
-def _json_text(args: Any) -> str:
-    """Arguments as JSON text, which they mostly are already; nothing at all is no text yet."""
-    if isinstance(args, str):
-        return args
-    return "" if args is None else msgspec.json.encode(args).decode()
+    return is_json("".join(call.pieces))
 
 
 def _google_signature(extra: dict[str, Any] | None) -> str | None:

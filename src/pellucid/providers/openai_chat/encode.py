@@ -30,6 +30,7 @@ from ...parts import (
 )
 from ...settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition
 from .. import history
+from ..effort import nearest_effort, thinking_off
 from ..profiles import Profile
 from .details import details_of
 
@@ -81,30 +82,12 @@ def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
 # --- how to ask for thought --------------------------------------------------------------------------------------
 
 
-def _off(settings: ModelSettings) -> bool:
-    return settings.get("thinking") in (False, "none")
-
-
 def _effort(settings: ModelSettings, row: Profile) -> str | None:
     """The row's nearest word for the level asked for; None to say nothing."""
     level = settings.get("thinking")
     if level is None or level is True:
         return None
     return nearest_effort("none" if level is False else level, row.efforts)
-
-
-LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-
-
-def nearest_effort(level: str, known: tuple[str, ...]) -> str | None:
-    """`level`, or the nearest of the `known` ones; thinking is not switched on or off by rounding."""
-    if level in known or level not in LEVELS:
-        return level
-    if level == "none":
-        return None
-    at = LEVELS.index(level)
-    choices = [name for name in known if name in LEVELS and name != "none"]
-    return min(choices, key=lambda name: abs(LEVELS.index(name) - at), default=None)
 
 
 def _ask_effort(settings: ModelSettings, row: Profile) -> Body:
@@ -115,13 +98,13 @@ def _ask_effort(settings: ModelSettings, row: Profile) -> Body:
 def _ask_thinking_type(settings: ModelSettings, row: Profile) -> Body:
     if "thinking" not in settings:
         return {}
-    if _off(settings):
+    if thinking_off(settings):
         return {"thinking": {"type": "disabled"}}
     return {"thinking": {"type": row.thinking_on}} | _ask_effort(settings, row)
 
 
 def _ask_enable_thinking(settings: ModelSettings, row: Profile) -> Body:
-    body: Body = {"enable_thinking": not _off(settings)} if "thinking" in settings else {}
+    body: Body = {"enable_thinking": not thinking_off(settings)} if "thinking" in settings else {}
     return body | _budget(settings, row)
 
 
@@ -134,7 +117,7 @@ def _budget(settings: ModelSettings, row: Profile) -> Body:
 def _ask_reasoning_switch(settings: ModelSettings, row: Profile) -> Body:
     if "thinking" not in settings:
         return {}
-    if _off(settings):
+    if thinking_off(settings):
         return {"reasoning": {"enabled": False}}
     return {"reasoning": {"enabled": True}} | _ask_effort(settings, row)
 
@@ -148,7 +131,7 @@ def _ask_reasoning_object(settings: ModelSettings, row: Profile) -> Body:
         asked["effort"] = effort
     elif settings.get("thinking") is True:
         asked["enabled"] = True
-    elif _off(settings):
+    elif thinking_off(settings):
         asked["enabled"] = False
     if "thinking_summary" in settings and asked:
         asked["summary"] = settings["thinking_summary"]
@@ -159,8 +142,8 @@ def _ask_template(settings: ModelSettings, row: Profile) -> Body:
     body = _budget(settings, row)
     if "thinking" not in settings:
         return body
-    body |= {"chat_template_kwargs": dict.fromkeys(row.template_switches, not _off(settings))}
-    return body if _off(settings) else body | _ask_effort(settings, row)
+    body |= {"chat_template_kwargs": dict.fromkeys(row.template_switches, not thinking_off(settings))}
+    return body if thinking_off(settings) else body | _ask_effort(settings, row)
 
 
 _THINKING: dict[str, Callable[[ModelSettings, Profile], Body]] = {
@@ -226,7 +209,7 @@ def _messages(call: ModelCall, row: Profile, target: Origin) -> list[Body]:
     messages: list[Body] = []
     for message in call.messages:
         if isinstance(message, ModelResponse):
-            said = _assistant(message, row, target, thinking_off=_off(call.settings))
+            said = _assistant(message, row, target, thinking_off=thinking_off(call.settings))
             if said is not None:
                 messages.append(said)
         else:
