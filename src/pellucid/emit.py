@@ -68,6 +68,7 @@ from .parts import (
     Usage,
     json_text,
 )
+from .text import GrowingText
 
 Key = Hashable
 
@@ -175,6 +176,10 @@ class Emitter:
     def is_open(self, key: Key) -> bool:
         """Whether block `key` is the part that is open."""
         return self._open is not None and self._open.key == key
+
+    def text_of(self, key: Key) -> GrowingText | None:
+        """What block `key` holds so far, while it is the part that is open. To be read, not written."""
+        return self._open.text if self._open is not None and self._open.key == key else None
 
     # --- the turn ------------------------------------------------------------------------------------------
 

@@ -31,6 +31,19 @@ class GrowingText:
     def value(self) -> str:
         return "".join(self._handfuls) + "".join(self._tokens)
 
+    def since(self, start: int) -> str:
+        """The end of it, from character `start`; not all of it is put together for that."""
+        missing = self.length - start
+        if missing <= 0:
+            return ""
+        found: list[str] = []
+        for pieces in (self._tokens, self._handfuls):
+            for piece in reversed(pieces):
+                if missing > 0:
+                    found.append(piece)
+                    missing -= len(piece)
+        return "".join(reversed(found))[max(0, -missing) :]
+
     def take(self) -> str:
         """All of it, and begin again."""
         text = self.value()

@@ -29,7 +29,7 @@ from wire_kit import (
 from pellucid.errors import ErrorInfo
 from pellucid.events import ErrorEvent, ItemStartEvent, PartDeltaEvent, ResponseEndEvent
 from pellucid.parts import RefusalPart, TextPart, ThinkingPart, ToolCallPart, Usage
-from pellucid.providers.openai_chat import StreamDecoder, decoder
+from pellucid.providers.openai_chat import decoder
 from pellucid.providers.openai_chat.details import details_of
 
 ANY_ROW = pytest.mark.parametrize("row", ["openai-compat", "vllm", "openrouter", "deepseek"])
@@ -571,7 +571,7 @@ def test_a_huge_chunk_and_a_chunk_that_is_too_large() -> None:
         ).thinking
         == huge
     )
-    reader = StreamDecoder(ROWS["openai"], origin("openai"), limit=1000)
+    reader = decoder(ROWS["openai"], origin("openai"), limit=1000)
     events = reader.feed(stream({"content": "a"})) + reader.feed(b"data: " + b"x" * 2000) + reader.end()
     assert [event.error.code for event in events if isinstance(event, ErrorEvent)] == ["frame_too_large"]
 

@@ -10,7 +10,7 @@ import pytest
 
 from pellucid.protocols.openresponses import Encoder
 from pellucid.protocols.openresponses.verify import verify
-from pellucid.providers.openai_chat.decode import StreamDecoder
+from pellucid.providers.answer import AnswerDecoder
 from pellucid.run import Run
 from pellucid.server import responses
 from scripted import Call, Upstream, delta, say
@@ -57,7 +57,7 @@ def told_without_content(caplog: pytest.LogCaptureFixture, where: str) -> None:
 
 @pytest.mark.parametrize(
     ("where", "name", "place"),
-    [(StreamDecoder, "feed", "models.model"), (Run, "feed", "runs.attached"), (Encoder, "feed", "server.responses")],
+    [(AnswerDecoder, "feed", "models.model"), (Run, "feed", "runs.attached"), (Encoder, "feed", "server.responses")],
     ids=["decoder", "run", "encoder"],
 )
 def test_in_mid_stream(
@@ -86,7 +86,7 @@ def test_in_mid_stream(
 
 
 @pytest.mark.parametrize(
-    ("where", "name"), [(StreamDecoder, "feed"), (Run, "feed"), (Encoder, "feed"), (responses, "parse_request")]
+    ("where", "name"), [(AnswerDecoder, "feed"), (Run, "feed"), (Encoder, "feed"), (responses, "parse_request")]
 )
 def test_before_anything_was_sent(
     gateway: Served,
@@ -114,7 +114,7 @@ def test_even_if_what_is_open_cannot_be_closed(
     def never(*_: Any, **__: Any) -> Any:
         raise RuntimeError(SECRET)
 
-    monkeypatch.setattr(StreamDecoder, "feed", never)
+    monkeypatch.setattr(AnswerDecoder, "feed", never)
     monkeypatch.setattr(StreamDecoder, "end", never)
     reply = gateway.ask(upstream.plays(say()), stream=True)
     assert [x["type"] for x in reply.events][-2:] == ["error", "response.failed"]

@@ -33,6 +33,10 @@ class SSE(NamedTuple):
     data: bytes
 
 
+_frame = tuple.__new__
+"""`SSE(…)` without the Python function that a named tuple has for its constructor."""
+
+
 class SSEDecoder:
     """`feed(bytes) -> [SSE]`. Keep one per response."""
 
@@ -69,17 +73,17 @@ class SSEDecoder:
         """Whether an event has begun and not ended."""
         return bool(self._held or self._data or self._event or self._error)
 
-    def feed(self, chunk: bytes) -> list[SSE]:
-        """The events that `chunk` completes. Raises `FrameTooLarge`, but never instead of an event that is whole."""
+    def feed(self, data: bytes) -> list[SSE]:
+        """The events that `data` completes. Raises `FrameTooLarge`, but never instead of an event that is whole."""
         # One unnamed event and nothing else: what a read brings while a model writes.
-        one = self._idle and chunk.startswith(b"data: ") and chunk.find(b"\n") == len(chunk) - 2 <= self._limit
-        if one and chunk.endswith(b"\n\n") and b"\r" not in chunk:
-            return [SSE("", chunk[6:-2])]
+        one = self._idle and data.startswith(b"data: ") and data.find(b"\n") == len(data) - 2 <= self._limit
+        if one and data.endswith(b"\n\n") and b"\r" not in data:
+            return [_frame(SSE, ("", data[6:-2]))]
         if self._error is not None:
             raise self._error
         events: list[SSE] = []
         try:
-            self._feed(chunk, events)
+            self._feed(data, events)
         except FrameTooLarge as error:
             self._error = error
             self._held, self._data = [], []
@@ -121,7 +125,7 @@ class SSEDecoder:
             head, _, data = block.partition(b"\n")
             name = head[7:].decode("utf-8", "replace")
         if data.startswith(b"data: ") and b"\n" not in data:
-            events.append(SSE(name, data[6:]))
+            events.append(_frame(SSE, (name, data[6:])))
         else:
             self._lines(block + b"\n\n", events)
 

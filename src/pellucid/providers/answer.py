@@ -80,8 +80,8 @@ class AnswerDecoder:
         reader = self._reader
         try:
             for name, frame in self._frames.feed(data):
-                if frame == b"[DONE]":
-                    reader.done = True
+                if frame == b"[DONE]" or reader.done:
+                    reader.done = True  # and nothing counts that follows it
                 else:
                     reader.frame(frame, name)
         except FrameTooLarge as error:
@@ -166,8 +166,6 @@ class EventFrames:
         self._body: _Body | None = None
 
     def feed(self, data: bytes) -> list[Frame]:
-        if self._events is not None:
-            return self._events.feed(data)
         if self._body is None:
             data = self._blank + data
             first = data.lstrip()[:1]
@@ -176,6 +174,7 @@ class EventFrames:
                 return []
             if first not in (b"{", b"[", b"<"):
                 self._events = SSEDecoder(self._limit)
+                self.feed = self._events.feed  # type: ignore[method-assign]  # from now on without this detour
                 return self._events.feed(data)
             self._body = _Body(self._limit)
         self._body.add(data)

@@ -30,6 +30,8 @@ def struct_reader(to: type[S]) -> Callable[[bytes], S | None]:
             value = loose_json(data)
         except ValueError:
             return None
+        if isinstance(value, list) and len(value) == 1:
+            value = value[0]  # Google wraps its errors so
         return fit(value, to) if isinstance(value, dict) else None
 
     return read

@@ -6,6 +6,8 @@ is data. The markers are kept with the part, for a verbatim replay.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from .. import tags
@@ -18,10 +20,21 @@ _REASONING: Key = "tagged"
 
 
 class TaggedText:
-    """Writes text to `emit`, split at the tags of the row's family; where the row has none, as it is."""
+    """Writes text to `emit`, split at the tags of the row's family; where the row has none, as it is.
 
-    def __init__(self, emit: Emitter, row: Profile) -> None:
+    `thinking` takes what is found between the tags; by default it is reasoning like any other.
+    """
+
+    def __init__(
+        self,
+        emit: Emitter,
+        row: Profile,
+        thinking: Callable[[str], None] | None = None,
+        key: Key = _REASONING,
+    ) -> None:
         self._emit = emit
+        self._key = key
+        self._thinking = thinking or partial(emit.thinking, key)
         family = tags.FAMILIES.get(row.tags or "")
         self._splitter = None if family is None else tags.Splitter(family, implicit_start=row.implicit_start)
         self._logprobs: list[dict[str, Any]] | None = None
@@ -53,11 +66,11 @@ class TaggedText:
                 self._emit.text(TEXT, text, logprobs=self._logprobs)
                 self._logprobs = None
             elif kind == tags.THINKING:
-                self._emit.thinking(_REASONING, text)
+                self._thinking(text)
             elif kind == tags.OPEN:
                 self._open = text
             elif kind == tags.CLOSE and self._open is not None:
-                self._emit.thinking(_REASONING, details={"open": self._open, "close": text})
+                self._emit.thinking(self._key, details={"open": self._open, "close": text})
                 self._open = None
 
 

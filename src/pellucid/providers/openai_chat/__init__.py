@@ -4,7 +4,7 @@ Reasoning may stand in a field beside the content (three names), in structured d
 or in several of these at once; requests and history differ as much. What differs is in the profile's row.
 """
 
-from .decode import BodyDecoder, StreamDecoder, decoder
+from .decode import decoder
 from .encode import encode
 
-__all__ = ["BodyDecoder", "StreamDecoder", "decoder", "encode"]
+__all__ = ["decoder", "encode"]

@@ -1,8 +1,7 @@
 """What is read of a chunk, or of a whole response: a whole response is one large chunk.
 
 Only the fields that mean something here are decoded; msgspec skips the rest without building it. Fields that
-servers fill with several types are typed loosely. A chunk that does not fit even so is read once more, field by
-field, leaving out only what does not fit: a decoder is total.
+servers fill with several types are typed loosely.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ..loose import REFUSED, loose_json
+from ..fitting import struct_reader
 
 
 class Function(msgspec.Struct, gc=False):
@@ -69,57 +68,5 @@ class Chunk(msgspec.Struct, gc=False):
     detail: Any = None
 
 
-_decode = msgspec.json.Decoder(Chunk).decode
-
-
-def read_chunk(data: bytes) -> Chunk | None:
-    """The chunk, or None when `data` is not a JSON object at all."""
-    try:
-        return _decode(data)
-    except REFUSED:
-        pass
-    try:
-        value = loose_json(data)
-    except ValueError:
-        return None
-    if isinstance(value, list) and len(value) == 1:
-        value = value[0]  # Google wraps its errors so
-    fitting: Chunk | None = _lenient(value, Chunk) if isinstance(value, dict) else None
-    return fitting
-
-
-def _lenient(value: dict[str, Any], to: type[Any]) -> Any:
-    """`value` as `to`, without the fields whose values do not fit."""
-    fitting: dict[str, Any] = {}
-    for field in msgspec.structs.fields(to):
-        raw = value.get(field.name)
-        one, many = _ONE.get((to, field.name)), _MANY.get((to, field.name))
-        entries = [entry for entry in (raw if isinstance(raw, list) else [raw]) if isinstance(entry, dict)]
-        if one is not None:
-            if isinstance(raw, dict):
-                fitting[field.name] = _lenient(raw, one)
-        elif many is not None:
-            if entries or isinstance(raw, list):
-                fitting[field.name] = [_lenient(entry, many) for entry in entries]
-        else:
-            for candidate in (raw, entries):
-                try:
-                    fitting[field.name] = msgspec.convert(candidate, field.type)
-                    break
-                except msgspec.ValidationError:
-                    continue
-    return to(**{name: entry for name, entry in fitting.items() if entry is not None})
-
-
-# Fields that hold one struct, and fields that hold a list of them.
-_ONE: dict[tuple[type[Any], str], type[Any]] = {
-    (Choice, "delta"): Delta,
-    (Choice, "message"): Delta,
-    (Choice, "logprobs"): Logprobs,
-    (Delta, "function_call"): Function,
-    (ToolCall, "function"): Function,
-}
-_MANY: dict[tuple[type[Any], str], type[Any]] = {
-    (Chunk, "choices"): Choice,
-    (Delta, "tool_calls"): ToolCall,
-}
+read_chunk = struct_reader(Chunk)
+"""The chunk, or None when the bytes are not a JSON object at all."""

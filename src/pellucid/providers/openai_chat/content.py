@@ -1,7 +1,7 @@
 """The content: an answer, or an answer with the reasoning in it, between markers.
 
-Three ways to read it, chosen by the row: as it is; split at a family's tags; as harmony messages. What a reader holds
-back, because it could become a marker, it lets go when something else follows (`pause`): order is data.
+Split at a family's tags, or read as harmony messages, as the row says. What a reader holds back, because it could
+become a marker, it lets go when something else follows (`pause`): order is data.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from ...emit import Emitter
 from ...parts import BuiltinToolCallPart
 from ...text import GrowingText
 from ..profiles import Profile
+from ..tagged import TEXT, TaggedText
 from .merge import Told
 
-REASONING, TEXT = "reasoning", "text"
-"""The keys of the blocks that have no index on this wire."""
+REASONING = "reasoning"
+"""The key of the reasoning that has no index on this wire."""
 
 HARMONY = "harmony"
 """What a row's `tags` says for gpt-oss's own format."""
@@ -26,11 +27,7 @@ _FUNCTIONS = "functions."
 
 
 class Content(Protocol):
-    def feed(self, text: str) -> None: ...
-
-    def note(self, logprobs: list[dict[str, Any]]) -> None:
-        """Log-probabilities of the text that comes next."""
-        ...
+    def feed(self, text: str, logprobs: list[dict[str, Any]] | None = None) -> None: ...
 
     def pause(self) -> None:
         """Something else follows."""
@@ -41,90 +38,35 @@ class Content(Protocol):
 
 def content_reader(row: Profile, emit: Emitter, told: Told) -> Content:
     """The reader that the row asks for. `told` is reasoning that a sibling field has told already."""
-    if row.tags is None:
-        return PlainContent(emit)
-    if row.tags == HARMONY:
-        return _Harmony(emit)
-    return _Tagged(emit, told, tags.Splitter(tags.FAMILIES[row.tags], implicit_start=row.implicit_start))
+    return _Harmony(emit) if row.tags == HARMONY else TaggedText(emit, row, told.again, REASONING)
 
 
-class PlainContent:
-    """Content is content."""
+class _Harmony:
+    """gpt-oss's own format, which a server without its parser passes on as it is: messages, channels, recipients."""
 
     def __init__(self, emit: Emitter) -> None:
         self._emit = emit
         self._logprobs: list[dict[str, Any]] | None = None
-
-    def feed(self, text: str) -> None:
-        self._emit.text(TEXT, text, logprobs=self._logprobs)
-        self._logprobs = None
-
-    def note(self, logprobs: list[dict[str, Any]]) -> None:
-        self._logprobs = (self._logprobs or []) + logprobs
-
-    def pause(self) -> None:
-        pass
-
-    def end(self) -> None:
-        pass
-
-
-class _Tagged(PlainContent):
-    """Reasoning stands between tags. The markers are kept with the part, for a verbatim replay."""
-
-    def __init__(self, emit: Emitter, told: Told, splitter: tags.Splitter) -> None:
-        super().__init__(emit)
-        self._told = told
-        self._splitter = splitter
-        self._open: str | None = None
-        self._answered = False
-        self._tail = False
-        """Whether answer text may be held back: not the white space before an answer."""
-
-    def feed(self, text: str) -> None:
-        self._read(self._splitter.feed(text))
-        self._tail = self._answered
-
-    def pause(self) -> None:
-        if self._tail:
-            self._read(self._splitter.pause())
-            self._tail = False
-
-    def end(self) -> None:
-        self._read(self._splitter.end())
-
-    def _read(self, spans: list[tags.Span]) -> None:
-        for kind, text in spans:
-            if kind == "text":
-                self._answered = True
-                super().feed(text)
-            elif kind == "thinking":
-                self._emit.thinking(REASONING, self._told.news(text))
-            elif kind == "open":
-                self._open = text
-            elif kind == "close" and self._open is not None:
-                self._emit.thinking(REASONING, details={"open": self._open, "close": text})
-                self._open = None
-
-
-class _Harmony(PlainContent):
-    """gpt-oss's own format, which a server without its parser passes on as it is: messages, channels, recipients."""
-
-    def __init__(self, emit: Emitter) -> None:
-        super().__init__(emit)
         self._parser = tags.Harmony()
         self._messages = 0
         """Each message is a block of its own: a preamble is not the answer's beginning."""
         self._tool = ""
         self._args = GrowingText()
+        self._ended = False
 
-    def feed(self, text: str) -> None:
+    def feed(self, text: str, logprobs: list[dict[str, Any]] | None = None) -> None:
+        if self._ended:
+            self._emit.text(TEXT, text, logprobs=logprobs)
+            return
+        if logprobs:
+            self._logprobs = (self._logprobs or []) + logprobs
         self._read(self._parser.feed(text))
 
     def pause(self) -> None:
         self._read(self._parser.pause())
 
     def end(self) -> None:
+        self._ended = True
         self._read(self._parser.end())
 
     def _read(self, spans: list[tags.Span]) -> None:

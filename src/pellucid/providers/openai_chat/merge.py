@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from ...emit import Emitter, Key
 from ...text import GrowingText
 
 
@@ -46,42 +47,47 @@ class Merge:
 
 
 class Told:
-    """Text that was told once already, so that a second telling of it is not told again.
+    """Reasoning that the server tells twice, so that the second telling of it is not told again.
 
     llama.cpp's `deepseek-legacy` sends reasoning in a field and, in tags, in the content; others send a field and
-    details. `news` is what the second telling has that the first had not; white space around is no difference.
+    details. The first telling is what stands in the block `key` and was not repeated yet: nothing is kept here but how
+    far the second one has come. White space around either is no difference.
     """
 
-    __slots__ = ("_at", "_coming", "_rest", "_started")
+    __slots__ = ("_at", "_block", "_emit", "_key", "_started", "twice")
 
-    def __init__(self) -> None:
-        self._coming = GrowingText()
-        self._rest = ""
+    def __init__(self, emit: Emitter, key: Key) -> None:
+        self.twice = False
+        """Whether there is a first telling at all: what tells it says so."""
+        self._emit = emit
+        self._key = key
+        self._block: GrowingText | None = None
         self._at = 0
-        """How much of `_rest` the second telling has repeated; `_coming` is what follows it."""
+        """How much of the block the second telling has repeated, or has told itself."""
         self._started = False
 
-    def add(self, text: str) -> None:
-        self._coming.add(text)
-
-    def text(self) -> str:
+    def left(self) -> str:
         """What the second telling has not repeated yet."""
-        return self._rest[self._at :] + self._coming.value()
+        if not self.twice:
+            return ""
+        block = self._emit.text_of(self._key)
+        if block is not self._block:
+            self._block, self._at = block, 0
+        return "" if block is None else block.since(self._at)
 
-    def news(self, text: str) -> str:
-        """The end of `text` from where it first differs; all of it once the first telling is used up."""
-        if not self._started:
-            self._rest = (self._rest + self._coming.take()).lstrip()
-            text = text.lstrip() if self._rest else text
-            self._started = bool(text and self._rest)
-        while text and (self._at < len(self._rest) or self._coming.length):
-            if self._at == len(self._rest):
-                self._rest, self._at = self._coming.take(), 0
-            told = self._rest[self._at : self._at + len(text)]
-            if not text.startswith(told):
-                self._rest, self._at = "", 0
-                self._coming.take()
-                return text
-            self._at += len(told)
-            text = text[len(told) :]
-        return text
+    def again(self, text: str) -> None:
+        """The second telling goes on with `text`: told is the end of it from where it first differs."""
+        if not self.twice:
+            self._emit.thinking(self._key, text)
+            return
+        first = self.left()
+        if first and not self._started:
+            self._at += len(first) - len(first.lstrip())
+            first, text = first.lstrip(), text.lstrip()
+            self._started = bool(first and text)
+        if first.startswith(text):
+            self._at += len(text)
+        else:
+            self._emit.thinking(self._key, text.removeprefix(first))
+            self.left()
+            self._at = self._block.length if self._block is not None else 0
