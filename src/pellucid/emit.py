@@ -161,8 +161,8 @@ class Emitter:
         self._last_kind: str | None = None
         self._started = False
         self._ended = False
-        self._held: deque[_Waiting] = deque()
-        """What has to wait, block by block, in the order in which the blocks came."""
+        self._held: deque[_Waiting] | None = None
+        """What has to wait, block by block, in the order in which the blocks came; most turns have nothing."""
         self._held_keys: dict[Key, _Waiting] = {}
         self._replaying = False
         self._blocked = False
@@ -458,7 +458,7 @@ class Emitter:
         """A part that arrives in one piece. Parts with the same `item` key, one after the other, share an item."""
         if self.failed or self._ended:
             return
-        key = item if item is not None else ("whole", self._parts, len(self._held))
+        key = item if item is not None else ("whole", self._parts, len(self._held or ()))
         kind = ITEM_OF[type(part)]
         if not self._make_room(key, key, partial(self.whole, part, item=key), kind):
             return
@@ -535,6 +535,8 @@ class Emitter:
         if self._replaying:
             self._blocked = True
             return
+        if self._held is None:
+            self._held = deque()
         block = self._held_keys.get(key) or self._held_keys.get(item_key)
         if block is None or not (sticky or block is self._held[-1]):
             block = _Waiting()

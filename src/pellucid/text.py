@@ -7,7 +7,7 @@ handfuls once, at the end.
 
 from __future__ import annotations
 
-_HANDFUL = 32
+_HANDFUL = 16
 
 
 class GrowingText:

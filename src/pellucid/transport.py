@@ -168,37 +168,34 @@ class Answer:
     """One answer: its head, and its bytes as they come."""
 
     __slots__ = (
-        "_begun",
         "_broken",
+        "_came",
         "_content",
         "_deadline",
-        "_idle",
         "_late",
+        "_limits",
         "_loop",
-        "_patience",
-        "_reading",
         "_response",
         "_since",
+        "_tick",
         "_watch",
     )
 
     def __init__(self, response: aiohttp.ClientResponse, limits: Limits, asked: float) -> None:
         self._response = response
         self._content = response.content
-        self._idle = limits.idle
+        self._limits = limits
         self._loop = asyncio.get_running_loop()
-        self._begun = False
         self._deadline: tuple[float, float] | None = None
-        self._reading = False
         self._late = False
         self._broken: ErrorInfo | None = None
         self._since = asked
         """Since when the upstream has been silent."""
-        self._patience = limits.first_byte
-        """How long it may be."""
+        self._came = 0
+        """How many bytes had come at the last look: looking now and then costs less than a clock at every read."""
+        self._tick = min(1.0, limits.idle / 4, limits.first_byte / 4)
         self._watch: asyncio.TimerHandle | None = None
-        """One timer for the whole answer, not one for every read."""
-        self._look_in(asked + limits.first_byte - self._loop.time())
+        self._look_in(self._tick)
 
     @property
     def status(self) -> int:
@@ -230,9 +227,6 @@ class Answer:
         """What has come, at least a byte; `b""` when it is over. Raises `ModelError` when it breaks off."""
         if self._broken is not None:
             raise ModelError(self._broken)
-        if self._begun:
-            self._since = self._loop.time()
-        self._reading = True
         try:
             data = await self._content.readany()
         except (aiohttp.ClientError, OSError) as error:
@@ -242,14 +236,8 @@ class Answer:
             if not data:
                 raise ModelError(self._broken) from error
             return data
-        finally:
-            self._reading = False
         if not data:
             self._stop_watch()
-        elif not self._begun:
-            self._begun = True
-            self._patience = self._idle
-            self._look_in(self._idle)
         return data
 
     async def read_all(self, limit: int, seconds: float = 10.0) -> bytes:
@@ -285,24 +273,33 @@ class Answer:
             self._watch = self._loop.call_later(1.0, self._response.close)
 
     def _look(self) -> None:
-        now = self._loop.time()
-        quiet = now - self._since
+        now, came = self._loop.time(), self._content.total_bytes
+        reading = self._content._waiter is not None  # aiohttp has no word for it
+        if came != self._came or (came and not reading):
+            self._came, self._since = came, now
+        left = self._patience - (now - self._since)
+        if self._deadline is not None:
+            left = min(left, self._deadline[0] - now)
         connection = self._response.connection
-        if not self._reading:
-            self._look_in(1.0)
+        if not reading:
+            self._look_in(self._tick)
         elif connection is not None and connection.protocol is not None and not connection.protocol.connected:
             # aiohttp closes on broken framing without telling whoever waits to read.
             self._content.set_exception(aiohttp.ClientPayloadError())
-        elif quiet < self._patience and (self._deadline is None or now < self._deadline[0]):
-            left = self._patience - quiet
-            self._look_in(left if self._deadline is None else min(left, self._deadline[0] - now))
+        elif left > 0:
+            self._look_in(left)
         else:
             self._late = True
             self._content.set_exception(aiohttp.SocketTimeoutError())
 
+    @property
+    def _patience(self) -> float:
+        """How long the upstream may be silent."""
+        return self._limits.idle if self._came else self._limits.first_byte
+
     def _look_in(self, seconds: float) -> None:
         self._stop_watch()
-        self._watch = self._loop.call_later(min(max(0.0, seconds), 1.0), self._look)
+        self._watch = self._loop.call_later(min(max(0.0, seconds), self._tick), self._look)
 
     def _stop_watch(self) -> None:
         if self._watch is not None:
@@ -325,7 +322,7 @@ class Answer:
             )
         if self._deadline is not None and self._loop.time() >= self._deadline[0]:
             return _silent("timeout", self._deadline[1])
-        return _silent("idle_timeout" if self._begun else "first_byte_timeout", self._patience)
+        return _silent("idle_timeout" if self._came else "first_byte_timeout", self._patience)
 
 
 def _host(url: str) -> str:

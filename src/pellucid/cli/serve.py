@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import socket
@@ -84,6 +85,9 @@ async def _serve(config: Config) -> None:
     app = create_app(config, local, transport)
     server = _Server(uvicorn.Config(app, **settings_of(config)))
     greeting = asyncio.create_task(_greet(config, server, local))
+    # What there is now stays: it need not be looked through for garbage again and again while streams wait.
+    gc.collect()
+    gc.freeze()
     try:
         await server.serve(sockets)
     finally:

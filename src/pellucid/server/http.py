@@ -100,20 +100,13 @@ async def start_stream(send: Send, headers: list[tuple[bytes, bytes]] | None = N
     await send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS + (headers or [])})
 
 
-async def send_piece(send: Send, piece: bytes) -> None:
-    await send({"type": "http.response.body", "body": piece, "more_body": True})
-
-
-async def end_stream(send: Send, last: bytes = b"") -> None:
-    await send({"type": "http.response.body", "body": last, "more_body": False})
-
-
 class Client:
     """Who asked, while they are served: the task that serves them is cancelled when they leave, or when they leave
     unread for `patience` seconds what was sent.
 
         async with Client(receive, send, 300) as client:
-            await client.send(...)       # cancelled here, or wherever the task waits
+            await client.send(...)       # ASGI's `send`; cancelled here, or wherever the task waits
+            await client.write(...)      # a piece of the body
         client.gone                      # why, if it was
 
     The server's `receive` reports a disconnect also when the response is complete; the watch is over by then, for
@@ -125,8 +118,11 @@ class Client:
         self._send = send
         self._patience = patience
         self._loop = asyncio.get_running_loop()
-        self._sending: float | None = None
-        """Since when a `send` waits for them to read."""
+        self._sending = False
+        """Whether a `send` waits for them to read."""
+        self._sent = 0
+        self._looked: tuple[int, float] = (-1, 0.0)
+        """How much had been sent when it was last seen to go on, and when that was."""
         self._watch: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[Any] | None = None
@@ -135,7 +131,7 @@ class Client:
     async def __aenter__(self) -> Client:
         self._task = asyncio.current_task()
         self._watch = asyncio.create_task(self._look())
-        self._timer = self._loop.call_later(self._patience, self._look_at_sending)
+        self._look_at_sending()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> bool:
@@ -152,9 +148,17 @@ class Client:
 
     async def send(self, message: Message) -> None:
         """ASGI's `send`: it waits while they do not read."""
-        self._sending = self._loop.time()
+        self._sending = True
         await self._send(message)
-        self._sending = None
+        self._sending = False
+        self._sent += 1
+
+    async def write(self, piece: bytes, *, last: bool = False) -> None:
+        """A piece of the body, whole and at once. (The same as `send`, said again: this is called for every read.)"""
+        self._sending = True
+        await self._send({"type": "http.response.body", "body": piece, "more_body": not last})
+        self._sending = False
+        self._sent += 1
 
     def _leave(self, why: str) -> None:
         if self._task is not None and self.gone is None:
@@ -167,8 +171,11 @@ class Client:
         self._leave("left")
 
     def _look_at_sending(self) -> None:
-        waits = 0.0 if self._sending is None else self._loop.time() - self._sending
-        if waits >= self._patience:
+        # A look now and then costs less than a clock at every write.
+        now = self._loop.time()
+        if not self._sending or self._sent != self._looked[0]:
+            self._looked = (self._sent, now)
+        if now - self._looked[1] >= self._patience:
             self._leave(f"read nothing for {self._patience:g} s")
         else:
-            self._timer = self._loop.call_later(self._patience - waits, self._look_at_sending)
+            self._timer = self._loop.call_later(self._patience / 4, self._look_at_sending)

@@ -83,17 +83,17 @@ class ResponsesEndpoint:
             await http.send_json(client.send, 200, msgspec.json.encode(encoder.response))
 
     async def _stream(self, run: AttachedRun, encoder: Encoder, client: http.Client) -> None:
-        send = client.send
-        await http.start_stream(send)
+        write = client.write
+        await http.start_stream(client.send)
         last = b""
         try:
-            await http.send_piece(send, encoder.start(queued=run.waiting))
+            await write(encoder.start(queued=run.waiting))
             while (events := await run.read()) is not None:
                 piece = encoder.feed(events, int(time.time()))
                 if run.run.ended is not None:
                     last = piece
                 elif piece:
-                    await http.send_piece(send, piece)
+                    await write(piece)
         except asyncio.CancelledError:
             if client.gone is not None:
                 raise
@@ -102,7 +102,7 @@ class ResponsesEndpoint:
             log.error("a fault while streaming a response: %s", place_of(error))
             last = _last_words(run, encoder)
         # The last events and the end of the body are one write.
-        await http.end_stream(send, last)
+        await write(last, last=True)
 
     def _dialect_of(self, scope: http.Scope) -> Dialect:
         for name, value in scope["headers"]:

@@ -23,7 +23,6 @@ import msgspec
 
 from ...errors import ErrorInfo
 from ...events import (
-    BuiltinToolCallPartDelta,
     ErrorEvent,
     Event,
     FinalResultEvent,
@@ -39,9 +38,9 @@ from ...events import (
     RunEndEvent,
     SideEvent,
     TextPartDelta,
-    ToolCallPartDelta,
 )
 from ...framing import sse_event
+from ...growing import TEXT_FIELD
 from ...parts import (
     ModelResponsePart,
     RefusalPart,
@@ -106,27 +105,26 @@ class Encoder:
 
     def _delta(self, event: PartDeltaEvent) -> None:
         part, delta = self._part, event.delta
-        if isinstance(delta, BuiltinToolCallPartDelta):
-            return
-        text = delta.args_delta if isinstance(delta, ToolCallPartDelta) else delta.content_delta
+        text: str | None = getattr(delta, TEXT_FIELD[type(delta)])
         if part is None:
             if not self._thought or not text or self._item is None:
                 return
             part = self._open_thought(self._item, self._thought)
+        rest = delta if type(delta) is TextPartDelta else None
         if text:
             try:
                 data = _json(text)
             except UnicodeEncodeError:
                 data = _json(_shown(text))
             tail = part.tail
-            if isinstance(delta, TextPartDelta) and delta.logprobs:
-                tail = b',"logprobs":%b}\n\n' % _json(_logprobs(delta.logprobs))
+            if rest is not None and rest.logprobs:
+                tail = b',"logprobs":%b}\n\n' % _json(_logprobs(rest.logprobs))
             if self._obfuscate and part.name != "response.refusal":
                 tail = b',"obfuscation":"%b"%b' % (b"x" * (-len(data) % 32), tail)
             self._out.append(part.head % self._sequence + part.middle + data + tail)
             self._sequence += 1
-        if isinstance(delta, TextPartDelta) and delta.annotations:
-            for citation in _citations(delta.annotations):
+        if rest is not None and rest.annotations:
+            for citation in _citations(rest.annotations):
                 self._write(
                     "response.output_text.annotation.added",
                     **part.place,
