@@ -171,6 +171,7 @@ class Answer:
         "_broken",
         "_came",
         "_content",
+        "_data",
         "_deadline",
         "_late",
         "_limits",
@@ -184,6 +185,7 @@ class Answer:
     def __init__(self, response: aiohttp.ClientResponse, limits: Limits, asked: float) -> None:
         self._response = response
         self._content = response.content
+        self._data = b""
         self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._deadline: tuple[float, float] | None = None
@@ -223,22 +225,30 @@ class Answer:
             seconds = max(0.0, seconds)
         return seconds if isfinite(seconds) and seconds >= 0 else None
 
-    async def read(self) -> bytes:
-        """What has come, at least a byte; `b""` when it is over. Raises `ModelError` when it breaks off."""
-        if self._broken is not None:
-            raise ModelError(self._broken)
+    async def wait(self) -> None:
+        """Wait until there is something to take."""
+        if self._data or self._broken is not None:
+            return
         try:
-            data = await self._content.readany()
+            self._data = await self._content.readany()
         except (aiohttp.ClientError, OSError) as error:
             self._broken = self._why(error)
-            data = self._unread()
+            self._data = self._unread()
             self.close()
-            if not data:
-                raise ModelError(self._broken) from error
-            return data
+
+    def take(self) -> bytes:
+        """What has come, at least a byte; `b""` when it is over. Raises `ModelError` when it breaks off."""
+        data, self._data = self._data, b""
         if not data:
             self._stop_watch()
+            if self._broken is not None:
+                raise ModelError(self._broken)
         return data
+
+    async def read(self) -> bytes:
+        """Both."""
+        await self.wait()
+        return self.take()
 
     async def read_all(self, limit: int, seconds: float = 10.0) -> bytes:
         """What comes within `seconds`, at most `limit` bytes of it, and be done with the answer. Never raises."""

@@ -115,7 +115,7 @@ def test_even_if_what_is_open_cannot_be_closed(
         raise RuntimeError(SECRET)
 
     monkeypatch.setattr(AnswerDecoder, "feed", never)
-    monkeypatch.setattr(StreamDecoder, "end", never)
+    monkeypatch.setattr(AnswerDecoder, "end", never)
     reply = gateway.ask(upstream.plays(say()), stream=True)
     assert [x["type"] for x in reply.events][-2:] == ["error", "response.failed"]
     assert reply.body.endswith(b"data: [DONE]\n\n")

@@ -7,6 +7,7 @@ events (`queue`: `loading`, `position`), and nobody waits in silence.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 
 import msgspec
 from msgspec.structs import replace
@@ -105,8 +106,11 @@ class _HeldTurn:
         self._queue = model.engine.queue
         self._held = True
 
-    async def read(self) -> list[ModelEvent] | None:
-        batch = await self._turn.read()
+    def wait(self) -> Awaitable[None]:
+        return self._turn.wait()
+
+    def take(self) -> list[ModelEvent] | None:
+        batch = self._turn.take()
         if batch is None or (batch and type(batch[-1]) is ResponseEndEvent):
             self._leave()
         return batch
@@ -132,6 +136,7 @@ class _WaitingTurn:
         self._turn: Turn | None = None
         self._news: asyncio.Queue[SideEvent | None] = asyncio.Queue()
         """What to tell; None when the wait is over, one way or the other."""
+        self._batch: list[ModelEvent] | None = None
         self._over = False
         self._begin = asyncio.create_task(self._wait_and_ask())
 
@@ -139,20 +144,29 @@ class _WaitingTurn:
     def waiting(self) -> bool:
         return self._turn is None
 
-    async def read(self) -> list[ModelEvent] | None:
-        if self._turn is not None:
-            return await self._turn.read()
+    def wait(self) -> Awaitable[None]:
+        return self._turn.wait() if self._turn is not None else self._wait()
+
+    async def _wait(self) -> None:
         if self._over:
-            return None
+            self._batch = None
+            return
+        self._batch = []
         news = await self._news.get()
         if news is not None:
-            return [news]
+            self._batch = [news]
+            return
         try:
             self._turn = await self._begin
         except PellucidError as error:
             self._over = True
-            return Emitter(self._model.origin).end("error", error.info)
-        return []
+            self._batch = Emitter(self._model.origin).end("error", error.info)
+
+    def take(self) -> list[ModelEvent] | None:
+        if self._turn is None or self._batch is not None:
+            batch, self._batch = self._batch, None
+            return batch
+        return self._turn.take()
 
     def cancel(self, error: ErrorInfo | None = None) -> list[ModelEvent]:
         if self._turn is not None:

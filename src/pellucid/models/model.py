@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Protocol
 
 import msgspec
@@ -22,7 +23,8 @@ MAX_ERROR_BODY = 64 * 1024
 class Turn(Protocol):
     """What is read from a model: batches of events, one for each read of the upstream.
 
-    An agent, a replay and a remote model look the same to whoever drives a run.
+    An agent, a replay and a remote model look the same to whoever drives a run. To wait and to take are two steps so
+    that however many hands a batch goes through, only one coroutine wakes for it.
     """
 
     @property
@@ -30,8 +32,12 @@ class Turn(Protocol):
         """Whether the model has not begun because others are before this turn."""
         ...
 
-    async def read(self) -> list[ModelEvent] | None:
-        """The next batch (it may be empty); None when the turn is over. Never raises for the model's faults."""
+    def wait(self) -> Awaitable[None]:
+        """Wait until there is something to take. Never raises for the model's faults."""
+        ...
+
+    def take(self) -> list[ModelEvent] | None:
+        """What has come, once `wait` is over: the next batch (it may be empty), or None when the turn is over."""
         ...
 
     def cancel(self, error: ErrorInfo | None = None) -> list[ModelEvent]:
@@ -114,11 +120,14 @@ class HTTPTurn:
         self._decoder = decoder
         self._over = False
 
-    async def read(self) -> list[ModelEvent] | None:
+    def wait(self) -> Awaitable[None]:
+        return self._answer.wait()
+
+    def take(self) -> list[ModelEvent] | None:
         if self._over:
             return None
         try:
-            data = await self._answer.read()
+            data = self._answer.take()
         except ModelError as error:
             self._over = True
             # What came is kept; the turn ends as its protocol's own kind of error.

@@ -1,11 +1,12 @@
 """A run that its request drives: nothing is logged, and when the request goes, the run and its upstream go at once.
 
 `open` asks the first model, so that "nobody there" and "refused" can still become an HTTP status; after that every
-fault is an event. `read` gives one batch for each read of the upstream.
+fault is an event. `wait` and `take` give one batch for each read of the upstream.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from contextlib import suppress
 
 from ..errors import ErrorInfo, PellucidError
@@ -23,6 +24,8 @@ class AttachedRun:
         self._model = model
         self._effects: list[Effect] = []
         self._turn: Turn | None = None
+        self._last: list[Event] | None = None
+        """What ended the run between two turns."""
 
     async def open(self) -> None:
         """Ask for the first turn. Raises `ModelError` or `RequestError`; there is nothing to clean up then."""
@@ -35,24 +38,33 @@ class AttachedRun:
         """Whether the model has yet to become free for this run."""
         return self._turn is not None and self._turn.waiting
 
-    async def read(self) -> list[Event] | None:
-        """The next batch; None after RunEnd."""
+    def wait(self) -> Awaitable[None]:
+        """Wait until there is something to take."""
+        return self._turn.wait() if self._turn is not None else self._next_turn()
+
+    def take(self) -> list[Event] | None:
+        """What has come, once `wait` is over; None after RunEnd."""
         if self.run.ended is not None:
-            return None
+            last, self._last = self._last, None
+            return last
         turn = self._turn
-        if turn is None:
-            return await self._next_turn()
-        batch = await turn.read()
+        batch = [] if turn is None else turn.take()
         if batch is None:
             # A turn that stops without its end is a fault of whatever plays the model.
+            self._turn = None
             return self.run.end(ErrorInfo("model_error", "the model's turn stopped without an end"))
         events, effects = self.run.feed(batch)
-        if effects or self.run.ended is not None:
+        if turn is not None and (effects or self.run.ended is not None):
             # The model has said all: what the turn holds (a connection, a place in a line) is given back now.
             self._turn = None
             turn.cancel()
             self._effects = effects
         return events
+
+    async def read(self) -> list[Event] | None:
+        """Both."""
+        await self.wait()
+        return self.take()
 
     def cancel(self, error: ErrorInfo | None = None) -> list[Event]:
         """Stop now, upstream included. Gives the events that close what is open, as cancelled or failed with `error`.
@@ -79,14 +91,15 @@ class AttachedRun:
             with suppress(Exception):
                 turn.cancel()
 
-    async def _next_turn(self) -> list[Event]:
+    async def _next_turn(self) -> None:
+        if self.run.ended is not None:
+            return
         [effect] = self._effects
         assert isinstance(effect, CallModel)  # no tool here is the server's, so the machine never asks for one
         try:
             self._turn = await self._model.open(effect.call)
         except PellucidError as error:
-            return self.run.end(error.info)
-        return []
+            self._last = self.run.end(error.info)
 
 
 __all__ = ["AttachedRun"]

@@ -100,13 +100,17 @@ async def start_stream(send: Send, headers: list[tuple[bytes, bytes]] | None = N
     await send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS + (headers or [])})
 
 
+def piece(data: bytes, *, last: bool = False) -> Message:
+    """A piece of the body, as ASGI's `send` takes it."""
+    return {"type": "http.response.body", "body": data, "more_body": not last}
+
+
 class Client:
     """Who asked, while they are served: the task that serves them is cancelled when they leave, or when they leave
     unread for `patience` seconds what was sent.
 
         async with Client(receive, send, 300) as client:
             await client.send(...)       # ASGI's `send`; cancelled here, or wherever the task waits
-            await client.write(...)      # a piece of the body
         client.gone                      # why, if it was
 
     The server's `receive` reports a disconnect also when the response is complete; the watch is over by then, for
@@ -115,14 +119,15 @@ class Client:
 
     def __init__(self, receive: Receive, send: Send, patience: float) -> None:
         self._receive = receive
-        self._send = send
+        self.send_unwatched = send
+        """ASGI's `send` itself, for who sets `sending` himself."""
         self._patience = patience
         self._loop = asyncio.get_running_loop()
-        self._sending = False
-        """Whether a `send` waits for them to read."""
-        self._sent = 0
-        self._looked: tuple[int, float] = (-1, 0.0)
-        """How much had been sent when it was last seen to go on, and when that was."""
+        self.sending: object = None
+        """What a `send` waits for them to read."""
+        self._seen: object = None
+        """What was being sent at the last look; since when is `_since`."""
+        self._since = 0.0
         self._watch: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[Any] | None = None
@@ -148,17 +153,9 @@ class Client:
 
     async def send(self, message: Message) -> None:
         """ASGI's `send`: it waits while they do not read."""
-        self._sending = True
-        await self._send(message)
-        self._sending = False
-        self._sent += 1
-
-    async def write(self, piece: bytes, *, last: bool = False) -> None:
-        """A piece of the body, whole and at once. (The same as `send`, said again: this is called for every read.)"""
-        self._sending = True
-        await self._send({"type": "http.response.body", "body": piece, "more_body": not last})
-        self._sending = False
-        self._sent += 1
+        self.sending = message
+        await self.send_unwatched(message)
+        self.sending = None
 
     def _leave(self, why: str) -> None:
         if self._task is not None and self.gone is None:
@@ -173,9 +170,9 @@ class Client:
     def _look_at_sending(self) -> None:
         # A look now and then costs less than a clock at every write.
         now = self._loop.time()
-        if not self._sending or self._sent != self._looked[0]:
-            self._looked = (self._sent, now)
-        if now - self._looked[1] >= self._patience:
+        if self.sending is None or self.sending is not self._seen:
+            self._seen, self._since = self.sending, now
+        if now - self._since >= self._patience:
             self._leave(f"read nothing for {self._patience:g} s")
         else:
             self._timer = self._loop.call_later(self._patience / 4, self._look_at_sending)

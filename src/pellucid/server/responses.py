@@ -54,14 +54,16 @@ class ResponsesEndpoint:
         run = AttachedRun(model, request.call, mint)
         async with http.Client(receive, send, self._patience) as client:
             try:
-                await self._serve(request, run, encoder, client)
+                if await self._begin(request, run, encoder, client):
+                    await self._stream(run, encoder, client)
             finally:
                 # Whatever ended it (the client, a shutdown, a fault of ours): the upstream is not left working.
                 run.close()
         if client.gone is not None:
             log.debug("a client %s; its upstream was closed", client.gone)
 
-    async def _serve(self, request: Request, run: AttachedRun, encoder: Encoder, client: http.Client) -> None:
+    async def _begin(self, request: Request, run: AttachedRun, encoder: Encoder, client: http.Client) -> bool:
+        """Ask the model. Whether there is a stream to send; if not, all was answered here."""
         try:
             await run.open()
             failed = None if request.stream else await _read_whole(run, encoder)
@@ -77,23 +79,29 @@ class ResponsesEndpoint:
                 failed = FAULT
         if failed is not None:
             await _send_error(client.send, failed)
-        elif request.stream:
-            await self._stream(run, encoder, client)
-        else:
+        elif not request.stream:
             await http.send_json(client.send, 200, msgspec.json.encode(encoder.response))
+        return failed is None and request.stream
 
     async def _stream(self, run: AttachedRun, encoder: Encoder, client: http.Client) -> None:
-        write = client.write
+        send = client.send_unwatched
         await http.start_stream(client.send)
         last = b""
         try:
-            await write(encoder.start(queued=run.waiting))
-            while (events := await run.read()) is not None:
+            await client.send(http.piece(encoder.start(queued=run.waiting)))
+            while True:
+                await run.wait()
+                events = run.take()
+                if events is None:
+                    break
                 piece = encoder.feed(events, int(time.time()))
                 if run.run.ended is not None:
                     last = piece
                 elif piece:
-                    await write(piece)
+                    # The same as `client.send`, which would be one more coroutine for every read.
+                    client.sending = piece
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+                    client.sending = None
         except asyncio.CancelledError:
             if client.gone is not None:
                 raise
@@ -102,7 +110,7 @@ class ResponsesEndpoint:
             log.error("a fault while streaming a response: %s", place_of(error))
             last = _last_words(run, encoder)
         # The last events and the end of the body are one write.
-        await write(last, last=True)
+        await client.send(http.piece(last, last=True))
 
     def _dialect_of(self, scope: http.Scope) -> Dialect:
         for name, value in scope["headers"]:
