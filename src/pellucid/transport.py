@@ -229,8 +229,18 @@ class Answer:
         """Wait until there is something to take."""
         if self._data or self._broken is not None:
             return
+        content = self._content
         try:
-            self._data = await self._content.readany()
+            if content._waiter is None and not (content._buffer or content._eof or content._exception):
+                # What `readany` does, without its three coroutines: this is called for every token.
+                content._waiter = waiter = self._loop.create_future()
+                try:
+                    await waiter
+                finally:
+                    content._waiter = None
+                self._data = content.read_nowait()
+            if not self._data:
+                self._data = await content.readany()
         except (aiohttp.ClientError, OSError) as error:
             self._broken = self._why(error)
             self._data = self._unread()

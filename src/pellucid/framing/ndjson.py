@@ -21,6 +21,11 @@ class NDJSONDecoder:
         self._held: list[bytes] = []
         self._size = 0
 
+    @property
+    def idle(self) -> bool:
+        """Whether no line is under way."""
+        return not self._held and self._error is None
+
     def feed(self, chunk: bytes) -> list[bytes]:
         """The lines that `chunk` completes. Raises `FrameTooLarge`, but never instead of a line that is whole."""
         if self._error is not None:

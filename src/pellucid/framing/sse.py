@@ -48,9 +48,9 @@ class SSEDecoder:
         "_event",
         "_held",
         "_held_size",
-        "_idle",
         "_limit",
         "_skip_lf",
+        "idle",
     )
 
     def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
@@ -64,7 +64,7 @@ class SSEDecoder:
         self._event = ""
         self._error: FrameTooLarge | None = None
         self._at_start = True
-        self._idle = False
+        self.idle = False
         """Whether nothing is under way, so that the next read can be taken for itself."""
         self._skip_lf = False
 
@@ -76,7 +76,7 @@ class SSEDecoder:
     def feed(self, data: bytes) -> list[SSE]:
         """The events that `data` completes. Raises `FrameTooLarge`, but never instead of an event that is whole."""
         # One unnamed event and nothing else: what a read brings while a model writes.
-        one = self._idle and data.startswith(b"data: ") and data.find(b"\n") == len(data) - 2 <= self._limit
+        one = self.idle and data.startswith(b"data: ") and data.find(b"\n") == len(data) - 2 <= self._limit
         if one and data.endswith(b"\n\n") and b"\r" not in data:
             return [_frame(SSE, ("", data[6:-2]))]
         if self._error is not None:
@@ -89,7 +89,7 @@ class SSEDecoder:
             self._held, self._data = [], []
             if not events:
                 raise
-        self._idle = not (self._held or self._data or self._event or self._at_start or self._skip_lf or self._error)
+        self.idle = not (self._held or self._data or self._event or self._at_start or self._skip_lf or self._error)
         return events
 
     def _feed(self, chunk: bytes, events: list[SSE]) -> None:

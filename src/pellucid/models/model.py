@@ -116,12 +116,10 @@ class HTTPTurn:
     waiting = False
 
     def __init__(self, answer: Answer, decoder: Decoder) -> None:
+        self.wait = answer.wait
         self._answer = answer
         self._decoder = decoder
         self._over = False
-
-    def wait(self) -> Awaitable[None]:
-        return self._answer.wait()
 
     def take(self) -> list[ModelEvent] | None:
         if self._over:

@@ -20,6 +20,7 @@ from ..events import Cause, ModelEvent
 from ..framing import NDJSONDecoder, SSEDecoder
 from ..framing.sse import DEFAULT_LIMIT, SSE
 from ..parts import Origin
+from .likeness import Likeness
 from .loose import loose_json
 
 Frame: TypeAlias = SSE
@@ -42,6 +43,8 @@ class Reader:
         """Whether the wire said why the model stopped."""
         self.done = False
         """Whether the wire said that nothing more will come."""
+        self.like = Likeness()
+        """`frame` lets it learn from a frame that is one more piece of text and nothing else."""
 
     def frame(self, data: bytes, name: str) -> None:
         """Read one frame. Never raises, whatever is in it."""
@@ -70,6 +73,8 @@ class AnswerDecoder:
     def __init__(self, reader: Reader, frames: Frames) -> None:
         self._reader = reader
         self._frames = frames
+        self._idle = False
+        """Whether no frame is under way, so that the next read can be taken for itself."""
         self._ended = False
 
     @property
@@ -78,14 +83,27 @@ class AnswerDecoder:
 
     def feed(self, data: bytes) -> list[ModelEvent]:
         reader = self._reader
+        like = reader.like
+        if self._idle and like.read is not None and (text := like.read.text_of(data)) is not None:
+            like.say(text)
+            return reader.emit.take()
+        frames: list[Frame] = []
         try:
-            for name, frame in self._frames.feed(data):
-                if frame == b"[DONE]" or reader.done:
+            frames = self._frames.feed(data)
+            for name, frame in frames:
+                text = like.text_of(name, frame)
+                if text is not None:
+                    like.say(text)
+                elif frame == b"[DONE]" or reader.done:
                     reader.done = True  # and nothing counts that follows it
+                    like.forget()
                 else:
                     reader.frame(frame, name)
         except FrameTooLarge as error:
             reader.fail(error.info)
+        was_idle, self._idle = self._idle, self._frames.idle
+        if was_idle and self._idle and len(frames) == 1 and like.read is None:
+            like.learn_read(data, *frames[0])
         return reader.emit.take()
 
     def end(self, cause: Cause = "eof", error: ErrorInfo | None = None) -> list[ModelEvent]:
@@ -149,6 +167,11 @@ def _gave_up(reason: str | None) -> ErrorInfo:
 class Frames(Protocol):
     """Bytes to frames; raises only `FrameTooLarge`."""
 
+    @property
+    def idle(self) -> bool:
+        """Whether no frame is under way."""
+        ...
+
     def feed(self, data: bytes) -> list[Frame]: ...
 
     def end(self) -> list[Frame]:
@@ -164,6 +187,10 @@ class EventFrames:
         self._blank = b""
         self._events: SSEDecoder | None = None
         self._body: _Body | None = None
+
+    @property
+    def idle(self) -> bool:
+        return self._events is not None and self._events.idle
 
     def feed(self, data: bytes) -> list[Frame]:
         if self._body is None:
@@ -195,6 +222,10 @@ class LineFrames:
         self._body = _Body(limit)
         """Everything, until the first line is whole; and from then on, if that was no JSON."""
         self._no_lines = False
+
+    @property
+    def idle(self) -> bool:
+        return self._lines is not None and self._lines.idle
 
     def feed(self, data: bytes) -> list[Frame]:
         if self._lines is None:

@@ -88,6 +88,10 @@ class AnswerFrames:
         self._whole = False
         self._any = False
 
+    @property
+    def idle(self) -> bool:
+        return self._frames is not None and self._frames.idle
+
     def feed(self, data: bytes) -> list[Frame]:
         if self._frames is not None:
             return self._frames.feed(data)

@@ -97,6 +97,25 @@ class _Reader(Reader):
             self.emit.usage = read_usage(chunk.usage, self._row.reasoning_tokens)
         if chunk.error or chunk.x_groq or chunk.base_resp or is_error or choices is None:
             self._aside(chunk, data, is_error)
+        elif self.like.tries:
+            self._learn(chunk, data, name)
+
+    def _learn(self, chunk: Chunk, data: bytes, name: str) -> None:
+        """If this chunk is one more piece of text and nothing else, the next one may be like it."""
+        choice = chunk.choices[0] if chunk.choices else None
+        delta = choice.delta if choice is not None else None
+        if choice is None or delta is None or choice.index != self._index or len(chunk.choices or ()) > 1:
+            return
+        if chunk.usage or choice.finish_reason or choice.logprobs or choice.message:
+            return
+        said = [(field, value) for field in delta.__struct_fields__ if (value := getattr(delta, field))]
+        if len(said) != 1 or not isinstance(said[0][1], str):
+            return
+        [(field, text)] = said
+        if field == "content":
+            self.like.learn(name, data, text, self._say)
+        elif field in self._fields and self._merge is None:
+            self.like.learn(name, data, text, self._think)
 
     def _aside(self, chunk: Chunk, data: bytes, is_error: bool) -> None:
         """What stands beside the choices, or in their place: errors in their several forms, Groq's second usage."""
@@ -139,8 +158,7 @@ class _Reader(Reader):
             content = delta.content
             if content:
                 if type(content) is str:
-                    self._paused = False
-                    self._content.feed(content, choice.logprobs.content if choice.logprobs is not None else None)
+                    self._say(content, choice.logprobs.content if choice.logprobs is not None else None)
                 elif isinstance(content, list):
                     self._content_parts(content)
             if delta.annotations:
@@ -174,13 +192,20 @@ class _Reader(Reader):
                 if self._merge is not None:
                     text = self._merge.next(text)
                 if text:
-                    if not self._paused:
-                        self._pause()
-                    self._told.twice = True
-                    self.emit.thinking(REASONING, text)
+                    self._think(text)
                 break
         if delta.reasoning_opaque:
             self.emit.thinking(REASONING, signature=delta.reasoning_opaque)
+
+    def _think(self, text: str) -> None:
+        if not self._paused:
+            self._pause()
+        self._told.twice = True
+        self.emit.thinking(REASONING, text)
+
+    def _say(self, text: str, logprobs: list[dict[str, Any]] | None = None) -> None:
+        self._paused = False
+        self._content.feed(text, logprobs)
 
     def _pause(self) -> None:
         """Something else than content follows."""

@@ -1,0 +1,93 @@
+"""What is recognised by its likeness means exactly what it would mean if it were read in full."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from wire_kit import ROWS, chunk, origin, sse
+
+from pellucid.events import ModelEvent, PartDeltaEvent
+from pellucid.providers.likeness import Likeness
+from pellucid.providers.openai_chat import decoder
+
+TEXTS = st.text(alphabet='ab "\\,:{}\né😀<>/', max_size=4) | st.sampled_from(
+    [" tok", "the", "<think>", "</think>", '","content":"x', 'x"}}]}', "m", "content", "reasoning", "stop"]
+)
+FRAMES = st.tuples(st.sampled_from(["content", "reasoning", "reasoning_content", "refusal"]), TEXTS)
+
+
+def frame(field: str, text: str, ascii_only: bool) -> bytes:
+    return b"data: " + json.dumps(chunk(**{field: text}), ensure_ascii=ascii_only).encode() + b"\n\n"
+
+
+def played(row: str, reads: list[bytes], *, tries: int = 8) -> list[ModelEvent]:
+    reader = decoder(ROWS[row], origin(row))
+    reader._reader.like.tries = tries
+    events: list[ModelEvent] = []
+    for read in reads:
+        events += reader.feed(read)
+    return events + reader.end()
+
+
+@given(
+    st.sampled_from(["vllm", "deepseek", "openai", "llama.cpp"]),
+    st.lists(FRAMES, min_size=2, max_size=12),
+    st.booleans(),
+    st.integers(1, 4),
+)
+def test_the_short_way_tells_what_the_long_way_tells(
+    row: str, frames: list[tuple[str, str]], ascii_only: bool, together: int
+) -> None:
+    written = [frame(field, text, ascii_only) for field, text in frames] + [sse(chunk("stop"))]
+    reads = [b"".join(written[at : at + together]) for at in range(0, len(written), together)]
+    assert played(row, reads) == played(row, reads, tries=0)
+
+
+BROKEN = [
+    b'data: {"choices":[{"index":0,"delta":{"reasoning":"a","content":"b"}}]}\n\n',
+    b'data: {"choices":[{"index":0,"delta":{"reasoning":"a"}},{"index":1,"delta":{"reasoning":"b"}}]}\n\n',
+    b'data: {"choices":[{"index":0,"delta":{"reasoning":"a\\ud83d"}}]}\n\n',
+    b'data: {"choices":[{"index":0,"delta":{"reasoning":"a\xff"}}]}\n\n',
+    b'data: {"choices":[{"index":0,"delta":{"reasoning":null}}]}\n\n',
+    b'data: {"choices":[{"index":0,"delta":{"reasoning":"}}]}\n\n',
+    b'data: {"choices":[{"index":0,"delta":{"reasoning":"a"}}],"usage":{"completion_tokens":3}}\n\n',
+    b'event: error\ndata: {"choices":[{"index":0,"delta":{"reasoning":"a"}}]}\n\n',
+    b'data: {"choices":[{"index":0,"delta":{"reasoning":"a"}}]}\ndata:\n\n',
+    b': {"choices":[{"index":0,"delta":{"reasoning":"a"}}]}\n\n',
+]
+
+
+@pytest.mark.parametrize("odd", BROKEN)
+def test_what_is_only_nearly_alike_is_read_in_full(odd: bytes) -> None:
+    alike = [b'data: {"choices":[{"index":0,"delta":{"reasoning":" tok%d"}}]}\n\n' % n for n in range(4)]
+    reads = [*alike, odd, *alike, b"data: [DONE]\n\n"]
+    assert played("openai-compat", reads) == played("openai-compat", reads, tries=0)
+    # Also when it comes in pieces, so that a read begins in the middle of a frame.
+    pieces = [*alike, odd[:-3], odd[-3:] + alike[0], *alike, b"data: [DONE]\n\n"]
+    assert played("openai-compat", pieces) == played("openai-compat", pieces, tries=0)
+
+
+def test_a_frame_is_not_read_in_full_when_only_its_text_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = decoder(ROWS["vllm"], origin("vllm"))
+    for number in range(3):
+        reader.feed(frame("reasoning", f" tok{number}", True))
+    monkeypatch.setattr(reader._reader, "frame", None)
+    events: list[Any] = reader.feed(frame("reasoning", ' "more"\n', True))
+    assert [event.delta.content_delta for event in events if isinstance(event, PartDeltaEvent)] == [' "more"\n']
+
+
+def test_text_that_stands_in_two_places_teaches_nothing() -> None:
+    like = Likeness()
+    like.learn("", b'{"model":"m","text":"m"}', "m", print)
+    assert like.frame is None
+
+
+def test_a_server_that_dates_every_frame_is_not_learned_from_for_ever() -> None:
+    reader = decoder(ROWS["vllm"], origin("vllm"))
+    for number in range(20):
+        reader.feed(sse(chunk(reasoning=" tok") | {"created": number}, done=False))
+    assert reader._reader.like.tries == 0
