@@ -19,6 +19,7 @@ ErrorKind = Literal[
     "forbidden",  # known, but not allowed
     "not_found",
     "too_large",
+    "slow_request",  # it did not come in time
     "unsupported",  # understood, but not something this gateway or model can do
     "too_many_requests",
     "model_error",  # the model or its server failed, or said something that is not its protocol

@@ -23,6 +23,7 @@ from ..telemetry import log, place_of
 from ..transport import Transport
 from .catalog import Catalog
 from .config import Config
+from .heads import limited_heads
 from .openapi import document
 from .responses import FAULT, ResponsesEndpoint
 
@@ -143,7 +144,7 @@ def settings_of(config: Config) -> dict[str, Any]:
     return {
         "host": config.server.host,
         "port": config.server.port,
-        "http": "httptools",
+        "http": limited_heads(config.server.request_seconds),
         "loop": "uvloop",
         "log_level": "warning",
         "access_log": False,

@@ -42,6 +42,8 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The model for requests that name none; by default the first there is."""
     shutdown_seconds: Annotated[float, Meta(ge=0, le=1_000_000)] = 30.0
     """How long open streams may go on after the server was told to stop."""
+    request_seconds: Seconds = 60.0
+    """How long a client may take to send the head of a request, and then for each piece of its body."""
     unread_seconds: Seconds = 300.0
     """How long a client may leave unread what was sent to it, before it counts as gone."""
 

@@ -47,15 +47,24 @@ def refuse_foreign_page(scope: Scope) -> None:
         )
 
 
-async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
-    """The request's body. Raises `RequestError` when it is larger than `limit`, `ClientGone` when it breaks off."""
+async def read_body(scope: Scope, receive: Receive, limit: int, patience: float) -> bytes:
+    """The request's body, for each piece of which the client has `patience` seconds.
+
+    Raises `RequestError` when it is larger than `limit` or does not come, `ClientGone` when it breaks off.
+    """
     for name, value in scope["headers"]:
         if name == b"content-length" and value.isdigit() and int(value) > limit:
             raise _too_large(limit)  # before it is sent, if the client asks first
     pieces: list[bytes] = []
     size = 0
     while True:
-        message = await receive()
+        try:
+            async with asyncio.timeout(patience):
+                message = await receive()
+        except TimeoutError:
+            raise RequestError(
+                f"nothing more of the body came for {patience:g} s", kind="slow_request", code="body_too_slow"
+            ) from None
         if message["type"] == "http.disconnect":
             raise ClientGone
         piece = message.get("body", b"")
@@ -87,6 +96,10 @@ async def send_json(send: Send, status: int, value: Any, headers: list[tuple[byt
         }
     )
     await send({"type": "http.response.body", "body": body})
+
+
+CLOSE = (b"connection", b"close")
+"""For an answer to a request whose body will not be read."""
 
 
 def retry_after(error: ErrorInfo) -> list[tuple[bytes, bytes]]:

@@ -30,6 +30,7 @@ class ResponsesEndpoint:
     def __init__(self, config: Config, catalog: Catalog) -> None:
         self._catalog = catalog
         self._limit = config.server.max_body_bytes
+        self._body_seconds = config.server.request_seconds
         self._patience = config.server.unread_seconds
         self._dialect: Dialect = config.server.reasoning_events
 
@@ -37,10 +38,11 @@ class ResponsesEndpoint:
         try:
             http.refuse_foreign_page(scope)
             dialect = self._dialect_of(scope)
-            request = parse_request(await http.read_body(scope, receive, self._limit))
+            request = parse_request(await http.read_body(scope, receive, self._limit, self._body_seconds))
             name, model = self._catalog.find(request.model)
         except RequestError as error:
-            await _send_error(send, error.info)
+            unread = error.info.kind in ("slow_request", "too_large")
+            await _send_error(send, error.info, [http.CLOSE] if unread else [])
             return
         except http.ClientGone:
             return
@@ -150,5 +152,5 @@ async def _read_whole(run: AttachedRun, encoder: Encoder) -> ErrorInfo | None:
     return ended.error if ended is not None and not encoder.response.output else None
 
 
-async def _send_error(send: http.Send, error: ErrorInfo) -> None:
-    await http.send_json(send, status_of(error), error_body(error), http.retry_after(error))
+async def _send_error(send: http.Send, error: ErrorInfo, headers: list[tuple[bytes, bytes]] | None = None) -> None:
+    await http.send_json(send, status_of(error), error_body(error), [*http.retry_after(error), *(headers or [])])
