@@ -82,7 +82,7 @@ class GrowingPart:
             "provider_name": self.provider_name,
         }
         changes = {name: value for name, value in changes.items() if value is not None}
-        if isinstance(part, ToolCallPart | BuiltinToolCallPart):
+        if isinstance(part, (ToolCallPart, BuiltinToolCallPart)):
             changes["args"] = text if self.object is None else self.object
         else:
             changes["content"] = text

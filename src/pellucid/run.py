@@ -97,8 +97,9 @@ class CallTools(msgspec.Struct, frozen=True):
 Effect: TypeAlias = CallModel | CallTools
 Step: TypeAlias = tuple[list[Event], list[Effect]]
 
-_Start = ResponseStartEvent | ItemStartEvent | PartStartEvent
-_End = ResponseEndEvent | ItemEndEvent | PartEndEvent
+_Start: TypeAlias = ResponseStartEvent | ItemStartEvent | PartStartEvent
+_STARTS = (ResponseStartEvent, ItemStartEvent, PartStartEvent)
+_ENDS = (ResponseEndEvent, ItemEndEvent, PartEndEvent)
 
 
 class Run:
@@ -149,11 +150,11 @@ class Run:
             told = self._told(event)
             fold(told)
             out.append(told)
-            if isinstance(told, _Start):
+            if isinstance(told, _STARTS):
                 self._open.append(told)
                 if isinstance(told, ResponseStartEvent):
                     self._cut = False
-            elif isinstance(told, _End):
+            elif isinstance(told, _ENDS):
                 self._open.pop()
                 if isinstance(told, ItemEndEvent):
                     self._cut = self._cut or told.status == "incomplete"
@@ -289,7 +290,7 @@ class Run:
         """The event with its public ids."""
         if isinstance(event, ItemStartEvent):
             return event if event.id is not None else replace(event, id=self._mint(PREFIX_OF[event.kind]))
-        if not (isinstance(event, PartStartEvent | PartEndEvent) and isinstance(event.part, ToolCallPart)):
+        if not (isinstance(event, (PartStartEvent, PartEndEvent)) and isinstance(event.part, ToolCallPart)):
             return event
         given = event.part.tool_call_id
         if isinstance(event, PartStartEvent):

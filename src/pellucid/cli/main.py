@@ -1,4 +1,6 @@
-"""The commands, and how errors leave: one sentence on stderr, exit status 2 for what the caller can mend, else 1."""
+"""The commands, and how errors leave: one sentence on stderr, exit status 2 for what the caller can mend, 70 for a
+fault of our own, else 1.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ import click
 
 from .. import __version__
 from ..errors import ConfigError, PellucidError
+from ..telemetry import place_of
 from . import ask, config, decode, models, openapi, serve, translate
 
 
@@ -29,6 +32,12 @@ class _Commands(click.Group):
             # Whoever read our output has had enough. What is still buffered goes nowhere, without a word.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(0)
+        except (click.ClickException, click.Abort, click.exceptions.Exit):
+            raise
+        except Exception as error:
+            # The message may quote content; the place is what a report needs.
+            click.echo(f"Error: a fault of Pellucid's own, please report it: {place_of(error)}", err=True)
+            ctx.exit(70)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

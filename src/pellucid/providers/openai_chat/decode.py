@@ -108,13 +108,14 @@ class _Reader(Reader):
             return
         if chunk.usage or choice.finish_reason or choice.logprobs or choice.message:
             return
-        said = [(field, value) for field in delta.__struct_fields__ if (value := getattr(delta, field))]
-        if len(said) != 1 or not isinstance(said[0][1], str):
+        said = [field for field in delta.__struct_fields__ if getattr(delta, field)]
+        if len(said) != 1:
             return
-        [(field, text)] = said
-        if field == "content":
+        [field] = said
+        text = getattr(delta, field)
+        if isinstance(text, str) and field == "content":
             self.like.learn(name, data, text, self._say)
-        elif field in self._fields and self._merge is None:
+        elif isinstance(text, str) and field in self._fields and self._merge is None:
             self.like.learn(name, data, text, self._think)
 
     def _aside(self, chunk: Chunk, data: bytes, is_error: bool) -> None:

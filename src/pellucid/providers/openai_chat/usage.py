@@ -18,9 +18,9 @@ def read_usage(raw: dict[str, Any], counted: Literal["inside", "outside", "by_to
         if counted == "outside" or beside:
             output = completion + reasoning
     details = {
-        name: int(value)
+        name: value
         for name, value in (*raw.items(), *of_completion.items())
-        if isinstance(value, int) and not isinstance(value, bool) and name not in _STANDARD
+        if name not in _STANDARD and type(value) is int
     }
     return Usage(
         input_tokens=prompt,
@@ -42,7 +42,7 @@ _STANDARD = frozenset({"prompt_tokens", "completion_tokens", "total_tokens", "ca
 
 def _int(raw: dict[str, Any], name: str) -> int | None:
     value = raw.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return value if type(value) is int else None
 
 
 def _dict(raw: dict[str, Any], name: str) -> dict[str, Any]:
@@ -51,4 +51,7 @@ def _dict(raw: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _first(*values: int | None) -> int | None:
-    return next((value for value in values if value is not None), None)
+    for value in values:
+        if value is not None:
+            return value
+    return None
