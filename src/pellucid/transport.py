@@ -20,16 +20,20 @@ import ssl
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
+from io import BytesIO
 from math import isfinite
 from typing import Annotated
 
 import aiohttp
 import msgspec
 from msgspec import Meta
+from yarl import URL
 
 from .errors import ErrorInfo, ModelError
 
 RETRY_STATUSES = frozenset({408, 429, 502, 503, 504, 529})
+
+_LARGE = 1 << 20
 
 Seconds = Annotated[float, Meta(gt=0, le=1_000_000)]
 
@@ -119,9 +123,10 @@ class Transport:
         try:
             async with asyncio.timeout(limits.first_byte):
                 response = await self._pool().post(
-                    url,
+                    _exactly(url),
                     headers=headers,
-                    data=body,
+                    # A large body goes out piece by piece, so that others are served meanwhile.
+                    data=body if len(body) < _LARGE else BytesIO(body),
                     allow_redirects=False,
                     timeout=aiohttp.ClientTimeout(total=None, connect=limits.connect, sock_connect=limits.connect),
                 )
@@ -176,6 +181,7 @@ class Answer:
         "_late",
         "_limits",
         "_loop",
+        "_over",
         "_response",
         "_since",
         "_tick",
@@ -186,6 +192,8 @@ class Answer:
         self._response = response
         self._content = response.content
         self._data = b""
+        self._over = response.content is aiohttp.streams.EMPTY_PAYLOAD
+        """Whether nothing more is to be waited for: an answer without a body is over before it begins."""
         self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._deadline: tuple[float, float] | None = None
@@ -197,7 +205,8 @@ class Answer:
         """How many bytes had come at the last look: looking now and then costs less than a clock at every read."""
         self._tick = min(1.0, limits.idle / 4, limits.first_byte / 4)
         self._watch: asyncio.TimerHandle | None = None
-        self._look_in(self._tick)
+        if not self._over:
+            self._look_in(self._tick)
 
     @property
     def status(self) -> int:
@@ -227,7 +236,7 @@ class Answer:
 
     async def wait(self) -> None:
         """Wait until there is something to take."""
-        if self._data or self._broken is not None:
+        if self._data or self._over:
             return
         content = self._content
         try:
@@ -243,6 +252,7 @@ class Answer:
                 self._data = await content.readany()
         except (aiohttp.ClientError, OSError) as error:
             self._broken = self._why(error)
+            self._over = True
             self._data = self._unread()
             self.close()
 
@@ -343,6 +353,14 @@ class Answer:
         if self._deadline is not None and self._loop.time() >= self._deadline[0]:
             return _silent("timeout", self._deadline[1])
         return _silent("idle_timeout" if self._came else "first_byte_timeout", self._patience)
+
+
+def _exactly(url: str) -> URL | str:
+    """The URL to the letter: what was signed is what must be sent, and aiohttp would rewrite `%3A` as `:`."""
+    try:
+        return URL(url, encoded=True) if url.isascii() and url.isprintable() and " " not in url else url
+    except ValueError:
+        return url  # aiohttp says what is wrong with it
 
 
 def _host(url: str) -> str:

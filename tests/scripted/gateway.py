@@ -7,7 +7,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,6 +15,7 @@ import msgspec
 import uvicorn
 import uvloop
 
+from pellucid.models import Asked
 from pellucid.server import create_app
 from pellucid.server.app import LocalModelService, settings_of
 from pellucid.server.config import Config, check_config
@@ -162,6 +163,11 @@ class Served(Gateway):
         """Requests under way."""
         return len(self.server.server_state.tasks)
 
+    @property
+    def connections(self) -> int:
+        """Clients that hold a connection."""
+        return len(self.server.server_state.connections)
+
     def idle(self, within: float = 5.0) -> None:
         """Wait until no request is under way."""
         end = time.monotonic() + within
@@ -172,12 +178,15 @@ class Served(Gateway):
 
 @contextmanager
 def serve(
-    config: Config | dict[str, Any], local: LocalModelService | None = None, transport: Transport | None = None
+    config: Config | dict[str, Any],
+    local: LocalModelService | None = None,
+    transport: Transport | None = None,
+    more: Iterable[Asked] = (),
 ) -> Iterator[Served]:
     """The gateway on a free port of this process, until the end of the block."""
     config = check_config(config, {}) if isinstance(config, dict) else config
     config = msgspec.structs.replace(config, server=msgspec.structs.replace(config.server, port=0))
-    server = uvicorn.Server(uvicorn.Config(create_app(config, local, transport), **settings_of(config)))
+    server = uvicorn.Server(uvicorn.Config(create_app(config, local, transport, more), **settings_of(config)))
     thread = threading.Thread(target=lambda: uvloop.run(server.serve()), name="gateway")
     thread.start()
     end = time.monotonic() + 10

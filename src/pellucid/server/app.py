@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
@@ -23,7 +23,7 @@ from ..telemetry import log, place_of
 from ..transport import Transport
 from .catalog import Catalog
 from .config import Config
-from .heads import limited_heads
+from .connection import connections
 from .openapi import document
 from .responses import FAULT, ResponsesEndpoint
 
@@ -59,10 +59,15 @@ class Gateway(Starlette):
                 raise
 
 
-def create_app(config: Config, local: LocalModelService | None = None, transport: Transport | None = None) -> Gateway:
-    """The gateway as an ASGI application."""
+def create_app(
+    config: Config,
+    local: LocalModelService | None = None,
+    transport: Transport | None = None,
+    more: Iterable[Asked] = (),
+) -> Gateway:
+    """The gateway as an ASGI application. `more` models (agents, say) are served under their own names."""
     door = transport or Transport(config.limits)
-    catalog = Catalog(config, door, local)
+    catalog = Catalog(config, door, local, more)
     started = int(time.time())
 
     async def models(request: Request) -> Response:
@@ -144,7 +149,7 @@ def settings_of(config: Config) -> dict[str, Any]:
     return {
         "host": config.server.host,
         "port": config.server.port,
-        "http": limited_heads(config.server.request_seconds),
+        "http": connections(config.server.request_seconds, config.server.unread_seconds),
         "loop": "uvloop",
         "log_level": "warning",
         "access_log": False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from difflib import get_close_matches
 
 from ..errors import RequestError
@@ -21,7 +22,9 @@ class Catalog:
     where a single provider lists no models, whatever that provider calls its own.
     """
 
-    def __init__(self, config: Config, transport: Transport, local: Asked | None = None) -> None:
+    def __init__(
+        self, config: Config, transport: Transport, local: Asked | None = None, more: Iterable[Asked] = ()
+    ) -> None:
         self._transport = transport
         self._profiles = config.all_profiles()
         self._providers = config.providers
@@ -39,6 +42,9 @@ class Catalog:
         if local is not None:
             self._named.setdefault(local.name, local)
             self._named.setdefault("local", local)
+        for asked in more:
+            # Who builds the application in code has the last word on its names.
+            self._named[asked.name] = asked
         self._any = [name for name, provider in config.providers.items() if not provider.models]
         self.default = config.server.default_model
 

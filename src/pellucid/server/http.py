@@ -119,73 +119,41 @@ def piece(data: bytes, *, last: bool = False) -> Message:
 
 
 class Client:
-    """Who asked, while they are served: the task that serves them is cancelled when they leave, or when they leave
-    unread for `patience` seconds what was sent.
+    """Who asked, while they are served: the task that serves them is cancelled when they leave.
 
-        async with Client(receive, send, 300) as client:
-            await client.send(...)       # ASGI's `send`; cancelled here, or wherever the task waits
-        client.gone                      # why, if it was
+        async with Client(receive) as client:
+            ...                          # cancelled here, wherever the task waits
+        client.gone                      # whether it was
 
-    The server's `receive` reports a disconnect also when the response is complete; the watch is over by then, for
+    Who reads nothing is gone, too: the connection sees to that (`connection`). The server's `receive` reports a
+    disconnect also when the response is complete; the watch is over by then, for
     nothing is awaited between the last `send` and the end of the block.
     """
 
-    def __init__(self, receive: Receive, send: Send, patience: float) -> None:
+    def __init__(self, receive: Receive) -> None:
         self._receive = receive
-        self.send_unwatched = send
-        """ASGI's `send` itself, for who sets `sending` himself."""
-        self._patience = patience
-        self._loop = asyncio.get_running_loop()
-        self.sending: object = None
-        """What a `send` waits for them to read."""
-        self._seen: object = None
-        """What was being sent at the last look; since when is `_since`."""
-        self._since = 0.0
         self._watch: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[Any] | None = None
-        self.gone: str | None = None
+        self.gone = False
 
     async def __aenter__(self) -> Client:
         self._task = asyncio.current_task()
         self._watch = asyncio.create_task(self._look())
-        self._look_at_sending()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> bool:
         task, self._task = self._task, None
         assert task is not None
         assert self._watch is not None
-        assert self._timer is not None
         self._watch.cancel()
-        self._timer.cancel()
-        if self.gone is None:
+        if not self.gone:
             return False
         # The cancellation was ours and ends here; one from outside (a shutdown) goes on.
         return task.uncancel() == 0 and kind is asyncio.CancelledError
 
-    async def send(self, message: Message) -> None:
-        """ASGI's `send`: it waits while they do not read."""
-        self.sending = message
-        await self.send_unwatched(message)
-        self.sending = None
-
-    def _leave(self, why: str) -> None:
-        if self._task is not None and self.gone is None:
-            self.gone = why
-            self._task.cancel()
-
     async def _look(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        self._leave("left")
-
-    def _look_at_sending(self) -> None:
-        # A look now and then costs less than a clock at every write.
-        now = self._loop.time()
-        if self.sending is None or self.sending is not self._seen:
-            self._seen, self._since = self.sending, now
-        if now - self._since >= self._patience:
-            self._leave(f"read nothing for {self._patience:g} s")
-        else:
-            self._timer = self._loop.call_later(self._patience / 4, self._look_at_sending)
+        if self._task is not None:
+            self.gone = True
+            self._task.cancel()

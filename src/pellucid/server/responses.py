@@ -31,7 +31,6 @@ class ResponsesEndpoint:
         self._catalog = catalog
         self._limit = config.server.max_body_bytes
         self._body_seconds = config.server.request_seconds
-        self._patience = config.server.unread_seconds
         self._dialect: Dialect = config.server.reasoning_events
 
     async def __call__(self, scope: http.Scope, receive: http.Receive, send: http.Send) -> None:
@@ -54,23 +53,25 @@ class ResponsesEndpoint:
         mint = Minter(secrets.token_bytes(16))
         encoder = Encoder(request.response(mint("resp"), name, now), dialect, obfuscate=request.obfuscate)
         run = AttachedRun(model, request.call, mint)
-        async with http.Client(receive, send, self._patience) as client:
+        async with http.Client(receive) as client:
             try:
-                if await self._begin(request, run, encoder, client):
-                    await self._stream(run, encoder, client)
+                if await self._begin(request, run, encoder, client, send):
+                    await self._stream(run, encoder, client, send)
             finally:
                 # Whatever ended it (the client, a shutdown, a fault of ours): the upstream is not left working.
                 run.close()
-        if client.gone is not None:
-            log.debug("a client %s; its upstream was closed", client.gone)
+        if client.gone:
+            log.debug("a client left; its upstream was closed")
 
-    async def _begin(self, request: Request, run: AttachedRun, encoder: Encoder, client: http.Client) -> bool:
+    async def _begin(
+        self, request: Request, run: AttachedRun, encoder: Encoder, client: http.Client, send: http.Send
+    ) -> bool:
         """Ask the model. Whether there is a stream to send; if not, all was answered here."""
         try:
             await run.open()
             failed = None if request.stream else await _read_whole(run, encoder)
         except asyncio.CancelledError:
-            if client.gone is not None:
+            if client.gone:
                 raise
             failed = STOPPING
         except Exception as error:
@@ -80,17 +81,16 @@ class ResponsesEndpoint:
                 log.error("a fault while serving a response: %s", place_of(error))
                 failed = FAULT
         if failed is not None:
-            await _send_error(client.send, failed)
+            await _send_error(send, failed)
         elif not request.stream:
-            await http.send_json(client.send, 200, msgspec.json.encode(encoder.response))
+            await http.send_json(send, 200, msgspec.json.encode(encoder.response))
         return failed is None and request.stream
 
-    async def _stream(self, run: AttachedRun, encoder: Encoder, client: http.Client) -> None:
-        send = client.send_unwatched
-        await http.start_stream(client.send)
+    async def _stream(self, run: AttachedRun, encoder: Encoder, client: http.Client, send: http.Send) -> None:
+        await http.start_stream(send)
         last = b""
         try:
-            await client.send(http.piece(encoder.start(queued=run.waiting)))
+            await send(http.piece(encoder.start(queued=run.waiting)))
             while True:
                 await run.wait()
                 events = run.take()
@@ -100,19 +100,16 @@ class ResponsesEndpoint:
                 if run.run.ended is not None:
                     last = piece
                 elif piece:
-                    # The same as `client.send`, which would be one more coroutine for every read.
-                    client.sending = piece
-                    await send({"type": "http.response.body", "body": piece, "more_body": True})
-                    client.sending = None
+                    await send(http.piece(piece))
         except asyncio.CancelledError:
-            if client.gone is not None:
+            if client.gone:
                 raise
             last = encoder.feed(run.cancel(STOPPING), int(time.time()))
         except Exception as error:
             log.error("a fault while streaming a response: %s", place_of(error))
             last = _last_words(run, encoder)
         # The last events and the end of the body are one write.
-        await client.send(http.piece(last, last=True))
+        await send(http.piece(last, last=True))
 
     def _dialect_of(self, scope: http.Scope) -> Dialect:
         for name, value in scope["headers"]:

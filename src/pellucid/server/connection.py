@@ -1,0 +1,201 @@
+"""One connection: uvicorn's protocol, with the limits that it leaves to others.
+
+* Bytes that lead to nothing (a head or a trailer without end, chunk extensions) may be `MAX_SILENT_BYTES`; a head has
+  `request_seconds` to come. Both end with an answer in the protocol's own form (431, 408), as does what is not HTTP.
+* Whoever reads nothing for `unread_seconds` of what waits for them is let go, buffers and all, also when the answer is
+  over and only its end is still to be read.
+* What follows a request does not harm its answer: garbage behind it is refused when the answer is over.
+* An upgrade that is not to WebSocket is ignored, as HTTP allows, and the request served as it is: Java's client and
+  curl offer HTTP/2 so, with a body behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import httptools
+import msgspec
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from ..errors import ErrorInfo
+from ..protocols.openresponses import error_body
+
+MAX_SILENT_BYTES = 64 * 1024
+"""Others stop at 8 to 16 KiB of head."""
+
+_REASONS = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large"}
+
+
+def connections(request_seconds: float, unread_seconds: float) -> type[HttpToolsProtocol]:
+    """The protocol for uvicorn's `http` setting."""
+
+    class Connection(HttpToolsProtocol):
+        _silent = 0
+        """Bytes since anything was understood."""
+        _heard = False
+        _in_head = False
+        _head_timer: asyncio.TimerHandle | None = None
+        _unread_timer: asyncio.TimerHandle | None = None
+        _upgrading = False
+        """Whether the parser is about to stop at an upgrade that is ignored."""
+
+        # --- what comes ------------------------------------------------------------------------------------------
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self._expect_head()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._stop_timers()
+            super().connection_lost(exc)
+
+        def data_received(self, data: bytes) -> None:
+            self._heard = False
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as stopped:
+                if self._upgrading:
+                    self._go_on_without_upgrade(data[stopped.args[0] :])
+                else:
+                    self.handle_websocket_upgrade()
+                return
+            except httptools.HttpParserError:
+                self._refuse(400, "this is not an HTTP request", "not_http")
+                return
+            self._silent = 0 if self._heard else self._silent + len(data)
+            if self._silent > MAX_SILENT_BYTES:
+                self._refuse(431, f"the head of a request may hold {MAX_SILENT_BYTES} bytes", "head_too_large")
+
+        def on_message_begin(self) -> None:
+            super().on_message_begin()
+            self._heard = self._in_head = True
+            self._unset_keepalive_if_required()
+            if self._head_timer is None:
+                self._expect_head()
+
+        def on_headers_complete(self) -> None:
+            self._heard = True
+            self._in_head = False
+            self._head_over()
+            if self.parser.should_upgrade() and not (self.parser.get_method() == b"GET" and self._should_upgrade()):
+                self._upgrading = True
+                return
+            super().on_headers_complete()
+
+        def on_body(self, body: bytes) -> None:
+            self._heard = True
+            super().on_body(body)
+
+        def on_message_complete(self) -> None:
+            self._heard = True
+            if not self._upgrading:
+                super().on_message_complete()
+
+        def _go_on_without_upgrade(self, rest: bytes) -> None:
+            """Read the same request again, without the headers that offered something else."""
+            self._upgrading = False
+            method, version = self.parser.get_method(), self.parser.get_http_version().encode()
+            if method == b"CONNECT":
+                self._refuse(400, "this is no proxy", "not_http")
+                return
+            closes = any(name == b"connection" and b"close" in value.lower() for name, value in self.headers)
+            kept = [
+                b"%b: %b\r\n" % header
+                for header in self.headers
+                if header[0] not in (b"upgrade", b"connection", b"http2-settings")
+            ]
+            head = b"%b %b HTTP/%b\r\n%b%b\r\n" % (
+                method,
+                self.url,
+                version,
+                b"".join(kept),
+                b"connection: close\r\n" if closes else b"",
+            )
+            self.parser = httptools.HttpRequestParser(self)
+            self.data_received(head + rest)
+
+        # --- heads that do not come --------------------------------------------------------------------------------
+
+        def _expect_head(self) -> None:
+            self._head_timer = self.loop.call_later(request_seconds, self._head_too_slow)
+
+        def _head_over(self) -> None:
+            if self._head_timer is not None:
+                self._head_timer.cancel()
+                self._head_timer = None
+
+        def _head_too_slow(self) -> None:
+            self._head_timer = None
+            if self._in_head:
+                self._refuse(
+                    408, f"the head of this request did not come within {request_seconds:g} s", "head_too_slow"
+                )
+            else:
+                self._let_go()  # somebody connected and said nothing
+
+        def send_400_response(self, msg: str) -> None:
+            self._refuse(400, "this is not an HTTP request", "not_http")
+
+        def _refuse(self, status: int, message: str, code: str) -> None:
+            """Answer, and close. An answer that is under way comes first, and is the last."""
+            self._head_over()
+            if self.transport.is_closing():
+                return
+            cycle = self.cycle
+            if cycle is not None and not cycle.response_complete and (cycle.response_started or not cycle.more_body):
+                cycle.keep_alive = False
+                self.flow.pause_reading()
+                return
+            body = msgspec.json.encode(error_body(ErrorInfo("invalid_request", message, code=code)))
+            head = (
+                f"HTTP/1.1 {status} {_REASONS[status]}\r\ncontent-type: application/json\r\n"
+                f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+            )
+            self.transport.write(head.encode() + body)
+            self._let_go()
+
+        # --- what goes ---------------------------------------------------------------------------------------------
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._watch_reader()
+
+        def resume_writing(self) -> None:
+            if self._unread_timer is not None and not self.transport.is_closing():
+                self._unread_timer.cancel()
+                self._unread_timer = None
+            super().resume_writing()
+
+        def timeout_keep_alive_handler(self) -> None:
+            super().timeout_keep_alive_handler()
+            self._let_go()
+
+        def _let_go(self) -> None:
+            """Close; what is not read within the time that readers have is dropped."""
+            self.transport.close()
+            if self.transport.get_write_buffer_size():
+                self._watch_reader()
+
+        def _watch_reader(self, waits: int | None = None, since: float = 0.0) -> None:
+            """Look now and then whether what waits becomes less."""
+            if self._unread_timer is not None:
+                self._unread_timer.cancel()
+            now, left = self.loop.time(), self.transport.get_write_buffer_size()
+            if waits is None or left < waits:
+                waits, since = left, now
+            if now - since >= unread_seconds:
+                self._unread_timer = None
+                self.transport.abort()
+            else:
+                self._unread_timer = self.loop.call_later(unread_seconds / 4, self._watch_reader, waits, since)
+
+        def _stop_timers(self) -> None:
+            self._head_over()
+            if self._unread_timer is not None:
+                self._unread_timer.cancel()
+                self._unread_timer = None
+
+    return Connection
+
+
+__all__ = ["MAX_SILENT_BYTES", "connections"]
