@@ -112,10 +112,11 @@ def test_the_limit_has_one_name(row: str) -> None:
 # --- how to ask for thought --------------------------------------------------------------------------------------
 
 EFFORT = {True: {}, False: {"reasoning_effort": "none"}, "high": {"reasoning_effort": "high"}}
+MEDIUM = {"reasoning_effort": "medium"}
 # What asks for: the model's own amount, none, much, and the most there is.
 THOUGHT: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any]]] = {
-    "openai": ({}, {"reasoning_effort": "none"}, {"reasoning_effort": "high"}, {"reasoning_effort": "max"}),
-    "azure": ({}, {"reasoning_effort": "none"}, {"reasoning_effort": "high"}, {"reasoning_effort": "max"}),
+    "openai": (MEDIUM, {"reasoning_effort": "none"}, {"reasoning_effort": "high"}, {"reasoning_effort": "max"}),
+    "azure": (MEDIUM, {"reasoning_effort": "none"}, {"reasoning_effort": "high"}, {"reasoning_effort": "max"}),
     "openai-compat": ({}, {"reasoning_effort": "none"}, {"reasoning_effort": "high"}, {"reasoning_effort": "max"}),
     "huggingface": ({}, {"reasoning_effort": "none"}, {"reasoning_effort": "high"}, {"reasoning_effort": "max"}),
     "crusoe": ({}, {"reasoning_effort": "none"}, {"reasoning_effort": "high"}, {"reasoning_effort": "max"}),

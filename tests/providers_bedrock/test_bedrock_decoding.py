@@ -592,7 +592,7 @@ def test_a_message_that_is_no_json() -> None:
 @pytest.mark.parametrize(
     ("data", "code", "message"),
     [
-        (b"", "empty_stream", "ended without a single Converse event"),
+        (b"", "empty_stream", "ended without a single word of Converse"),
         (b"<html>Bad Gateway", "not_converse", "what came begins with '<html>Bad Gateway'"),
         (b"upstream connect error", "not_converse", "what came begins with 'upstream connect error'"),
         (b'{"choices": []}', "not_converse", "did not answer in Bedrock's Converse format"),

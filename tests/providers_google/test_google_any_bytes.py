@@ -139,6 +139,14 @@ def test_the_elements_of_an_array(values: list[Any], places: list[int]) -> None:
     assert reader.end() == []
 
 
+@given(st.text(alphabet='[]{}",\\ a\n1', max_size=40), st.integers(1, 40))
+@settings(max_examples=500)
+def test_an_element_in_one_piece_and_byte_by_byte_is_the_same(text: str, place: int) -> None:
+    data, reader, slow = b"[" + text.encode(), JSONArrayDecoder(), JSONArrayDecoder()
+    elements = reader.feed(data[:place]) + reader.feed(data[place:]) + reader.end()
+    assert elements == [found for byte in data for found in slow.feed(bytes((byte,)))] + slow.end()
+
+
 def test_an_element_that_is_too_large() -> None:
     for pieces in ([b'[{"a": "' + b"x" * 50], [b'[{"a": "', b"x" * 25, b"x" * 25], [b"[" + b"1" * 50]):
         reader = JSONArrayDecoder(limit=40)

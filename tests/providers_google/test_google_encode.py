@@ -403,7 +403,9 @@ SEND_BACK: list[tuple[ModelResponsePart, Any, Any, Any]] = [
 
 def sent_of(parts: list[ModelResponsePart], made_by: Origin | None) -> list[Any]:
     """The parts as sent in a turn that is over: there nothing stands in for a signature."""
-    messages = [HELLO, ModelResponse(parts, origin=made_by), ModelRequest([UserPromptPart("and?")])]
+    called = [part for part in parts if isinstance(part, ToolCallPart) and part.complete]
+    returned = [ToolReturnPart(part.tool_name, "ok", part.tool_call_id) for part in called]
+    messages = [HELLO, ModelResponse(parts, origin=made_by), ModelRequest([*returned, UserPromptPart("and?")])]
     contents = request(messages=messages)["contents"]
     return contents[1]["parts"] if contents[1]["role"] == "model" else []  # type: ignore[no-any-return]
 
@@ -467,7 +469,7 @@ def signatures(messages: list[ModelMessage], model: str = GEMINI_3) -> list[list
 
 
 def test_the_first_unsigned_call_of_each_step_of_the_current_turn_gets_the_sentinel() -> None:
-    ok = ModelRequest([ToolReturnPart("f", "ok", "1")])
+    ok = ModelRequest([ToolReturnPart("f", "ok", "1"), ToolReturnPart("g", "ok", "2")])
     unsigned, signed = ToolCallPart("f", {}, "1"), ToolCallPart("f", {}, "1", signature="S")
     second = ToolCallPart("g", {}, "2")
     assert signatures([HELLO, step(unsigned, second), ok, step(signed, second), ok, step(unsigned)]) == [

@@ -67,8 +67,9 @@ def test_the_smallest_request() -> None:
     ("row", "model", "given", "expected"),
     [
         (OPENAI, "gpt-5", {"thinking": "high"}, {"reasoning": {"effort": "high"}}),
-        (OPENAI, "gpt-5", {"thinking": True}, {}),
-        (OPENAI, "gpt-5", {"thinking": False}, {"reasoning": {"effort": "none"}}),
+        (OPENAI, "gpt-5", {"thinking": True}, {"reasoning": {"effort": "medium"}}),
+        (OPENAI, "gpt-5", {"thinking": False}, {}),
+        (OPENAI, "gpt-5.1", {"thinking": False}, {"reasoning": {"effort": "none"}}),
         (OPENAI, "gpt-4o", {"thinking": "high", "openai_reasoning_effort": "high"}, {"include": None}),
         ("bedrock-mantle", "openai.gpt-oss-120b", {"thinking": "max"},
          {"include": None, "reasoning": {"effort": "high"}}),
@@ -84,7 +85,7 @@ def test_the_smallest_request() -> None:
         (OPENAI, "gpt-5", {"openai_store": True}, {"store": True}),
         ("vllm-responses", "m", {}, {"store": False, "include": None}),
         ("openresponses", "m", {}, {"store": None, "include": None}),
-        (OPENAI, "gpt-5", {"max_tokens": 9, "temperature": 0.5, "top_p": 0.9, "parallel_tool_calls": False},
+        (OPENAI, "gpt-5.1", {"max_tokens": 9, "temperature": 0.5, "top_p": 0.9, "parallel_tool_calls": False},
          {"max_output_tokens": 9, "temperature": 0.5, "top_p": 0.9, "parallel_tool_calls": False}),
         (OPENAI, "gpt-5", {"service_tier": "flex", "user": "u", "metadata": {"a": "b"}, "cache_key": "k"},
          {"service_tier": "flex", "user": "u", "metadata": {"a": "b"}, "prompt_cache_key": "k"}),
@@ -93,8 +94,14 @@ def test_the_smallest_request() -> None:
         (OPENAI, "gpt-5", {"verbosity": "low"}, {"text": {"verbosity": "low"}}),
         ("openresponses", "m", {"openai_text_verbosity": "high"},
          {"store": None, "include": None, "text": {"verbosity": "high"}}),
-        (OPENAI, "gpt-5", {"logprobs": True, "top_logprobs": 3}, {
+        (OPENAI, "gpt-5.1", {"logprobs": True, "top_logprobs": 3}, {
             "include": ["reasoning.encrypted_content", "message.output_text.logprobs"], "top_logprobs": 3}),
+        # Who reasons does not take them.
+        (OPENAI, "gpt-5.1", {"thinking": "low", "temperature": 0.5, "logprobs": True, "top_logprobs": 3},
+         {"reasoning": {"effort": "low"}}),
+        (OPENAI, "gpt-5.6-sol", {"temperature": 0.5}, {}),
+        (OPENAI, "gpt-5.6-sol", {"temperature": 0.5, "thinking": False},
+         {"temperature": 0.5, "reasoning": {"effort": "none"}}),
         (OPENAI, "gpt-5", {"openai_truncation": "auto"}, {"truncation": "auto"}),
         (OPENAI, "gpt-5", {"extra_body": {"store": True, "x": 1}}, {"store": True, "x": 1}),
         # There is no place for these on this wire.

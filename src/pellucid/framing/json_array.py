@@ -17,6 +17,16 @@ _TO_BRACKET = re.compile(rb'[^"\[\]{}]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"\[\]{}]
 _TO_QUOTE = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 """The inside of a string, up to its end, or to a backslash at the end of the bytes."""
 
+
+def _nested(depth: int) -> bytes:
+    """Something in brackets, with so many levels in it."""
+    inner = b"|" + _nested(depth - 1) if depth else b""
+    return rb'[\[{][^"\[\]{}]*+(?:(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"%b)[^"\[\]{}]*+)*+[\]}]' % inner
+
+
+_ELEMENT = re.compile(rb'[^"\[\]{}]*+' + _nested(8), re.DOTALL)
+"""A whole element that is not nested too deeply, and what stands before it."""
+
 _QUOTE = b'"'[0]
 _BETWEEN = b", \t\r\n"
 
@@ -39,6 +49,11 @@ class JSONArrayDecoder:
         self.closed = False
         """Whether the array's own end came; what follows it is nothing."""
 
+    @property
+    def idle(self) -> bool:
+        """Whether the next bytes stand between two elements."""
+        return self._depth == 1 and not self._held and not self._in_string and not self.closed
+
     def feed(self, chunk: bytes) -> list[bytes]:
         """The elements that `chunk` completes. Raises `FrameTooLarge`."""
         elements: list[bytes] = []
@@ -47,6 +62,13 @@ class JSONArrayDecoder:
             if self._in_string:
                 at = self._rest_of_string(chunk, at)
                 continue
+            if self._depth == 1 and at == start and not self._held:
+                # The way that nearly all go; what does not fit, or is not whole, is gone through bracket by bracket.
+                whole = _ELEMENT.match(chunk, at)
+                if whole is not None and whole.end() - at <= self._limit:
+                    elements.append(whole.group().strip(_BETWEEN))
+                    start = at = whole.end()
+                    continue
             match = _TO_BRACKET.match(chunk, at)
             assert match is not None, "it matches nothing at all, too"
             here = match.end()

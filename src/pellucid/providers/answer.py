@@ -12,6 +12,7 @@ What it means that the bytes end is decided here:
 
 from __future__ import annotations
 
+import re
 from typing import ClassVar, Protocol, TypeAlias
 
 from ..emit import Emitter
@@ -20,7 +21,7 @@ from ..events import Cause, ModelEvent
 from ..framing import NDJSONDecoder, SSEDecoder
 from ..framing.sse import DEFAULT_LIMIT, SSE
 from ..parts import Origin
-from .likeness import Likeness
+from .likeness import Likeness, Unread
 from .loose import loose_json
 
 Frame: TypeAlias = SSE
@@ -34,6 +35,8 @@ class Reader:
     """What people call it, for messages."""
     code: ClassVar[str]
     """The code of an answer that is not of this wire."""
+    unread: ClassVar[tuple[Unread, ...]] = ()
+    """What is not read of a frame that is one more piece of text, and may be something else in each."""
 
     def __init__(self, origin: Origin) -> None:
         self.emit = Emitter(origin)
@@ -43,7 +46,7 @@ class Reader:
         """Whether the wire said why the model stopped."""
         self.done = False
         """Whether the wire said that nothing more will come."""
-        self.like = Likeness()
+        self.like = Likeness(self.unread)
         """`frame` lets it learn from a frame that is one more piece of text and nothing else."""
 
     def frame(self, data: bytes, name: str) -> None:
@@ -84,19 +87,35 @@ class AnswerDecoder:
     def feed(self, data: bytes) -> list[ModelEvent]:
         reader = self._reader
         like = reader.like
-        if self._idle and like.read is not None and (text := like.read.text_of(data)) is not None:
-            like.say(text)
-            return reader.emit.take()
+        if self._idle and like.frame is not None:
+            if like.read is not None and (text := like.read.text_of(data)) is not None:
+                like.missed = data
+                like.say(text)
+                return reader.emit.take()
+            if like.read is None and 0 < (end := self._frames.cut(data)) < len(data):
+                # The first frame for itself, to learn what stands around it.
+                self._read(data[:end])
+                data = data[end:]
+            data = like.skip(data)
+        if data:
+            self._read(data)
+        return reader.emit.take()
+
+    def _read(self, data: bytes) -> None:
+        reader = self._reader
+        like = reader.like
         frames: list[Frame] = []
         try:
             frames = self._frames.feed(data)
             for name, frame in frames:
                 text = like.text_of(name, frame)
                 if text is not None:
+                    like.missed = frame
                     like.say(text)
-                elif frame == b"[DONE]" or reader.done:
+                    continue
+                like.forget()
+                if frame == b"[DONE]" or reader.done:
                     reader.done = True  # and nothing counts that follows it
-                    like.forget()
                 else:
                     reader.frame(frame, name)
         except FrameTooLarge as error:
@@ -104,7 +123,6 @@ class AnswerDecoder:
         was_idle, self._idle = self._idle, self._frames.idle
         if was_idle and self._idle and len(frames) == 1 and like.read is None:
             like.learn_read(data, *frames[0])
-        return reader.emit.take()
 
     def end(self, cause: Cause = "eof", error: ErrorInfo | None = None) -> list[ModelEvent]:
         reader = self._reader
@@ -172,11 +190,18 @@ class Frames(Protocol):
         """Whether no frame is under way."""
         ...
 
+    def cut(self, data: bytes) -> int:
+        """Where the first frame of `data` seems to end, if none is under way; 0 if it does not seem to."""
+        ...
+
     def feed(self, data: bytes) -> list[Frame]: ...
 
     def end(self) -> list[Frame]:
         """The last frame, if its end did not come; it may be broken off."""
         ...
+
+
+_BLANK_LINE = re.compile(rb"\n\r?\n").search
 
 
 class EventFrames:
@@ -186,11 +211,15 @@ class EventFrames:
         self._limit = limit
         self._blank = b""
         self._events: SSEDecoder | None = None
-        self._body: _Body | None = None
+        self._body: Body | None = None
 
     @property
     def idle(self) -> bool:
         return self._events is not None and self._events.idle
+
+    def cut(self, data: bytes) -> int:
+        found = _BLANK_LINE(data)
+        return found.end() if found is not None else 0
 
     def feed(self, data: bytes) -> list[Frame]:
         if self._body is None:
@@ -203,7 +232,7 @@ class EventFrames:
                 self._events = SSEDecoder(self._limit)
                 self.feed = self._events.feed  # type: ignore[method-assign]  # from now on without this detour
                 return self._events.feed(data)
-            self._body = _Body(self._limit)
+            self._body = Body(self._limit)
         self._body.add(data)
         return []
 
@@ -219,13 +248,16 @@ class LineFrames:
     def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
         self._limit = limit
         self._lines: NDJSONDecoder | None = None
-        self._body = _Body(limit)
+        self._body = Body(limit)
         """Everything, until the first line is whole; and from then on, if that was no JSON."""
         self._no_lines = False
 
     @property
     def idle(self) -> bool:
         return self._lines is not None and self._lines.idle
+
+    def cut(self, data: bytes) -> int:
+        return data.find(b"\n") + 1
 
     def feed(self, data: bytes) -> list[Frame]:
         if self._lines is None:
@@ -245,7 +277,7 @@ class LineFrames:
         return self._body.end() if self._lines is None else [SSE("", line) for line in self._lines.end()]
 
 
-class _Body:
+class Body:
     """All of the bytes, as one frame."""
 
     def __init__(self, limit: int) -> None:

@@ -3,12 +3,36 @@
 from __future__ import annotations
 
 from ..settings import ModelSettings
+from .profiles import Profile
 
 LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 def thinking_off(settings: ModelSettings) -> bool:
     return settings.get("thinking") in (False, "none")
+
+
+def asked_effort(settings: ModelSettings, row: Profile) -> str | None:
+    """The row's nearest word for the level asked for; None to say nothing."""
+    level = settings.get("thinking")
+    if level is None:
+        return None
+    if level is True:
+        return row.effort_on or None
+    return nearest_effort(level or "none", row.efforts)
+
+
+def may_sample(row: Profile, effort: str | None) -> bool:
+    """Whether a model that is asked for this effort can also be told how to choose its tokens."""
+    if row.sampling == "without_thinking":
+        return effort in (None, "none")
+    return row.sampling == "free" or (row.sampling == "told_off" and effort == "none")
+
+
+SAMPLING = frozenset(
+    {"temperature", "top_p", "presence_penalty", "frequency_penalty", "logit_bias", "logprobs", "top_logprobs"}
+)
+"""The settings that say how, on OpenAI's wires."""
 
 
 def nearest_effort(level: str, known: tuple[str, ...]) -> str | None:

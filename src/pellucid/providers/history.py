@@ -6,6 +6,9 @@
   for unsigned reasoning; there is nothing opaque to keep.
 * Unsigned, where the row's provider refuses what is not signed: it does not go back.
 * Cut off: a tool call or a thought that was cut off is not a fact about the model's mind; neither goes back.
+* Never answered: a call that the conversation left without a result was cut off, too, and so is a result whose call
+  does not go (`settled`): no provider takes one without the other.
+* To a model that does not take reasoning back, or not while it is told not to think (`replay_on`), none goes.
 * Sealed: must have been opened before it comes here.
 
 The strategies by which a row says what to do are `Profile.replay`, `foreign`, `lost` and `lost_on`.
@@ -13,18 +16,25 @@ The strategies by which a row says what to do are `Profile.replay`, `foreign`, `
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 from msgspec.structs import replace
 
 from ..errors import RequestError
 from ..parts import (
     CompactionPart,
+    ModelMessage,
+    ModelRequest,
+    ModelRequestPart,
     ModelResponse,
     ModelResponsePart,
     OpaquePart,
     Origin,
+    RetryPromptPart,
     SealedPart,
     ThinkingPart,
     ToolCallPart,
+    ToolReturnPart,
     same_origin,
 )
 from .profiles import Profile
@@ -33,11 +43,60 @@ _OPAQUE = ("id", "signature", "provider_name", "provider_details", "origin")
 """What only the maker of a part understands, whatever kind of part it is."""
 
 
-def parts_to_send(response: ModelResponse, target: Origin, row: Profile) -> list[ModelResponsePart]:
+def settled(messages: list[ModelMessage]) -> list[ModelMessage]:
+    """The messages, with whole calls that were never answered marked as cut off, and without results of cut-off calls.
+
+    A conversation goes on after a turn that was cancelled. The calls of the last message wait for their results; a
+    result whose call is not here at all (the provider keeps it) stays.
+    """
+    told: list[ModelMessage] = []
+    returned: set[str] = set()
+    for message in reversed(messages):
+        if isinstance(message, ModelRequest):
+            returned |= {part.tool_call_id for part in message.parts if _answers(part)}
+        else:
+            calls = {part.tool_call_id for part in message.tool_calls}
+            if told and not calls <= returned:
+                message = _cut(message, calls - returned)
+            returned -= calls
+        told.append(message)
+    told.reverse()
+    return _without_results_of_cut_calls(told)
+
+
+def _cut(response: ModelResponse, calls: set[str]) -> ModelResponse:
+    parts = [
+        replace(part, complete=False) if isinstance(part, ToolCallPart) and part.tool_call_id in calls else part
+        for part in response.parts
+    ]
+    return replace(response, parts=parts)
+
+
+def _without_results_of_cut_calls(messages: list[ModelMessage]) -> list[ModelMessage]:
+    cut: set[str] = set()
+    for at, message in enumerate(messages):
+        if isinstance(message, ModelResponse):
+            cut |= {part.tool_call_id for part in message.tool_calls}
+            cut -= {part.tool_call_id for part in message.tool_calls if part.complete}
+        elif cut and any(_answers(part) and part.tool_call_id in cut for part in message.parts):
+            parts = [part for part in message.parts if not (_answers(part) and part.tool_call_id in cut)]
+            messages[at] = replace(message, parts=parts)
+    return messages
+
+
+def _answers(part: ModelRequestPart | ModelResponsePart) -> TypeGuard[ToolReturnPart | RetryPromptPart]:
+    """Whether this is the result of a call."""
+    return isinstance(part, ToolReturnPart) or (isinstance(part, RetryPromptPart) and part.tool_name is not None)
+
+
+def parts_to_send(
+    response: ModelResponse, target: Origin, row: Profile, *, thinking_off: bool = False
+) -> list[ModelResponsePart]:
     """The parts of one earlier response that may go to `target`, in order, with nothing opaque that is not its own.
 
-    Raises `RequestError` if the response still holds sealed reasoning.
+    `thinking_off`: the model is told not to think. Raises `RequestError` if the response still holds sealed reasoning.
     """
+    thoughts = row.replay != "none" and not (thinking_off and row.replay_on == "thinking")
     kept: list[ModelResponsePart] = []
     for part in response.parts:
         if isinstance(part, SealedPart):
@@ -45,6 +104,8 @@ def parts_to_send(response: ModelResponse, target: Origin, row: Profile) -> list
                 "the history holds sealed reasoning that was not opened; open it before it goes to a model",
                 code="sealed_reasoning",
             )
+        if isinstance(part, ThinkingPart) and not thoughts:
+            continue
         origin = getattr(part, "origin", None) or response.origin
         if same_origin(origin, target):
             sent: ModelResponsePart | None = part
@@ -67,7 +128,7 @@ def _without_opaque(part: ModelResponsePart, *, known: bool, row: Profile) -> Mo
     """`part` for a model that did not make it; None if nothing of it may go."""
     if isinstance(part, ThinkingPart):
         # A summary is not what the model thought: only an operator's word sends it in the thought's place.
-        welcome = row.foreign == "field" if known else row.replay != "none" and part.form == "raw"
+        welcome = row.foreign == "field" if known else part.form == "raw"
         if not welcome or not part.content:
             return None
         return ThinkingPart(part.content, form=part.form, complete=part.complete)
@@ -85,9 +146,9 @@ def reasoning_text(parts: list[ModelResponsePart]) -> str | None:
     return "\n\n".join(texts) if texts else None
 
 
-def stand_in(parts: list[ModelResponsePart], row: Profile) -> str | None:
+def stand_in(parts: list[ModelResponsePart], row: Profile, *, thinking_off: bool = False) -> str | None:
     """What to send for reasoning that did not come back, where the row's provider refuses a message without it."""
-    if row.lost == "omit":
+    if row.lost == "omit" or thinking_off:
         return None
     if row.lost_on == "tool_calls" and not any(isinstance(part, ToolCallPart) for part in parts):
         return None

@@ -6,7 +6,7 @@ same form in the configuration. Evidence for each row's values is beside the row
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache
@@ -32,10 +32,14 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     # Where it is, and who we are there.
     base_url: str = ""
     path: str = "/chat/completions"
+    base_url_env: tuple[str, ...] = ()
+    """The environment variables that usually name another address; only the library looks at them."""
+    base_url_env_path: str = ""
+    """What the provider's own clients add to an address from there."""
     api_key_env: tuple[str, ...] = ()
-    auth: Literal["bearer", "api-key", "x-api-key", "x-goog-api-key", "optional", "none"] = "bearer"
-    """`bearer`: `Authorization: Bearer KEY`; `optional`: the same, if there is a key; `…-key`: a header of that
-    name."""
+    auth: Literal["bearer", "api-key", "x-api-key", "x-goog-api-key", "aws", "optional", "none"] = "bearer"
+    """`bearer`: `Authorization: Bearer KEY`; `optional`: the same, if there is a key; `aws`: the same, and without a
+    key the request is signed; `…-key`: a header of that name."""
     path_whole: str = ""
     """The path for an answer in one piece, where it is not `path`. Both may hold `{model}`."""
     model_in: Literal["body", "path"] = "body"
@@ -53,9 +57,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a streamed reasoning fragment is the next piece, or everything so far."""
     repeats: Literal["keep", "drop"] = "keep"
     """Whether a reasoning delta equal to the one before it is a second copy."""
-    tags: str | None = None
-    """The family of markers (see `pellucid.tags`) that may stand in the content, or `harmony`; None: content is
-    content."""
+    tags: str | tuple[str, str] | None = None
+    """The family of markers (see `pellucid.tags`) that may stand in the content, or `harmony`, or a pair of markers
+    (`["<reflect>", "</reflect>"]`); None: content is content."""
     implicit_start: Literal["never", "always", "auto"] | None = None
     """Whether an answer may begin inside reasoning, without the opening marker; None: as the family says."""
     reasoning_tokens: Literal["inside", "outside", "by_total"] = "inside"
@@ -82,6 +86,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """Where `effort` puts the level."""
     efforts: tuple[str, ...] = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
     """The levels this provider knows. Others are rounded to the nearest; where there are none, none is sent."""
+    effort_on: str = ""
+    """The level that stands for the model's own amount, where a model that is asked for none does not think; empty:
+    to ask for no level is enough."""
     thinking_on: str = "enabled"
     """What `thinking_type` calls it to think."""
     template_switches: tuple[str, ...] = ("enable_thinking",)
@@ -98,13 +105,17 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """The tokens of thought that a level stands for; `on` is the model's own amount."""
     max_tokens_default: int = 0
     """What to send on wires that demand a limit, where none was asked for."""
-    sampling: Literal["free", "without_thinking", "never"] = "free"
-    """When `temperature`, `top_p` and `top_k` are sent, where some models refuse them."""
+    sampling: Literal["free", "without_thinking", "told_off", "never"] = "free"
+    """When `temperature`, `top_p` and what else bends the choice of tokens are sent, where some models refuse them;
+    `told_off`: to a model that thinks unasked, only when it is told not to."""
     forced_calls: Literal["free", "without_thinking", "never"] = "free"
     """When a model can be made to call a tool."""
     knows: tuple[str, ...] = ()
     """Which settings beyond the common ones it takes: `top_k`, `verbosity`, `service_tier`, `user`, `metadata`,
     `cache_key`. Many servers refuse a field that they do not know."""
+    own: dict[str, str] = {}
+    """Settings that only this provider has, and where in the body they go (`a.b`: inside an object). They are sent as
+    they are, and win over the unified ones. Where there are none, a wire takes those of its own maker."""
     system_role: Literal["system", "developer"] = "system"
     stream_usage: bool = True
     """Whether `stream_options: {include_usage: true}` may be sent."""
@@ -203,9 +214,18 @@ def _mistakes(where: str, values: Mapping[str, Any], known: Mapping[str, Any], n
         except msgspec.ValidationError:
             found.append(f"{where}.{name}: {value!r} is not right; it must be {_wanted(known[name])}")
             continue
-        if name == "tags" and value not in _TAGS:
-            found.append(f"{where}.{name}: there is no marker family {value!r}; {_meant(value, _TAGS)}")
+        if name == "tags":
+            found += [f"{where}.{name}: {mistake}" for mistake in tags_mistakes(value)]
     return found
+
+
+def tags_mistakes(value: str | Sequence[str] | None) -> list[str]:
+    """What is wrong with a marker family's name, or with a pair of markers."""
+    if value is None:
+        return []
+    if not isinstance(value, str):
+        return [] if all(marker.strip() for marker in value) else [f"{list(value)!r} is not right; a marker is blank"]
+    return [] if value in _TAGS else [f"there is no marker family {value!r}; {_meant(value, _TAGS)}"]
 
 
 def _meant(name: object, choices: Iterable[str]) -> str:
@@ -221,7 +241,9 @@ def _wanted(type_: Any) -> str:
     if get_origin(type_) is tuple:
         return "a list of tables" if get_origin(options[0]) is dict else "a list of texts"
     if get_origin(type_) is dict:
-        return "a table of numbers"
+        return "a table of texts" if options[-1] is str else "a table of numbers"
+    if type_ == _FIELDS["tags"]:
+        return "the name of a marker family, or a pair of markers"
     if options:
         return _wanted(options[0])
     return {bool: "true or false", int: "a number"}.get(type_, "a text")

@@ -18,6 +18,9 @@ from .profiles import Profile
 TEXT: Key = "text"
 _REASONING: Key = "tagged"
 
+HARMONY = "harmony"
+"""What a row's `tags` says for gpt-oss's own format."""
+
 
 class TaggedText:
     """Writes text to `emit`, split at the tags of the row's family; where the row has none, as it is.
@@ -35,7 +38,7 @@ class TaggedText:
         self._emit = emit
         self._key = key
         self._thinking = thinking or partial(emit.thinking, key)
-        family = tags.FAMILIES.get(row.tags or "")
+        family = family_of(row)
         self._splitter = None if family is None else tags.Splitter(family, implicit_start=row.implicit_start)
         self._logprobs: list[dict[str, Any]] | None = None
         self._open: str | None = None
@@ -72,6 +75,11 @@ class TaggedText:
             elif kind == tags.CLOSE and self._open is not None:
                 self._emit.thinking(self._key, details={"open": self._open, "close": text})
                 self._open = None
+
+
+def family_of(row: Profile) -> tags.Family | None:
+    """The markers of this row; None where it has none, or harmony's, which are more than markers."""
+    return None if row.tags in (None, HARMONY) else tags.family(row.tags)
 
 
 def as_tagged(part: ThinkingPart) -> str | None:

@@ -51,7 +51,7 @@ class Wire(NamedTuple):
 WIRES: dict[str, Wire] = {
     "bedrock": Wire(bedrock.encode, bedrock.decoder, bedrock.path),
     "anthropic": Wire(anthropic.encode, anthropic.decoder, anthropic.path, anthropic.headers),
-    "google": Wire(google.encode, google.decoder, google.path, lambda row, key, call: google.headers(row, key)),
+    "google": Wire(google.encode, google.decoder, google.path, google.headers),
     "openai_chat": Wire(openai_chat.encode, openai_chat.decoder),
     "openai_responses": Wire(openai_responses.encode, openai_responses.decoder),
     "mistral": Wire(mistral.encode, mistral.decoder),

@@ -46,6 +46,13 @@ class Block:
     def delta(self, delta: Delta, data: bytes) -> None:
         """More of it; `data` is the whole event, for fields that `delta` does not know."""
 
+    def only_text(self, delta: Delta) -> str | None:
+        """The text, if `delta` is one more piece of that and nothing else: what `say` takes."""
+        return None
+
+    def say(self, text: str) -> None:
+        """More text."""
+
     def stop(self) -> None:
         self.emit.close(self.key)
 
@@ -64,9 +71,15 @@ class Thinking(Block):
 
     def delta(self, delta: Delta, data: bytes) -> None:
         if delta.thinking:
-            self.emit.thinking(self.key, delta.thinking, form=self.context.form, ends=True)
+            self.say(delta.thinking)
         elif delta.signature or delta.text:
             self._say(delta.text or "", delta.signature or "")
+
+    def only_text(self, delta: Delta) -> str | None:
+        return delta.thinking
+
+    def say(self, text: str) -> None:
+        self.emit.thinking(self.key, text, form=self.context.form, ends=True)
 
     def _say(self, text: str, signature: str) -> None:
         # Servers that do not sign send an empty signature: that is none.
@@ -96,12 +109,17 @@ class Text(Block):
         self.emit.text(self.key, text, ends=True)
 
     def delta(self, delta: Delta, data: bytes) -> None:
-        text = delta.text
-        if text:
-            self._length += len(text)
-            self.emit.text(self.key, text, ends=True)
+        if delta.text:
+            self.say(delta.text)
         elif delta.citation is not None:
             self._citations.append(delta.citation)
+
+    def only_text(self, delta: Delta) -> str | None:
+        return delta.text
+
+    def say(self, text: str) -> None:
+        self._length += len(text)
+        self.emit.text(self.key, text, ends=True)
 
     def stop(self) -> None:
         self._cite()

@@ -14,12 +14,14 @@ The rules:
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from ...errors import ErrorInfo
 from ...parts import FinishReason, Form, Origin
 from ..answer import AnswerDecoder, EventFrames, Reader
 from ..faults import fault_of_value
+from ..likeness import Unread
 from ..loose import loose_json
 from ..profiles import Profile
 from .blocks import Block, Context, block
@@ -41,6 +43,10 @@ _GUESSED = {"thinking_delta": "thinking", "signature_delta": "thinking", "text_d
 """What a delta is of, where the block's start did not come."""
 
 
+_PADDING = Unread(re.compile(rb"\}( *)\}\Z"), re.compile(rb" *").match)
+"""The provider pads its events with blanks, before the last bracket."""
+
+
 def decoder(row: Profile, origin: Origin, content_type: str = "text/event-stream") -> AnswerDecoder:
     """The decoder for one answer. What the answer is shows in its first byte; the header is sometimes wrong."""
     return AnswerDecoder(MessageReader(origin, row.form), EventFrames())
@@ -51,6 +57,7 @@ class MessageReader(Reader):
 
     wire = "Anthropic Messages"
     code = "not_anthropic_messages"
+    unread = (_PADDING,)
 
     def __init__(self, origin: Origin, form: Form) -> None:
         super().__init__(origin)
@@ -76,7 +83,10 @@ class MessageReader(Reader):
         if kind == "content_block_delta":
             self.heard = True
             if frame.delta is not None:
-                self._block(frame.index, frame.delta).delta(frame.delta, data)
+                opened = self._block(frame.index, frame.delta)
+                opened.delta(frame.delta, data)
+                if self.like.tries and (text := opened.only_text(frame.delta)):
+                    self.like.learn(name, data, text, opened.say)
         elif kind == "content_block_start":
             self.heard = True
             if frame.content_block is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any, cast
+from urllib.parse import quote
 
 from ...errors import RequestError
 from ...parts import File, Image, ModelResponse, Origin, UserPromptPart, same_origin
@@ -34,12 +35,16 @@ _TIERS = {"auto": "auto", "default": "standard_only", "standard_only": "standard
 def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
     """The request's JSON body. Raises `RequestError` for what this wire cannot carry."""
     settings = _settings(call)
-    asked = ask(settings, row, lost=lost_reasoning(call.messages, row, target))
+    asked = ask(settings, row, lost=False)
+    messages = messages_of(call.messages, row, target, thinking_off=asked.off)
+    if lost_reasoning(messages):
+        asked = ask(settings, row, lost=True)
     body: Body = {"model": call.model, "max_tokens": asked.max_tokens}
     system = system_of(call.messages)
     if system:
-        body["system"] = system
-    body["messages"] = messages_of(call.messages, row, target, thinking_off=asked.off)
+        body["system"] = _cached_system(system, settings.get("anthropic_cache_instructions"))
+    body["messages"] = messages
+    _cache_last(body["messages"], settings.get("anthropic_cache_messages"))
     if call.stream and row.stream_in == "body":
         body["stream"] = True
     if asked.config is not None:
@@ -49,6 +54,7 @@ def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
     body |= _output_config(call.output, settings, asked)
     body |= _optional(settings, row)
     body |= {there: settings[name] for name, there in _OWN.items() if name in settings}
+    body |= _mark(settings.get("anthropic_cache"))
     body |= _container(call, target)
     if row.model_in == "path":
         del body["model"]
@@ -78,7 +84,8 @@ def headers(row: Profile, api_key: str | None, call: ModelCall | None = None) ->
 
 def path(call: ModelCall, row: Profile) -> str:
     """The URL's path below the base URL."""
-    return (row.path if call.stream or not row.path_whole else row.path_whole).replace("{model}", call.model)
+    pattern = row.path if call.stream or not row.path_whole else row.path_whole
+    return pattern.replace("{model}", quote(call.model, safe="@"))
 
 
 def betas(row: Profile, call: ModelCall | None = None) -> list[str]:
@@ -169,6 +176,27 @@ def _output_config(output: OutputFormat, settings: Settings, asked: Asked) -> Bo
     return {"output_config": config} if config else {}
 
 
+# --- what the provider is to keep for the next request -----------------------------------------------------------
+
+
+def _mark(wanted: Any) -> Body:
+    """`True`, or how long to keep it (`5m`, `1h`)."""
+    if not wanted:
+        return {}
+    return {"cache_control": {"type": "ephemeral"} | ({"ttl": wanted} if isinstance(wanted, str) else {})}
+
+
+def _cached_system(system: str, wanted: Any) -> str | list[Body]:
+    return [{"type": "text", "text": system} | _mark(wanted)] if wanted else system
+
+
+def _cache_last(messages: list[Body], wanted: Any) -> None:
+    """Up to the end of what the user said last."""
+    if wanted and messages and messages[-1]["role"] == "user":
+        content = messages[-1]["content"]
+        content[-1] = content[-1] | _mark(wanted)
+
+
 def _container(call: ModelCall, target: Origin) -> Body:
     """The container that code runs in: the caller's, else the one of the last answer, where code may run again."""
     own = _settings(call).get("anthropic_container")
@@ -212,7 +240,12 @@ def _tools(call: ModelCall, row: Profile, asked: Asked) -> Body:
         _may_force(row, asked)
     if choice.mode != "none" and _settings(call).get("parallel_tool_calls") is False:
         chosen["disable_parallel_tool_use"] = True
-    body: Body = {"tools": [*map(_tool, tools), *native]}
+    listed = [_tool(tool) for tool in tools]
+    if _settings(call).get("anthropic_eager_input_streaming"):
+        listed = [tool | {"eager_input_streaming": True} for tool in listed]
+    listed += native
+    listed[-1:] = [tool | _mark(_settings(call).get("anthropic_cache_tool_definitions")) for tool in listed[-1:]]
+    body: Body = {"tools": listed}
     return body | ({} if chosen == {"type": "auto"} else {"tool_choice": chosen})
 
 

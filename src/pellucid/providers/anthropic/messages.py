@@ -61,6 +61,7 @@ def system_of(messages: list[ModelMessage]) -> str:
 
 def messages_of(messages: list[ModelMessage], row: Profile, target: Origin, *, thinking_off: bool) -> list[Body]:
     sayings: list[tuple[str, list[Body]]] = []
+    messages = history.settled(messages)
     paired = _paired(messages)
     for message in messages:
         if isinstance(message, ModelResponse):
@@ -70,13 +71,15 @@ def messages_of(messages: list[ModelMessage], row: Profile, target: Origin, *, t
     return [{"role": role, "content": blocks} for role, blocks in _alternating(sayings)]
 
 
-def lost_reasoning(messages: list[ModelMessage], row: Profile, target: Origin) -> bool:
-    """Whether the last answer made calls, which are answered now, and its reasoning is not there to go back."""
-    last = next((message for message in reversed(messages) if isinstance(message, ModelResponse)), None)
-    if last is None or messages[-1] is last:
+def lost_reasoning(messages: list[Body]) -> bool:
+    """Whether the last answer made calls, which are answered now, and its reasoning does not go back with it.
+
+    It is read off what is sent: turns that were cut off may have vanished from between.
+    """
+    if len(messages) < 2 or messages[-1]["role"] == "assistant":
         return False
-    parts = history.parts_to_send(last, target, row)
-    return any(isinstance(part, ToolCallPart) for part in parts) and not isinstance(parts[0], ThinkingPart)
+    said: list[Body] = messages[-2]["content"]
+    return said[0]["type"] not in THOUGHTS and any(block["type"] == "tool_use" for block in said)
 
 
 def _alternating(sayings: list[tuple[str, list[Body]]]) -> list[tuple[str, list[Body]]]:
@@ -142,13 +145,10 @@ def _result(call_id: str, content: Any, *, failed: bool) -> Body:
 def _answer(
     response: ModelResponse, row: Profile, target: Origin, paired: set[str], *, thinking_off: bool
 ) -> list[Body]:
-    parts = history.parts_to_send(response, target, row)
-    thoughts = row.replay != "none" and not (thinking_off and row.replay_on == "thinking")
+    parts = history.parts_to_send(response, target, row, thinking_off=thinking_off)
     unfinished = response.native_finish_reason in _UNFINISHED
     blocks: list[Body] = []
     for part in parts:
-        if isinstance(part, ThinkingPart) and not thoughts:
-            continue
         # Whatever part is not the provider's own has lost its provider's name on the way.
         own = getattr(part, "provider_name", None) == target.provider
         if isinstance(part, BuiltinToolCallPart | BuiltinToolReturnPart) and (
@@ -158,8 +158,8 @@ def _answer(
         said = _block(part, own)
         if said is not None:
             blocks.append(said)
-    if thoughts and not thinking_off and not any(block["type"] in THOUGHTS for block in blocks):
-        stand_in = history.stand_in(parts, row)
+    if not any(block["type"] in THOUGHTS for block in blocks):
+        stand_in = history.stand_in(parts, row, thinking_off=thinking_off)
         if stand_in is not None:
             blocks.insert(0, {"type": "thinking", "thinking": stand_in, "signature": ""})
     return blocks

@@ -5,14 +5,12 @@ the block itself; what is opaque comes as bytes. What the models behind it want 
 """
 
 from .address import path
-from .decode import BodyDecoder, StreamDecoder, decoder
+from .decode import decoder
 from .encode import encode
 from .invoke import InvokedDecoder, invoke_body, invoke_path
 
 __all__ = [
-    "BodyDecoder",
     "InvokedDecoder",
-    "StreamDecoder",
     "decoder",
     "encode",
     "invoke_body",

@@ -14,6 +14,7 @@ from ... import tags
 from ...emit import Emitter, Key
 from ...parts import BuiltinToolReturnPart, FilePart, OpaquePart, json_text
 from ..profiles import Profile
+from ..tagged import family_of
 from .blob import joined, signature_of
 from .chunk import Delta, dict_of, dicts_of, text_of
 
@@ -48,7 +49,7 @@ class Blocks:
     def __init__(self, emit: Emitter, row: Profile) -> None:
         self._emit = emit
         self._form = row.form
-        self._family = tags.FAMILIES.get(row.tags) if row.tags is not None else None
+        self._family = family_of(row)
         self._implicit_start = row.implicit_start
         self._blocks: dict[int, _Block] = {}
         self._silent: _Block | None = None

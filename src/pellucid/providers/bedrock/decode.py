@@ -6,141 +6,130 @@ A stream's last word is `metadata`, which comes after `messageStop` and holds th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from ...emit import Emitter
-from ...errors import ErrorInfo, FrameTooLarge
-from ...events import Cause, ModelEvent
-from ...framing.eventstream import DEFAULT_LIMIT, EventStreamDecoder, EventStreamMessage
+from ...errors import ErrorInfo
+from ...framing.eventstream import DEFAULT_LIMIT, EventStreamDecoder, EventStreamMessage, HeaderValue
+from ...framing.sse import SSE
 from ...parts import Origin
+from ..answer import AnswerDecoder, Body, Frame, Reader
 from ..loose import loose_json
 from ..profiles import Profile
 from .blocks import Blocks
 from .chunk import dict_of, dicts_of, index_of, read_delta, read_object, text_of
 from .usage import FINISH_REASONS, read_usage
-from .wrong import EMPTY, TRUNCATED, fault_of_body, fault_of_message, gave_up, not_this_wire
+from .wrong import TRUNCATED, fault_of_body, fault_of_message, gave_up, not_this_wire
+
+BODY, FAULT, UNKNOWN = "", "fault", "unknown"
+"""Frames that are no known event: a whole answer, what went wrong (`MessageFrames.fault`), another event."""
+
+_EVENTS = frozenset(
+    {"contentBlockDelta", "contentBlockStart", "contentBlockStop", "messageStart", "messageStop", "metadata"}
+)
 
 
 def decoder(row: Profile, origin: Origin, content_type: str = "application/vnd.amazon.eventstream") -> AnswerDecoder:
     """The decoder for one answer. What the answer is shows in its first byte, whatever the header says."""
-    return AnswerDecoder(row, origin)
+    frames = MessageFrames()
+    return AnswerDecoder(_Reader(row, origin, frames), frames)
 
 
-class AnswerDecoder:
-    """A stream or a body, as it turns out. No message is so long that its first byte could begin a text."""
+class MessageFrames:
+    """Messages, or a whole body. No message is so long that its first byte could begin a text."""
 
-    def __init__(self, row: Profile, origin: Origin, limit: int = DEFAULT_LIMIT) -> None:
-        self._how = (row, origin, limit)
-        self._chosen: StreamDecoder | BodyDecoder | None = None
+    idle = False
+    """Every message has a checksum of its own: none is the last one with another text."""
 
-    @property
-    def done(self) -> bool:
-        return isinstance(self._chosen, StreamDecoder) and self._chosen.done
+    def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
+        self._messages = EventStreamDecoder(limit)
+        self._body = Body(limit)
+        self._whole: bool | None = None
+        self._any = False
+        self.fault: ErrorInfo | None = None
+        """What went wrong first."""
+        self._headers: Mapping[str, HeaderValue] | None = None
+        self._name = UNKNOWN
+        """What the headers of the last event called it: thousands share them."""
 
-    def feed(self, data: bytes) -> list[ModelEvent]:
-        if self._chosen is None:
-            if not data:
-                return []
-            self._chosen = (StreamDecoder if data[0] < 8 else BodyDecoder)(*self._how)
-        return self._chosen.feed(data)
+    def cut(self, data: bytes) -> int:
+        return 0
 
-    def end(self, cause: Cause = "eof", error: ErrorInfo | None = None) -> list[ModelEvent]:
-        if self._chosen is None:
-            self._chosen = StreamDecoder(*self._how)
-        return self._chosen.end(cause, error)
+    def feed(self, data: bytes) -> list[Frame]:
+        if self._whole is None and data:
+            self._whole = data[0] >= 8
+        if self._whole:
+            self._body.add(data)
+            return []
+        frames = []
+        for message in self._messages.feed(data):
+            self._any = True
+            fault = None if message.headers is self._headers else self._look(message)
+            frames.append(_frame(SSE, (self._name, message.payload)) if fault is None else self._wrong(fault))
+        if self._messages.error is not None and self.fault is None:
+            frames.append(self._wrong(self._messages.error))
+        return frames
 
+    def end(self) -> list[Frame]:
+        if self._whole:
+            return self._body.end()
+        # The beginning of a message is of this wire, too.
+        return [self._wrong(TRUNCATED)] if self._messages.rest and not self._any else []
 
-class StreamDecoder:
-    """An answer to ConverseStream. Any bytes, cut anywhere, give a legal turn."""
+    def _look(self, message: EventStreamMessage) -> ErrorInfo | None:
+        """What a message with other headers than the last says went wrong; if it is an event, its name is noted."""
+        fault = fault_of_message(message)
+        if fault is None:
+            self._headers, name = message.headers, message.headers.get(":event-type")
+            self._name = name if isinstance(name, str) and name in _EVENTS else UNKNOWN
+        return fault
 
-    def __init__(self, row: Profile, origin: Origin, limit: int = DEFAULT_LIMIT) -> None:
-        self._frames = EventStreamDecoder(limit)
-        self._reader = _Reader(row, origin)
-
-    @property
-    def done(self) -> bool:
-        """Whether the last word came."""
-        return self._reader.finished and self._reader.counted
-
-    def feed(self, data: bytes) -> list[ModelEvent]:
-        reader = self._reader
-        for message in self._frames.feed(data):
-            reader.message(message)
-        if self._frames.error is not None:
-            reader.fail(self._frames.error)
-        return reader.emit.take()
-
-    def end(self, cause: Cause = "eof", error: ErrorInfo | None = None) -> list[ModelEvent]:
-        reader = self._reader
-        if cause == "eof" and not reader.ended and not reader.finished:
-            reader.fail(TRUNCATED if reader.heard or self._frames.rest else EMPTY)
-        return reader.end(cause, error)
-
-
-class BodyDecoder:
-    """A whole JSON answer, to Converse."""
-
-    done = False
-
-    def __init__(self, row: Profile, origin: Origin, limit: int = DEFAULT_LIMIT) -> None:
-        self._reader = _Reader(row, origin)
-        self._pieces: list[bytes] = []
-        self._size = 0
-        self._limit = limit
-
-    def feed(self, data: bytes) -> list[ModelEvent]:
-        self._size += len(data)
-        if self._size <= self._limit:
-            self._pieces.append(data)
-        else:
-            self._pieces = []
-            self._reader.fail(FrameTooLarge("the response body", self._limit).info)
-        return self._reader.emit.take()
-
-    def end(self, cause: Cause = "eof", error: ErrorInfo | None = None) -> list[ModelEvent]:
-        reader = self._reader
-        body = b"".join(self._pieces)
-        self._pieces = []
-        if cause == "eof" and not reader.ended:
-            if body.strip():
-                reader.body(body)
-            else:
-                reader.fail(EMPTY)
-        return reader.end(cause, error)
+    def _wrong(self, fault: ErrorInfo) -> Frame:
+        self.fault = self.fault or fault
+        return SSE(FAULT, b"{}")
 
 
-class _Reader:
+_frame = tuple.__new__
+"""`SSE(…)` without the Python function that a named tuple has for its constructor."""
+
+
+class _Reader(Reader):
     """The state of one answer, whichever way it is framed."""
 
-    def __init__(self, row: Profile, origin: Origin) -> None:
-        self.emit = Emitter(origin)
-        self.heard = False
-        """Whether anything came that is of this wire."""
-        self.finished = False
-        self.counted = False
-        self.ended = False
+    wire = "Converse"
+    code = "not_converse"
+
+    def __init__(self, row: Profile, origin: Origin, frames: MessageFrames) -> None:
+        super().__init__(origin)
+        self._frames = frames
         self._blocks = Blocks(self.emit, row)
+        self._counted = False
+
+    def frame(self, data: bytes, name: str) -> None:
+        if name == BODY:
+            self._body(data)
+        elif name == FAULT and self._frames.fault is not None:
+            self.fail(self._frames.fault)
+        else:
+            self._event(data, name)
+
+    def refuse(self, data: bytes) -> None:
+        self.fail(not_this_wire(data))
 
     # --- a stream ------------------------------------------------------------------------------------------------
 
-    def message(self, message: EventStreamMessage) -> None:
-        headers, payload = message
-        event = headers.get(":event-type")
-        if event == "contentBlockDelta":
-            self.heard = True
+    def _event(self, payload: bytes, name: str) -> None:
+        if name == "contentBlockDelta":
             piece = read_delta(payload)
             if piece is not None:
+                self.heard = True
                 self._blocks.delta(piece.content_block_index, piece.delta)
                 return
-        fault = fault_of_message(message)
-        if fault is not None:
-            self.fail(fault)
-            return
         value = read_object(payload)
         if value is None:
-            self.fail(not_this_wire(payload))
+            self.refuse(payload)
             return
-        match event:
+        match name:
             case "contentBlockDelta":
                 self._blocks.piece(index_of(value), dict_of(value, "delta"))
             case "contentBlockStart":
@@ -157,15 +146,12 @@ class _Reader:
 
     # --- a body --------------------------------------------------------------------------------------------------
 
-    def body(self, data: bytes) -> None:
-        try:
-            value = loose_json(data)
-        except ValueError:
-            self.fail(not_this_wire(data))
-            return
+    def _body(self, data: bytes) -> None:
+        value = loose_json(data)
         if not isinstance(value, dict) or not isinstance(value.get("output"), dict):
             self.fail(fault_of_body(value) or not_this_wire(data))
             return
+        self.heard = True
         self.emit.start()
         for index, block in enumerate(dicts_of(dict_of(value["output"], "message").get("content"))):
             self._blocks.whole(index, block)
@@ -177,13 +163,15 @@ class _Reader:
     def _stop(self, value: dict[str, Any]) -> None:
         reason = text_of(value, "stopReason")
         self.finished = True
+        self.done = self._counted
         self.emit.finish(FINISH_REASONS.get(reason or ""), reason)
         self._keep(value, "additionalModelResponseFields")
 
     def _metadata(self, value: dict[str, Any]) -> None:
         usage = value.get("usage")
         if isinstance(usage, dict):
-            self.counted = True
+            self._counted = True
+            self.done = self.finished
             self.emit.usage = read_usage(usage)
         self._keep(value, "trace")
         # A prompt router says which model it chose.
@@ -196,16 +184,13 @@ class _Reader:
         if value.get(name):
             self.emit.provider_details[name] = value[name]
 
-    def fail(self, error: ErrorInfo) -> None:
-        """The answer broke: tell what was kept quiet, then say so."""
-        self._blocks.end()
-        self.emit.fail(error)
+    # --- the end -------------------------------------------------------------------------------------------------
 
-    def end(self, cause: Cause, error: ErrorInfo | None = None) -> list[ModelEvent]:
-        if not self.ended:
-            self.ended = True
-            self._blocks.end()
-            if cause == "eof" and self.emit.finish_reason == "error":
-                # A model's own mistake comes without a word of explanation; with one, this is ignored.
-                self.emit.fail(gave_up(self.emit.native_finish_reason))
-        return self.emit.end(cause, error)
+    def flush(self) -> None:
+        """Tell what was kept quiet."""
+        self._blocks.end()
+
+    def settle(self) -> None:
+        if self.emit.finish_reason == "error":
+            # A model's own mistake comes without a word of explanation; with one, this is ignored.
+            self.fail(gave_up(self.emit.native_finish_reason))

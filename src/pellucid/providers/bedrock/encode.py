@@ -78,8 +78,8 @@ _TIERS = ("default", "flex", "priority", "reserved")
 def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
     """The request's JSON body. Raises `RequestError` for what this wire cannot carry."""
     settings = call.settings
-    conversation = _Conversation(row, target, thinking=not thinking_off(settings))
-    for message in call.messages:
+    conversation = _Conversation(row, target, thinking_off=thinking_off(settings))
+    for message in history.settled(call.messages):
         conversation.add(message)
     conversation.flush()
     fields = _model_fields(settings, row, lost=conversation.lost_reasoning())
@@ -201,21 +201,21 @@ def _call_id(id: str) -> str:
 class _Conversation:
     """The messages, as they are added."""
 
-    def __init__(self, row: Profile, target: Origin, *, thinking: bool) -> None:
+    def __init__(self, row: Profile, target: Origin, *, thinking_off: bool) -> None:
         self.system: list[Body] = []
         self.messages: list[Body] = []
         self.tools: dict[str, None] = {}
         """The names of the tools that were spoken of, in order."""
         self._row = row
         self._target = target
-        self._thinking = thinking
+        self._thinking_off = thinking_off
         self._media = Media()
         self._role = ""
         self._content: list[Body] = []
 
     def add(self, message: ModelRequest | ModelResponse) -> None:
         if isinstance(message, ModelResponse):
-            parts = history.parts_to_send(message, self._target, self._row)
+            parts = history.parts_to_send(message, self._target, self._row, thinking_off=self._thinking_off)
             self._say("assistant", self._assistant(parts))
         else:
             self._request(message)
@@ -237,8 +237,13 @@ class _Conversation:
 
     def _say(self, role: str, blocks: list[Body]) -> None:
         if blocks and role != self._role:
+            while self._role == "assistant" and self._content and "reasoningContent" in self._content[-1]:
+                self._content.pop()  # a thought that led to nothing does not go back: it may not come last
             self.flush()
             self._role = role
+            if self.messages and self.messages[-1]["role"] == role:
+                # What stood between was nothing that goes back.
+                self._content = self.messages.pop()["content"]
         self._content += blocks
 
     # --- what was said to the model ------------------------------------------------------------------------------
@@ -290,7 +295,7 @@ class _Conversation:
             marked = as_tagged(part) if isinstance(part, ThinkingPart) else None
             if marked is not None:
                 # It came in a text, and goes back in it.
-                tagged += marked if self._thought_of() else ""
+                tagged += marked
                 continue
             if tagged and not isinstance(part, TextPart):
                 blocks += _text(tagged)
@@ -324,15 +329,8 @@ class _Conversation:
             content = self._returned(content)
         return {"toolUseId": part.tool_call_id, "content": content, **(part.provider_details or {})}
 
-    def _thought_of(self) -> bool:
-        """Whether earlier thought goes back at all."""
-        row = self._row
-        return row.replay != "none" and (row.replay_on == "always" or self._thinking)
-
     def _thought(self, part: ThinkingPart) -> list[Body]:
         """Reasoning as a block. Where there is no signature, there is no field for one: an empty one is refused."""
-        if not self._thought_of():
-            return []
         if part.form == "redacted":
             blob = redacted_content(part.signature or "", part.provider_details)
             return [{"reasoningContent": {"redactedContent": blob}}] if blob else []

@@ -30,12 +30,6 @@ TRUNCATED = ErrorInfo(
     message="the upstream's stream broke off: no messageStop came before its end",
 )
 
-EMPTY = ErrorInfo(
-    kind="model_error",
-    code="empty_stream",
-    message="the upstream's answer ended without a single Converse event",
-)
-
 
 def fault_of_message(message: EventStreamMessage) -> ErrorInfo | None:
     """What a message that is not an event says went wrong; None if it says nothing of the sort."""

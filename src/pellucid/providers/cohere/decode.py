@@ -11,6 +11,7 @@ stay with the response.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ...emit import Key
@@ -81,6 +82,8 @@ class _Reader(Reader):
         if step is not None:
             self.heard = True
             step(self, event)
+            if step is _Reader._content and self.like.tries:
+                self._learn(event, data, name)
         elif isinstance(event.message, dict):
             self.heard = True
             self._body(event, event.message)
@@ -89,6 +92,16 @@ class _Reader(Reader):
         elif kind and kind not in _SILENT:
             self.heard = True
             self._opaque(kind, {"event": loose_json(data)})
+
+    def _learn(self, event: Event, data: bytes, name: str) -> None:
+        """If this event is one more piece of text and nothing else, the next one may be like it."""
+        content = event.delta.message.content if event.delta is not None and event.delta.message is not None else None
+        if type(content) is not dict or len(content) != 1 or event.logprobs or event.index in self._others:
+            return
+        [(kind, text)] = content.items()
+        if kind in ("thinking", "text") and type(text) is str:
+            told = self.emit.thinking if kind == "thinking" else self.emit.text
+            self.like.learn(name, data, text, partial(told, (kind, event.index), ends=True))
 
     def flush(self) -> None:
         for index in list(self._others):

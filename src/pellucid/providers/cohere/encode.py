@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, cast
 
-from ...errors import RequestError
 from ...parts import (
     Image,
     ModelRequest,
@@ -26,6 +26,8 @@ from ...settings import ModelCall, ModelSettings, OutputFormat
 from .. import history
 from ..effort import thinking_off
 from ..functions import as_function, offered
+from ..media import unsupported, url_of
+from ..own import with_own
 from ..profiles import Profile
 from .decode import TOOL_PLAN
 
@@ -52,11 +54,8 @@ def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
     if call.stream:
         body["stream"] = True
     body |= {there: settings[name] for name, there in _NAMES.items() if name in settings}  # type: ignore[literal-required]
-    return body | _tools(call) | _output(call.output) | _thinking(settings, row) | _extra(settings)
-
-
-def _extra(settings: ModelSettings) -> Body:
-    return settings.get("extra_body", {})
+    body |= _tools(call) | _output(call.output) | _thinking(settings, row)
+    return with_own(body, cast("Mapping[str, Any]", settings), row.own) | settings.get("extra_body", {})
 
 
 def _thinking(settings: ModelSettings, row: Profile) -> Body:
@@ -93,7 +92,7 @@ def _output(output: OutputFormat) -> Body:
 
 def _messages(call: ModelCall, row: Profile, target: Origin) -> list[Body]:
     messages: list[Body] = []
-    for message in call.messages:
+    for message in history.settled(call.messages):
         if isinstance(message, ModelResponse):
             said = _assistant(message, row, target)
             messages += [said] if said is not None else []
@@ -131,14 +130,9 @@ def _content(content: UserContent) -> Body:
         case Text():
             return {"type": "text", "text": content.text}
         case Image() if content.url or content.data:
-            url = content.url or f"data:{content.media_type or 'image/png'};base64,{content.data}"
-            return {"type": "image_url", "image_url": {"url": url, **_detail(content)}}
+            return {"type": "image_url", "image_url": {"url": url_of(content, "image/png"), **_detail(content)}}
         case _:
-            raise RequestError(
-                f"a {content.kind} in this form cannot be sent to Cohere, which takes text and images",
-                kind="unsupported",
-                code="unsupported_content",
-            )
+            raise unsupported(content, "to Cohere, which takes text and images")
 
 
 def _detail(image: Image) -> Body:
@@ -153,7 +147,7 @@ def _assistant(response: ModelResponse, row: Profile, target: Origin) -> Body | 
     citations: list[Body] = []
     for part in history.parts_to_send(response, target, row):
         match part:
-            case ThinkingPart() if row.replay == "none" or not part.content:
+            case ThinkingPart() if not part.content:
                 continue
             case ThinkingPart() if (part.provider_details or {}).get("subtype") == TOOL_PLAN:
                 plans.append(part.content)

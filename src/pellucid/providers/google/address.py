@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from urllib.parse import quote
 
 from ...settings import ModelCall
@@ -14,8 +15,22 @@ def path(call: ModelCall, row: Profile) -> str:
     return pattern.replace("{model}", quote(call.model.removeprefix("models/"), safe=""))
 
 
-def headers(row: Profile, api_key: str | None) -> dict[str, str]:
-    """The credentials: the Gemini API has a header of its own, Vertex takes an access token."""
+_REQUEST, _SHARED = "X-Vertex-AI-LLM-Request-Type", "X-Vertex-AI-LLM-Shared-Request-Type"
+_CLOUD_TIERS = {
+    "pt_only": {_REQUEST: "dedicated"},
+    "on_demand": {_REQUEST: "shared"},
+    "pt_then_flex": {_SHARED: "flex"},
+    "pt_then_priority": {_SHARED: "priority"},
+    "flex_only": {_REQUEST: "shared", _SHARED: "flex"},
+    "priority_only": {_REQUEST: "shared", _SHARED: "priority"},
+}
+"""Vertex's tiers; `pt_then_on_demand` is what it does untold."""
+
+
+def headers(row: Profile, api_key: str | None, call: ModelCall | None = None) -> dict[str, str]:
+    """The credentials: the Gemini API has a header of its own, Vertex takes an access token; and Vertex's tier."""
+    tier: Any = call.settings.get("google_cloud_service_tier") if call is not None else None
+    found = _CLOUD_TIERS.get(tier, {}) if row.auth == "bearer" else {}
     if api_key is None or row.auth == "none":
-        return {}
-    return {row.auth: api_key} if row.auth.endswith("-key") else {"Authorization": f"Bearer {api_key}"}
+        return dict(found)
+    return found | ({row.auth: api_key} if row.auth.endswith("-key") else {"Authorization": f"Bearer {api_key}"})

@@ -24,6 +24,7 @@ from ...parts import (
     File,
     FilePart,
     Image,
+    ModelMessage,
     ModelRequest,
     ModelRequestPart,
     ModelResponse,
@@ -68,8 +69,9 @@ def system_instruction(call: ModelCall) -> list[str]:
 
 def contents(call: ModelCall, row: Profile, target: Origin) -> list[Body]:
     """The messages. There is always one, and the first is the user's: Google refuses anything else."""
-    writer = _Writer(row, target, _last_words(call))
-    for at, message in enumerate(call.messages):
+    messages = history.settled(call.messages)
+    writer = _Writer(row, target, _last_words(messages))
+    for at, message in enumerate(messages):
         if isinstance(message, ModelResponse):
             writer.response(at, message)
         else:
@@ -80,11 +82,11 @@ def contents(call: ModelCall, row: Profile, target: Origin) -> list[Body]:
     return written
 
 
-def _last_words(call: ModelCall) -> int:
+def _last_words(messages: list[ModelMessage]) -> int:
     """The place of the last message in which the user says something: there the current turn begins."""
     spoken = (
         at
-        for at, message in enumerate(call.messages)
+        for at, message in enumerate(messages)
         if isinstance(message, ModelRequest) and any(map(_is_spoken, message.parts))
     )
     return max(spoken, default=-1)

@@ -16,6 +16,7 @@ as well: what the provider's own tools returned has no other place, and who read
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any, Literal
 
 from msgspec.structs import replace
@@ -27,6 +28,7 @@ from ...parts import BuiltinToolCallPart, BuiltinToolReturnPart, FilePart, Finis
 from ...text import GrowingText
 from ..answer import AnswerDecoder, EventFrames, Frame, Reader
 from ..faults import fault_of_value
+from ..likeness import NUMBER, unread
 from ..profiles import Profile
 from . import grounding
 from .chunk import Candidate, Chunk, Object, Part, native_part, read_chunk, snake
@@ -90,7 +92,11 @@ class AnswerFrames:
 
     @property
     def idle(self) -> bool:
-        return self._frames is not None and self._frames.idle
+        framing = self._frames or self._array
+        return framing is not None and framing.idle
+
+    def cut(self, data: bytes) -> int:
+        return self._frames.cut(data) if self._frames is not None else data.find(b"\n,", 1)
 
     def feed(self, data: bytes) -> list[Frame]:
         if self._frames is not None:
@@ -124,6 +130,7 @@ class AnswerReader(Reader):
 
     wire = "Gemini generateContent"
     code = "not_gemini"
+    unread = (unread(b"(?:total|thoughts|candidates)TokenCount", NUMBER),)
 
     def __init__(self, row: Profile, origin: Origin) -> None:
         super().__init__(origin)
@@ -164,6 +171,7 @@ class AnswerReader(Reader):
                 self.refuse(data)
             return
         self._whole = name == BODY
+        self._count_missed()
         emit = self.emit
         # The same two strings come with every chunk; only news is passed on.
         if (chunk.response_id or chunk.model_version) and (
@@ -183,6 +191,26 @@ class AnswerReader(Reader):
                     break
         if chunk.error is not None or not chunk.candidates:
             self._aside(chunk, data)
+        elif self.like.tries:
+            self._learn(chunk, data, name)
+
+    def _learn(self, chunk: Chunk, data: bytes, name: str) -> None:
+        """If this chunk is one more piece of text, beside counts, the next one may be like it."""
+        [candidate, *others] = chunk.candidates or []
+        parts = candidate.content.parts if candidate.content is not None else None
+        if others or not parts or len(parts) > 1 or candidate != Candidate(content=candidate.content):
+            return
+        [part] = parts
+        if part.text and part == Part(text=part.text, thought=part.thought):
+            self.like.learn(name, data, part.text, partial(self._more, "thought" if part.thought else "text"))
+
+    def _count_missed(self) -> None:
+        """The counts of the last chunk of which only the text was looked at. It counted all that its likes count."""
+        missed, self.like.missed = self.like.missed, None
+        if missed is not None:
+            chunk = read_chunk(missed[missed.index(b"{") : missed.rindex(b"}") + 1])
+            if chunk is not None and chunk.usage_metadata:
+                self._usage |= chunk.usage_metadata
 
     def _aside(self, chunk: Chunk, data: bytes) -> None:
         """What comes instead of an answer: an error, or why the prompt was refused."""
@@ -244,6 +272,10 @@ class AnswerReader(Reader):
         if signature:
             self._signed = True
             details = {"thought_signature": signature}
+        self._more(kind, text, signature, details)
+
+    def _more(self, kind: _Kind, text: str, signature: str | None = None, details: Object | None = None) -> None:
+        """More of the run under way."""
         if kind == "text":
             self._text.add(text)
             self.emit.text(self._key, text, item=self._key, signature=signature or None, details=details)
@@ -357,6 +389,7 @@ class AnswerReader(Reader):
         if self._interaction is not None:
             self._interaction.flush()
             return
+        self._count_missed()
         if self._partial is not None:
             self._call_is_over(whole=self.finished or self._partial.over)
         if self._grounding is not None:

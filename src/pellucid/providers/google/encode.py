@@ -2,7 +2,8 @@
 
 Settings that only Google knows have the names of its settings class: `google_thinking_config`,
 `google_safety_settings`, `google_cached_content`, `google_labels`, `google_video_resolution`, `google_service_tier`,
-`google_logprobs`, `google_top_logprobs`. The messages are written by `contents`.
+`google_logprobs`, `google_top_logprobs`, `google_model_armor_config`; `google_cloud_service_tier` stands in the
+headers (see `address`). The messages are written by `contents`.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ _TOP = {
     "google_safety_settings": "safetySettings",
     "google_cached_content": "cachedContent",
     "google_labels": "labels",
+    "google_model_armor_config": "modelArmorConfig",
 }
 _MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 

@@ -10,6 +10,7 @@ References stand inside text and thought. They do not break it: what was inserte
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from ...emit import Key
@@ -100,6 +101,26 @@ class _Reader(Reader):
             fault = _fault(chunk, data, name)
             if fault is not None:
                 self.fail(fault)
+        elif self.like.tries and not chunk.usage:
+            self._learn(choices, data, name)
+
+    def _learn(self, choices: list[Choice], data: bytes, name: str) -> None:
+        """If this chunk is one more piece of text and nothing else, the next one may be like it."""
+        choice, block = choices[0] if len(choices) == 1 else Choice(), self._block
+        delta = choice.delta
+        if delta is None or block is None or choice != Choice(delta=delta) or delta.tool_calls or delta.role == "tool":
+            return
+        if type(delta.content) is str:
+            self.like.learn(name, data, delta.content, self._say)
+            return
+        text = _only_thought(delta.content)
+        if text and block.thought and not block.over and block.signature is None:
+            self.like.learn(name, data, text, partial(self._more, block))
+
+    def _more(self, block: _Block, text: str) -> None:
+        """More of a thought."""
+        block.at += len(text)
+        self.emit.thinking(block.key, text)
 
     def flush(self) -> None:
         self._text.end()
@@ -158,7 +179,7 @@ class _Reader(Reader):
         else:
             self._opaque(kind if isinstance(kind, str) else "chunk", chunk)
 
-    def _say(self, text: str, logprobs: list[dict[str, Any]] | None) -> None:
+    def _say(self, text: str, logprobs: list[dict[str, Any]] | None = None) -> None:
         block = self._block
         if block is None or block.thought:
             block = self._begin(thought=False)
@@ -179,8 +200,7 @@ class _Reader(Reader):
         for piece in pieces:
             text = _text_of(piece)
             if text:
-                block.at += len(text)
-                self.emit.thinking(block.key, text)
+                self._more(block, text)
             elif text is None:
                 self.emit.thinking(block.key, details=block.insert(piece))
         if signature is not None and signature != block.signature:
@@ -229,6 +249,14 @@ def _text_of(piece: Any) -> str | None:
         text = piece.get("text")
         return text if piece.get("type", "text") == "text" and isinstance(text, str) else None
     return piece if isinstance(piece, str) else ""
+
+
+def _only_thought(content: Any) -> str | None:
+    """The text, if content is one piece of thought and nothing else."""
+    match content:
+        case [{"type": "thinking", "thinking": [{"type": "text", "text": str(text)} as piece]} as chunk]:
+            return text if len(piece) == len(chunk) == 2 else None
+    return None
 
 
 def _signed(block: _Block, pieces: list[Any], signature: str | None) -> bool:

@@ -7,12 +7,11 @@ speaks right after a tool, and a last message that is the model's own without be
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
-from ...errors import RequestError
 from ...parts import (
     Audio,
     File,
@@ -36,6 +35,8 @@ from ...settings import ModelCall, ModelSettings, OutputFormat
 from .. import history
 from ..effort import nearest_effort, thinking_off
 from ..functions import as_function, offered
+from ..media import unsupported, url_of
+from ..own import with_own
 from ..profiles import Profile
 from ..tagged import as_tagged
 
@@ -67,11 +68,8 @@ def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
     if call.stream:
         body["stream"] = True
     body |= {there: settings[name] for name, there in _NAMES.items() if name in settings}  # type: ignore[literal-required]
-    return body | _tools(call) | _output(call.output) | _THINKING[row.thinking](settings, row) | _extra(settings)
-
-
-def _extra(settings: ModelSettings) -> Body:
-    return settings.get("extra_body", {})
+    body |= _tools(call) | _output(call.output) | _THINKING[row.thinking](settings, row)
+    return with_own(body, cast("Mapping[str, Any]", settings), row.own) | settings.get("extra_body", {})
 
 
 # --- how to ask for thought --------------------------------------------------------------------------------------
@@ -132,7 +130,7 @@ _BRIDGE = {"role": "assistant", "content": "OK"}
 
 def _messages(call: ModelCall, row: Profile, target: Origin) -> list[Body]:
     messages: list[Body] = []
-    for message in call.messages:
+    for message in history.settled(call.messages):
         if isinstance(message, ModelResponse):
             said = _assistant(message, row, target)
             if said is not None:
@@ -178,26 +176,18 @@ def _content(content: UserContent) -> Body:
         case Text():
             return {"type": "text", "text": content.text}
         case Image() if content.url or content.data:
-            url = content.url or _data_url(content.media_type or "image/png", content.data or "")
+            url = url_of(content, "image/png")
             return {"type": "image_url", "image_url": {"url": url, "detail": content.detail} if content.detail else url}
         case Audio() if content.data or content.url:
             return {"type": "input_audio", "input_audio": content.data or content.url}
         case File() if content.file_id:
             return {"type": "file", "file_id": content.file_id}
         case File() if content.url or content.data:
-            url = content.url or _data_url(content.media_type or "application/pdf", content.data or "")
+            url = url_of(content, "application/pdf")
             named = {"document_name": content.filename} if content.filename else {}
             return {"type": "document_url", "document_url": url} | named
         case _:
-            raise RequestError(
-                f"a {content.kind} in this form cannot be sent to Mistral",
-                kind="unsupported",
-                code="unsupported_content",
-            )
-
-
-def _data_url(media_type: str, data: str) -> str:
-    return f"data:{media_type};base64,{data}"
+            raise unsupported(content, "to Mistral")
 
 
 def _assistant(response: ModelResponse, row: Profile, target: Origin) -> Body | None:
@@ -206,7 +196,7 @@ def _assistant(response: ModelResponse, row: Profile, target: Origin) -> Body | 
     calls: list[Body] = []
     for part in history.parts_to_send(response, target, row):
         match part:
-            case ThinkingPart() if row.replay != "none":
+            case ThinkingPart():
                 tagged = as_tagged(part)
                 chunks += [_thought(part)] if tagged is None else [_text(tagged)]
             case TextPart() | RefusalPart() if part.content:

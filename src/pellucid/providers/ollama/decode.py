@@ -13,6 +13,7 @@ from typing import Any
 from ...parts import FilePart, FinishReason, Origin, Usage
 from ..answer import AnswerDecoder, LineFrames, Reader
 from ..faults import fault_of_value
+from ..likeness import DATE, unread
 from ..loose import loose_json
 from ..profiles import Profile
 from ..tagged import TaggedText
@@ -36,6 +37,7 @@ def decoder(row: Profile, origin: Origin, content_type: str = "application/x-ndj
 class _Reader(Reader):
     wire = "Ollama chat"
     code = "not_ollama"
+    unread = (unread(b"created_at", DATE),)
 
     def __init__(self, row: Profile, origin: Origin) -> None:
         super().__init__(origin)
@@ -60,14 +62,28 @@ class _Reader(Reader):
             self._last(line)
         if line.error:
             self.fail(fault_of_value(loose_json(data)))
+        elif message is not None and self.like.tries and not (line.done or line.logprobs):
+            self._learn(message, data, name)
+
+    def _learn(self, message: Message, data: bytes, name: str) -> None:
+        """If this line is one more piece of text and nothing else, the next one may be like it."""
+        if message.images or message.tool_calls:
+            return
+        if message.content and not message.thinking:
+            self.like.learn(name, data, message.content, self._text.feed)
+        elif message.thinking and not message.content:
+            self.like.learn(name, data, message.thinking, self._think)
+
+    def _think(self, text: str) -> None:
+        self._text.pause()
+        self.emit.thinking(_THINKING, text)
 
     def flush(self) -> None:
         self._text.end()
 
     def _message(self, message: Message, logprobs: list[dict[str, Any]] | None) -> None:
         if message.thinking:
-            self._text.pause()
-            self.emit.thinking(_THINKING, message.thinking)
+            self._think(message.thinking)
         if message.content:
             self._text.feed(message.content, logprobs)
         if message.images:

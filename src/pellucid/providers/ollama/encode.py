@@ -5,7 +5,8 @@ How to sample stands in `options`; `stream` is always said, because Ollama strea
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, cast
 
 import msgspec
 
@@ -28,6 +29,7 @@ from ...settings import ModelCall, ModelSettings, OutputFormat
 from .. import history
 from ..effort import nearest_effort, thinking_off
 from ..functions import as_function, offered
+from ..own import with_own
 from ..profiles import Profile
 
 Body = dict[str, Any]
@@ -55,7 +57,8 @@ def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
     if options:
         body["options"] = options
     body |= {name: settings[name] for name in _SAME_NAME if name in settings}  # type: ignore[literal-required]
-    return body | _tools(call) | _output(call.output) | _think(settings, row) | settings.get("extra_body", {})
+    body |= _tools(call) | _output(call.output) | _think(settings, row)
+    return with_own(body, cast("Mapping[str, Any]", settings), row.own) | settings.get("extra_body", {})
 
 
 def _think(settings: ModelSettings, row: Profile) -> Body:
@@ -92,7 +95,7 @@ def _output(output: OutputFormat) -> Body:
 
 def _messages(call: ModelCall, row: Profile, target: Origin) -> list[Body]:
     messages: list[Body] = []
-    for message in call.messages:
+    for message in history.settled(call.messages):
         if isinstance(message, ModelResponse):
             said = _assistant(message, row, target)
             messages += [said] if said is not None else []
@@ -155,7 +158,7 @@ def _assistant(response: ModelResponse, row: Profile, target: Origin) -> Body | 
     parts = history.parts_to_send(response, target, row)
     calls = [part for part in parts if isinstance(part, ToolCallPart)]
     text = "".join(part.content for part in parts if isinstance(part, TextPart | RefusalPart))
-    thought = history.reasoning_text(parts) if row.replay == "field" else None
+    thought = history.reasoning_text(parts)
     if not (calls or text or thought):
         return None
     body: Body = {"role": "assistant", "content": text}

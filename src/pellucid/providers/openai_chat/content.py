@@ -13,14 +13,11 @@ from ...emit import Emitter
 from ...parts import BuiltinToolCallPart
 from ...text import GrowingText
 from ..profiles import Profile
-from ..tagged import TEXT, TaggedText
+from ..tagged import HARMONY, TEXT, TaggedText
 from .merge import Told
 
 REASONING = "reasoning"
 """The key of the reasoning that has no index on this wire."""
-
-HARMONY = "harmony"
-"""What a row's `tags` says for gpt-oss's own format."""
 
 _FUNCTIONS = "functions."
 """What a harmony recipient begins with when it is one of the caller's functions."""

@@ -12,6 +12,7 @@ from ...framing.sse import DEFAULT_LIMIT
 from ...parts import FinishReason, OpaquePart, Origin
 from ..answer import AnswerDecoder, EventFrames, Reader
 from ..faults import fault_of_value
+from ..likeness import WORD, unread
 from ..loose import loose_json
 from ..profiles import Profile
 from ..tagged import TEXT
@@ -51,6 +52,7 @@ def decoder(
 class _Reader(Reader):
     wire = "Chat Completions"
     code = "not_chat_completions"
+    unread = (unread(b"obfuscation", WORD),)
 
     def __init__(self, row: Profile, origin: Origin) -> None:
         super().__init__(origin)

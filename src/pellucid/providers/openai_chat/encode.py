@@ -5,8 +5,8 @@ The messages are OpenAI's; how to ask for thought, and how earlier thought goes 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, cast
 
 from ...errors import RequestError
 from ...parts import (
@@ -30,7 +30,9 @@ from ...parts import (
 )
 from ...settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition
 from .. import history
-from ..effort import nearest_effort, thinking_off
+from ..effort import SAMPLING, asked_effort, may_sample, thinking_off
+from ..media import data_url, input_audio, unsupported, url_of
+from ..own import with_own
 from ..profiles import Profile
 from .details import details_of
 
@@ -60,6 +62,22 @@ _OPTIONAL = {
     "cache_key": "prompt_cache_key",
 }
 
+# OpenAI's own settings. A row of somebody who has others says so.
+_OWN = {
+    "openai_reasoning_effort": "reasoning_effort",
+    "openai_logprobs": "logprobs",
+    "openai_top_logprobs": "top_logprobs",
+    "openai_store": "store",
+    "openai_user": "user",
+    "openai_moderation": "moderation",
+    "openai_text_verbosity": "verbosity",
+    "openai_service_tier": "service_tier",
+    "openai_prediction": "prediction",
+    "openai_prompt_cache_key": "prompt_cache_key",
+    "openai_prompt_cache_retention": "prompt_cache_retention",
+    "openai_prompt_cache_options": "prompt_cache_options",
+}
+
 
 def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
     """The request's JSON body. Raises `RequestError` for what this wire cannot carry."""
@@ -76,22 +94,17 @@ def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
     body |= _tools(call.tools, call.tool_choice)
     body |= _output(call.output)
     body |= _THINKING[row.thinking](settings, row)
+    body = with_own(body, cast("Mapping[str, Any]", settings), row.own or _OWN)
+    if not may_sample(row, body.get("reasoning_effort")):
+        body = {name: value for name, value in body.items() if name not in SAMPLING}
     return body | settings.get("extra_body", {})
 
 
 # --- how to ask for thought --------------------------------------------------------------------------------------
 
 
-def _effort(settings: ModelSettings, row: Profile) -> str | None:
-    """The row's nearest word for the level asked for; None to say nothing."""
-    level = settings.get("thinking")
-    if level is None or level is True:
-        return None
-    return nearest_effort("none" if level is False else level, row.efforts)
-
-
 def _ask_effort(settings: ModelSettings, row: Profile) -> Body:
-    effort = _effort(settings, row)
+    effort = asked_effort(settings, row)
     return {"reasoning_effort": effort} if effort is not None else {}
 
 
@@ -124,7 +137,7 @@ def _ask_reasoning_switch(settings: ModelSettings, row: Profile) -> Body:
 
 def _ask_reasoning_object(settings: ModelSettings, row: Profile) -> Body:
     asked: Body = {}
-    effort = _effort(settings, row)
+    effort = asked_effort(settings, row)
     if "thinking_budget" in settings:
         asked["max_tokens"] = settings["thinking_budget"]
     elif effort is not None:
@@ -207,7 +220,7 @@ def _output(output: OutputFormat) -> Body:
 
 def _messages(call: ModelCall, row: Profile, target: Origin) -> list[Body]:
     messages: list[Body] = []
-    for message in call.messages:
+    for message in history.settled(call.messages):
         if isinstance(message, ModelResponse):
             said = _assistant(message, row, target, thinking_off=thinking_off(call.settings))
             if said is not None:
@@ -243,12 +256,10 @@ def _content(content: UserContent) -> Body:
         case Text():
             return {"type": "text", "text": content.text}
         case Image() if content.url or content.data:
-            image: Body = {"url": content.url or _data_url(content.media_type or "image/png", content.data or "")}
+            image: Body = {"url": url_of(content, "image/png")}
             return {"type": "image_url", "image_url": image | ({"detail": content.detail} if content.detail else {})}
         case Audio() if content.data:
-            kind = (content.media_type or "audio/wav").rpartition("/")[2].removeprefix("x-")
-            form = {"mpeg": "mp3"}.get(kind, kind)
-            return {"type": "input_audio", "input_audio": {"data": content.data, "format": form}}
+            return input_audio(content)
         case File() if content.file_id or content.data or content.url:
             file: Body = {}
             if content.filename:
@@ -256,36 +267,27 @@ def _content(content: UserContent) -> Body:
             if content.file_id:
                 file["file_id"] = content.file_id
             elif content.data:
-                file["file_data"] = _data_url(content.media_type or "application/octet-stream", content.data)
-            elif content.url:
+                file["file_data"] = data_url(content, "application/octet-stream")
+            else:
                 file["file_data"] = content.url
             return {"type": "file", "file": file}
         case _:
-            raise RequestError(
-                f"a {content.kind} in this form cannot be sent over Chat Completions",
-                kind="unsupported",
-                code="unsupported_content",
-            )
-
-
-def _data_url(media_type: str, data: str) -> str:
-    return f"data:{media_type};base64,{data}"
+            raise unsupported(content, "over Chat Completions")
 
 
 def _assistant(response: ModelResponse, row: Profile, target: Origin, *, thinking_off: bool) -> Body | None:
     """One earlier answer; None when nothing of it may be said."""
-    parts = history.parts_to_send(response, target, row)
+    parts = history.parts_to_send(response, target, row, thinking_off=thinking_off)
     calls = [part for part in parts if isinstance(part, ToolCallPart)]
     text = "".join(part.content for part in parts if isinstance(part, TextPart | RefusalPart))
-    wanted = row.replay_on == "always" or not thinking_off
-    carried = _REPLAY[row.replay](parts, row) if wanted else {}
+    carried = _REPLAY[row.replay](parts, row)
     if not (calls or text or carried):
         return None
     body: Body = {"role": "assistant", "content": text or ("" if not calls else None)}
     if calls:
         body["tool_calls"] = [_call(call) for call in calls]
-    if not carried and not thinking_off:
-        carried = _in_field(history.stand_in(parts, row), row)
+    if not carried:
+        carried = _in_field(history.stand_in(parts, row, thinking_off=thinking_off), row)
     return body | carried
 
 

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from ...parts import ModelMessage, ModelRequest, ModelResponse, Origin
-from ...settings import ModelCall, OutputFormat, ToolDefinition
-from ..effort import nearest_effort
+from ...settings import ModelCall, ModelSettings, OutputFormat, ToolDefinition
+from ..effort import SAMPLING, asked_effort, may_sample
 from ..functions import offered
+from ..own import with_own
 from ..profiles import Profile
 from .history_items import history_items
 
@@ -27,8 +28,31 @@ _COMMON = {
     "presence_penalty": "presence_penalty",
     "frequency_penalty": "frequency_penalty",
     "parallel_tool_calls": "parallel_tool_calls",
+}
+
+# OpenAI's own, which are sent as they are.
+_OWN = {
     "openai_previous_response_id": "previous_response_id",
+    "openai_conversation_id": "conversation",
     "openai_truncation": "truncation",
+    "openai_top_logprobs": "top_logprobs",
+    "openai_user": "user",
+    "openai_moderation": "moderation",
+    "openai_service_tier": "service_tier",
+    "openai_prompt_cache_key": "prompt_cache_key",
+    "openai_prompt_cache_retention": "prompt_cache_retention",
+    "openai_prompt_cache_options": "prompt_cache_options",
+    "openai_context_management": "context_management",
+    "openai_background": "background",
+}
+
+# Settings that ask for more than the answer.
+_INCLUDE = {
+    "logprobs": "message.output_text.logprobs",
+    "openai_logprobs": "message.output_text.logprobs",
+    "openai_include_code_execution_outputs": "code_interpreter_call.outputs",
+    "openai_include_web_search_sources": "web_search_call.action.sources",
+    "openai_include_file_search_results": "file_search_call.results",
 }
 
 # Settings that are sent where the row says that they are known.
@@ -71,13 +95,20 @@ def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
         body["stream"] = True
     if store is not None:
         body["store"] = store
-    body |= _include(settings, row)
-    body |= _reasoning(settings, row)
+    reasoning = _reasoning(settings, row)
+    samples = may_sample(row, reasoning.get("reasoning", {}).get("effort"))
+    body |= _include(settings, row, samples=samples) | reasoning
     known = _COMMON | {name: _OPTIONAL[name] for name in row.knows if name in _OPTIONAL}
     body |= {there: settings[name] for name, there in known.items() if settings.get(name) is not None}
-    body |= _tools(call, list(settings.get("openai_builtin_tools") or ()))
+    body |= _tools(call, [tool for name in _BUILTIN for tool in settings.get(name) or ()])
     body |= _text(call.output, settings, row)
+    body = with_own(body, settings, _OWN)
+    if not samples:
+        body = {name: value for name, value in body.items() if name not in SAMPLING}
     return body | call.settings.get("extra_body", {})
+
+
+_BUILTIN = ("openai_builtin_tools", "openai_native_tools")
 
 
 def _since(messages: list[ModelMessage], response_id: str | None) -> list[ModelMessage]:
@@ -89,10 +120,9 @@ def _since(messages: list[ModelMessage], response_id: str | None) -> list[ModelM
     return messages
 
 
-def _include(settings: Settings, row: Profile) -> Body:
-    include = list(row.include)
-    if settings.get("logprobs"):
-        include.append("message.output_text.logprobs")
+def _include(settings: Settings, row: Profile, *, samples: bool) -> Body:
+    wanted = [there for name, there in _INCLUDE.items() if settings.get(name) and (samples or "logprobs" not in name)]
+    include = list(dict.fromkeys((*row.include, *wanted)))
     logprobs = {"top_logprobs": settings["top_logprobs"]} if "top_logprobs" in settings else {}
     return ({"include": include} if include else {}) | logprobs
 
@@ -104,20 +134,13 @@ def _reasoning(settings: Settings, row: Profile) -> Body:
     if row.thinking == "none":
         return {}
     asked: Body = {}
-    effort = _effort(settings.get("thinking"), row)
+    effort = asked_effort(cast("ModelSettings", settings), row)
     if effort is not None:
         asked["effort"] = effort
     if "thinking_summary" in settings:
         asked["summary"] = settings["thinking_summary"]
     asked |= {there: settings[name] for name, there in _REASONING.items() if settings.get(name) is not None}
     return {"reasoning": asked} if asked else {}
-
-
-def _effort(level: bool | str | None, row: Profile) -> str | None:
-    """The row's nearest word for the level asked for; None to say nothing."""
-    if level is None or level is True:
-        return None
-    return nearest_effort(level or "none", row.efforts)
 
 
 # --- tools and output --------------------------------------------------------------------------------------------

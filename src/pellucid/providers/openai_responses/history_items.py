@@ -6,7 +6,8 @@ What may go back at all, `history` says. What this wire demands on top of it:
   one item, unchanged, directly before what it led to.
 * A reasoning item and what follows it stay together. Without a follower it does not go; where it cannot go (cut off,
   or sealed nowhere and kept nowhere), what follows it goes without its id, by which the provider would look for it.
-  The provider's own tools cannot go without their id, and so not at all.
+  The provider's own tools cannot go without their id, and so not at all. A message that was cut off is not the one
+  that its id stands for, and goes without.
 * Where nothing is kept at the provider (`stored`), a reasoning item without encrypted content means nothing there.
   Servers whose reasoning is there for all to read take it as its text: `replay_field` says where.
 * Ids are left out altogether on request (`openai_send_reasoning_ids`), for histories that somebody has edited.
@@ -14,12 +15,10 @@ What may go back at all, `history` says. What this wire demands on top of it:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
-from ...errors import RequestError
 from ...parts import (
     Audio,
     BuiltinToolCallPart,
@@ -45,6 +44,7 @@ from ...parts import (
     Video,
 )
 from .. import history
+from ..media import data_url, input_audio, unsupported, url_of
 from ..profiles import Profile
 from .builtin import SENT_AS_NULL
 
@@ -54,13 +54,11 @@ _FINISHED = ("completed", "failed", None)
 """The status with which a provider's own tool may go back."""
 
 
-def history_items(
-    messages: Iterable[ModelMessage], row: Profile, target: Origin, *, ids: bool, stored: bool
-) -> list[Item]:
+def history_items(messages: list[ModelMessage], row: Profile, target: Origin, *, ids: bool, stored: bool) -> list[Item]:
     """The whole `input`. Raises `RequestError` for what this wire cannot carry."""
     items: list[Item] = []
     custom: set[str] = set()
-    for message in messages:
+    for message in history.settled(messages):
         if isinstance(message, ModelResponse):
             answer = _Answer(message, row, target, ids=ids, stored=stored, place=len(items)).items()
             custom |= {item["call_id"] for item in answer if item.get("type") == "custom_tool_call"}
@@ -116,28 +114,18 @@ def _content(content: UserContent) -> Item:
             image: Item = {"type": "input_image", "detail": content.detail or "auto"}
             if content.file_id:
                 return image | {"file_id": content.file_id}
-            return image | {"image_url": content.url or _data_url(content.media_type or "image/png", content.data)}
+            return image | {"image_url": url_of(content, "image/png")}
         case Audio() if content.data:
-            kind = (content.media_type or "audio/wav").rpartition("/")[2].removeprefix("x-")
-            form = {"mpeg": "mp3"}.get(kind, kind)
-            return {"type": "input_audio", "input_audio": {"data": content.data, "format": form}}
+            return input_audio(content)
         case File() if content.file_id:
             return {"type": "input_file", "file_id": content.file_id}
         case File() if content.data:
-            data = _data_url(content.media_type or "application/octet-stream", content.data)
+            data = data_url(content, "application/octet-stream")
             return {"type": "input_file", "filename": content.filename or "file", "file_data": data}
         case File() if content.url:
             return {"type": "input_file", "file_url": content.url}
         case _:
-            raise RequestError(
-                f"a {content.kind} in this form cannot be sent over Responses",
-                kind="unsupported",
-                code="unsupported_content",
-            )
-
-
-def _data_url(media_type: str, data: str | None) -> str:
-    return f"data:{media_type};base64,{data or ''}"
+            raise unsupported(content, "over Responses")
 
 
 # --- what was answered -------------------------------------------------------------------------------------------
@@ -168,7 +156,7 @@ class _Answer:
         parts = self._parts
         for place, part in enumerate(parts):
             match part:
-                case ThinkingPart() if self._row.replay != "none":
+                case ThinkingPart():
                     name = part.id or part.item_id
                     if name is None:
                         self._reasoning([part])
@@ -239,7 +227,7 @@ class _Answer:
                 last["content"].append(_said(part))
             return
         details = (part.provider_details or {}) if isinstance(part, TextPart) else {}
-        if part.id is None or not self._ids or self._lost:
+        if part.id is None or not part.complete or not self._ids or self._lost:
             self._follow({"role": "assistant", "content": part.content} | details)
         else:
             said: Item = {"type": "message", "role": "assistant", "status": "completed", "content": [_said(part)]}

@@ -14,12 +14,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ...errors import ErrorInfo
 from ...parts import CompactionPart, FinishReason, OpaquePart, Origin
 from ..answer import Reader
 from ..faults import fault_of_value
+from ..likeness import NUMBER, WORD, unread
 from ..loose import loose_json
 from ..profiles import Profile
 from . import builtin
@@ -53,6 +55,7 @@ class Items(Reader):
 
     wire = "Responses"
     code = "not_responses"
+    unread = (unread(b"sequence_number", NUMBER), unread(b"obfuscation", WORD))
 
     def __init__(self, row: Profile, origin: Origin) -> None:
         super().__init__(origin)
@@ -66,7 +69,9 @@ class Items(Reader):
     def frame(self, data: bytes, name: str) -> None:
         event = read_event(data)
         if event is not None and (event.type or name):
-            self.event(event, name)
+            part = self.event(event, name)
+            if part is not None and self.like.tries and type(event.delta) is str and not event.logprobs:
+                self.like.learn(name, data, event.delta, partial(self._write, part))
         elif data.strip():
             self._body(data, name)
 
@@ -77,21 +82,24 @@ class Items(Reader):
         elif not self.finished:
             self._finish("completed", {})
 
-    def event(self, event: Event, name: str = "") -> None:
-        """One event; `name` is what the stream calls it, where it does not say so itself."""
+    def event(self, event: Event, name: str = "") -> Part | None:
+        """One event; `name` is what the stream calls it, where it does not say so itself.
+
+        If it brought more of a part's text, and the next one like it will do the same: that part.
+        """
         type_ = event.type or name
         kind = _DELTAS.get(type_)
         if kind is not None:
             item = self._items.get(event.output_index)  # type: ignore[arg-type]
             index = event.summary_index if kind == "summary" else event.content_index
-            part = item.parts.get((kind, index)) if item is not None else None
-            if part is None:
+            known = item.parts.get((kind, index)) if item is not None else None
+            if known is None:
                 self.heard = True
-                part = self._part_at(event, kind)
+            part = known or self._part_at(event, kind)
             text = event.delta if type(event.delta) is str else text_of(event.delta)
             if text:
                 self._write(part, text, event.logprobs)
-            return
+            return known
         step = _STEPS.get(type_)
         if step is not None:
             self.heard = True
@@ -100,6 +108,7 @@ class Items(Reader):
             self._error(event)
         else:
             self._progress(event, type_)
+        return None
 
     def flush(self) -> None:
         """Tell what was held back because it was not whole."""

@@ -1,0 +1,192 @@
+"""A conversation that may ask another model at each turn, with what must hold of every request that it makes.
+
+* Nobody refuses (the upstreams are strict, see `strict`).
+* What one upstream alone understands is in the bytes of nobody else's request; neither is its reasoning.
+* To its maker, it comes back: all of it that was whole, verbatim, and in order.
+* What was said aloud (answers, calls and their results, the user's words) reaches everybody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, TypeAlias
+
+import msgspec
+from strict import Act, Block, StrictServer, Upstream
+
+from pellucid.events import Event, PartDeltaEvent, PartStartEvent
+from pellucid.models import Model
+from pellucid.parts import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    RetryPromptPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pellucid.providers.profiles import builtin_profiles
+from pellucid.run import Minter
+from pellucid.runs import AttachedRun
+from pellucid.settings import ModelCall, ToolDefinition
+from pellucid.transport import Transport
+
+TOOLS = (ToolDefinition("look", {"type": "object", "properties": {"at": {"type": "string"}}}),)
+
+_KIND = {"think": ThinkingPart, "sealed": ThinkingPart, "call": ToolCallPart, "text": TextPart}
+
+
+class Conversation:
+    """One thread, driven through `AttachedRun` over real sockets."""
+
+    def __init__(self, server: StrictServer, transport: Transport, seed: bytes = b"ids") -> None:
+        self.messages: list[ModelMessage] = []
+        self.steps: list[str] = []
+        """What was done so far, for whoever reads a failure."""
+        self._server = server
+        self._transport = transport
+        self._mint = Minter(seed)
+        self._answers: dict[str, list[list[Block]]] = {}
+        """What each upstream said here."""
+        self._cut: list[list[Block]] = []
+        """The answers that were cut off, or whose calls were left without results."""
+        self._latest: list[Block] = []
+        self._said: list[str] = []
+        self._words = 0
+
+    def upstream(self, side: str) -> Upstream:
+        """One of those that are asked, to look into its memory."""
+        return self._server.upstreams[side]
+
+    # --- what happens ------------------------------------------------------------------------------------------
+
+    def user(self) -> None:
+        """The user says something, whether or not calls wait for their results."""
+        if self.waiting:
+            self._cut.append(self._latest)
+        words = self._word("user")
+        self.messages.append(ModelRequest([UserPromptPart(f"Here is {words} and that is all.")]))
+
+    @property
+    def waiting(self) -> list[ToolCallPart]:
+        """Calls of the last answer."""
+        last = self.messages[-1] if self.messages else None
+        return [call for call in last.tool_calls if call.complete] if isinstance(last, ModelResponse) else []
+
+    def results(self, *, failed: bool = False, some: int | None = None) -> None:
+        """The calls of the last answer are answered; only the first `some` of them, if so many."""
+        calls = self.waiting
+        assert calls
+        if some is not None and some < len(calls):
+            self._cut.append(self._latest)
+            calls = calls[:some]
+        parts: list[ToolReturnPart | RetryPromptPart] = []
+        for call in calls:
+            words = self._word("result")
+            if failed:
+                parts.append(RetryPromptPart(words, call.tool_name, call.tool_call_id))
+            else:
+                parts.append(ToolReturnPart(call.tool_name, {"found": words}, call.tool_call_id))
+            self._said.append(str(call.args_as_dict()["at"]))
+        self.messages.append(ModelRequest(list(parts)))
+
+    def through_json(self) -> None:
+        """The history is stored, and read again."""
+        stored = msgspec.json.encode(self.messages)
+        self.messages = msgspec.json.decode(stored, type=list[ModelMessage])
+
+    async def turn(self, side: str, act: Act, *, thinking: bool = True) -> None:
+        """`side` is asked, and does what it is told."""
+        self.steps.append(f"{side}: {', '.join(act.steps)}{' …' if act.cut else ''}{'' if thinking else ' (off)'}")
+        upstream = self._server.upstreams[side]
+        upstream.next = act
+        run = AttachedRun(self._model(upstream), self._call(upstream, thinking), self._mint)
+        await run.open()
+        self._check(upstream, thinking)
+        if act.cut:
+            await _until(run, _begun(act))
+            run.cancel()
+        else:
+            while await run.read() is not None:
+                pass
+        assert run.run.ended is not None
+        assert run.run.ended.status == ("cancelled" if act.cut else "completed"), run.run.ended
+        self.messages += run.run.messages
+        said = upstream.answers[-1]
+        self._latest = said
+        self._answers.setdefault(side, []).append(said)
+        if act.cut:
+            self._cut.append(said)
+        self._said += [block.text for block in said if block.kind == "text" and block.whole]
+
+    # --- what must hold ----------------------------------------------------------------------------------------
+
+    def _check(self, upstream: Upstream, thinking: bool) -> None:
+        raw, found = upstream.raw[-1], upstream.found
+        story = "\n".join(self.steps)
+        assert {canary.side for canary in found} <= {upstream.side}, story
+        must: set[tuple[int, str]] = set()
+        may: set[tuple[int, str]] = set()
+        for said in self._answers.get(upstream.side, []):
+            returned = upstream.returned([block for block in said if block.whole], thinking)
+            must |= set() if said in self._cut else returned
+            may |= returned
+        own = {(canary.number, canary.kind) for canary in found}
+        assert must <= own, f"lost {must - own}\n{story}"
+        assert own <= may, f"too much: {own - may}\n{story}"
+        numbers = [canary.number for canary in found]
+        assert numbers == sorted(numbers), story
+        text = raw.decode()
+        for words in self._said:
+            assert words in text, f"{words} did not reach {upstream.side}\n{story}"
+
+    # --- parts of it -------------------------------------------------------------------------------------------
+
+    def _model(self, upstream: Upstream) -> Model:
+        row = builtin_profiles()[upstream.row]
+        url = f"{self._server.url}/{upstream.side}"
+        return Model(upstream.model, row, self._transport, base_url=url, api_key="key")
+
+    def _call(self, upstream: Upstream, thinking: bool) -> ModelCall:
+        settings = {"thinking": "high" if thinking else False}
+        return ModelCall(upstream.model, list(self.messages), settings, TOOLS)  # type: ignore[arg-type]
+
+    def _word(self, of: str) -> str:
+        self._words += 1
+        words = f"said-{of}-{self._words}-"
+        self._said.append(words)
+        return words
+
+
+Story: TypeAlias = Callable[[Conversation], Coroutine[Any, Any, None]]
+Talk: TypeAlias = Callable[[Story], Conversation]
+
+
+def _begun(act: Act) -> Callable[[list[Event]], bool]:
+    """Whether the last step of a turn that is to be cut has begun."""
+    kind, wanted = _KIND[act.steps[-1]], sum(_KIND[step] is _KIND[act.steps[-1]] for step in act.steps)
+
+    def begun(events: list[Event]) -> bool:
+        starts = [
+            at for at, event in enumerate(events) if isinstance(event, PartStartEvent) and type(event.part) is kind
+        ]
+        if len(starts) < wanted:
+            return False
+        return kind is ToolCallPart or any(isinstance(event, PartDeltaEvent) for event in events[starts[-1] :])
+
+    return begun
+
+
+async def _until(run: AttachedRun, begun: Callable[[list[Event]], bool]) -> None:
+    """Read that far; an upstream that shows nothing of it is given a moment."""
+    seen: list[Event] = []
+    with suppress(TimeoutError):
+        async with asyncio.timeout(0.1):
+            while not begun(seen):
+                events = await run.read()
+                assert events is not None, "the turn ended by itself"
+                seen += events

@@ -1,0 +1,250 @@
+"""Chat Completions: one wire, and as many contracts about reasoning as there are providers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import ClassVar
+
+from .core import Block, Body, data, halves
+from .typed import _delta, _Messages
+
+FIELDS = ("reasoning_content", "reasoning", "reasoning_text", "reasoning_opaque", "reasoning_details")
+
+
+class Chat(_Messages):
+    """Reasoning in a field beside the content. `field` is where it comes, `takes` where it may come back."""
+
+    wire = "openai_chat"
+    interleaves = False
+    one_thought = True
+    field: ClassVar[str] = "reasoning_content"
+    takes: ClassVar[tuple[str, ...]] = ("reasoning_content",)
+    rules: ClassVar = {
+        "field": "App. A: where this provider takes reasoning back; every other field is none of its own",
+        "text": "App. A: what comes back is what was thought, of one answer, in order",
+        "flattened": "0.15: never reasoning as text in an assistant's turn",
+        "empty": "an assistant's message says something: content, calls or reasoning",
+    }
+
+    def thinks(self, body: Body) -> bool:
+        asked = [body.get("thinking"), body.get("reasoning")]
+        off = any(
+            isinstance(way, dict) and (way.get("type") == "disabled" or way.get("enabled") is False) for way in asked
+        )
+        effort = body.get("reasoning_effort") or (body.get("reasoning") or {}).get("effort")
+        switches = body.get("chat_template_kwargs", {}).values()
+        return not (off or effort == "none" or False in switches or body.get("enable_thinking") is False)
+
+    def sends_back(self, block: Block, thinking: bool) -> Iterable[str]:
+        return ["text"] if self.takes and block.kind in ("think", "sealed") else []
+
+    def check(self, body: Body) -> None:
+        thinking = self.thinks(body)
+        for message in body["messages"]:
+            if message["role"] != "assistant":
+                continue
+            for name in FIELDS:
+                if name in message and name not in self.takes:
+                    self.refuse("field", f"{name!r} is not supported")
+            if not (message.get("content") or message.get("tool_calls") or any(message.get(f) for f in FIELDS)):
+                self.refuse("empty", f"{message}")
+            self.flattened(message.get("content") or "", "flattened")
+            self.reasoning(message, thinking)
+        self.paired(body["messages"])
+
+    def reasoning(self, message: Body, thinking: bool) -> None:
+        for name in self.takes:
+            text = message.get(name)
+            if text is not None and text.strip() and text not in self.thoughts():
+                self.refuse("text", f"{text!r}")
+
+    def thoughts(self) -> set[str]:
+        """What each answer thought, as far as it came back whole."""
+        return {
+            "\n\n".join(texts)
+            for said in self.answers
+            if (texts := [block.text for block in said if block.kind in ("think", "sealed") and block.whole])
+        } | {block.text for block in self.blocks.values()}
+
+    # --- answering ---------------------------------------------------------------------------------------------
+
+    def stream(self, said: list[Block], cut: bool) -> list[bytes]:
+        out: list[Body] = [_delta(role="assistant", content="")]
+        calls = 0
+        for block in said:
+            if block.kind == "call":
+                head, tail = halves(json.dumps(block.args))
+                function = {"name": block.name, "arguments": head}
+                out.append(_delta(tool_calls=[{"index": calls, "id": block.call_id, "function": function}]))
+                if block.whole:
+                    out.append(_delta(tool_calls=[{"index": calls, "function": {"arguments": tail}}]))
+                calls += 1
+            elif block.kind == "text":
+                out += [_delta(content=piece) for piece in self.pieces(block)]
+            else:
+                out += self.thought(block)
+        return data(*out, *([] if cut else [_delta("tool_calls" if calls else "stop"), "[DONE]"]))
+
+    def pieces(self, block: Block) -> tuple[str, ...]:
+        head, tail = halves(block.text)
+        return (head, tail) if block.whole else (head,)
+
+    def thought(self, block: Block) -> list[Body]:
+        return [_delta(**{self.field: piece}) for piece in self.pieces(block)]
+
+
+class Silent(Chat):
+    """OpenAI's own, and whoever else keeps nothing of it: no reasoning comes, none may go."""
+
+    field = ""
+    takes = ()
+
+    def thought(self, block: Block) -> list[Body]:
+        return []
+
+
+class Forgetful(Chat):
+    """Reasoning comes, and is not wanted back (Qwen)."""
+
+    takes = ()
+
+
+class DeepSeek(Chat):
+    rules: ClassVar = Chat.rules | {
+        "missing": "10: the 'reasoning_content' in the thinking mode must be passed back, on every assistant's message",
+        "unasked": "10: with thinking disabled, it is omitted",
+    }
+
+    def sends_back(self, block: Block, thinking: bool) -> Iterable[str]:
+        return super().sends_back(block, thinking) if thinking else []
+
+    def reasoning(self, message: Body, thinking: bool) -> None:
+        if thinking and message.get("reasoning_content") is None:
+            self.refuse("missing", f"{message}")
+        if not thinking and "reasoning_content" in message:
+            self.refuse("unasked", f"{message}")
+        super().reasoning(message, thinking)
+
+
+class Kimi(Chat):
+    rules: ClassVar = Chat.rules | {
+        "missing": "21: thinking is enabled but reasoning_content is missing in assistant tool call message at index N",
+    }
+
+    def call_id(self, number: int) -> str:
+        return f"functions.look:{number}"
+
+    def sends_back(self, block: Block, thinking: bool) -> Iterable[str]:
+        return super().sends_back(block, thinking) if thinking else []
+
+    def reasoning(self, message: Body, thinking: bool) -> None:
+        if thinking and message.get("tool_calls") and not message.get("reasoning_content"):
+            self.refuse("missing", f"{message}")
+        super().reasoning(message, thinking)
+
+
+class Reasoning(Chat):
+    """Groq: the field is called `reasoning`."""
+
+    field = "reasoning"
+    takes: ClassVar[tuple[str, ...]] = ("reasoning",)
+
+
+class VLLM(Reasoning):
+    takes = ("reasoning", "reasoning_content")
+
+    def call_id(self, number: int) -> str:
+        return f"chatcmpl-tool-{number:032x}"
+
+
+class Copilot(Chat):
+    field = "reasoning_text"
+    takes = ("reasoning_text", "reasoning_opaque")
+    rules: ClassVar = Chat.rules | {"signature": "25: reasoning_opaque is the signature that came with the text"}
+
+    def sends_back(self, block: Block, thinking: bool) -> Iterable[str]:
+        return [*super().sends_back(block, thinking), *block.opaque]
+
+    def reasoning(self, message: Body, thinking: bool) -> None:
+        text, opaque = message.get("reasoning_text"), message.get("reasoning_opaque")
+        if text and text not in self.thoughts():
+            self.refuse("text", f"{text!r}")
+        if opaque is not None and self.owner(opaque, "signature").text != text:
+            self.refuse("signature", f"{message}")
+
+    def thought(self, block: Block) -> list[Body]:
+        if not block.whole:
+            return super().thought(block)
+        return [*super().thought(block), _delta(reasoning_opaque=self.seal(block, "sig"))]
+
+
+class OpenRouter(Chat):
+    """Claude behind OpenRouter: `reasoning_details`, in fragments."""
+
+    one_thought = False
+    field = "reasoning"
+    takes = ("reasoning", "reasoning_details")
+    rules: ClassVar = Chat.rules | {
+        "signature": "15: Invalid 'signature' in 'thinking' block: entries come back merged, whole and signed",
+        "encrypted": "15: a reasoning.encrypted entry comes back with its data, id and format",
+        "twice": "0.1: reasoning and reasoning_details hold the same: one of them",
+    }
+
+    def sends_back(self, block: Block, thinking: bool) -> Iterable[str]:
+        if block.kind == "sealed":
+            return block.opaque
+        return ["text", *block.opaque] if block.kind == "think" else []
+
+    def reasoning(self, message: Body, thinking: bool) -> None:
+        details = message.get("reasoning_details")
+        if details is not None and "reasoning" in message:
+            self.refuse("twice", f"{message}")
+        for entry in details or ():
+            if entry["type"] == "reasoning.encrypted":
+                owner = self.owner(entry["data"], "encrypted")
+                if owner.kind != "sealed" or entry.get("format") != "anthropic-claude-v1":
+                    self.refuse("encrypted", f"{entry}")
+            elif self.owner(entry.get("signature"), "signature").text != entry["text"]:
+                self.refuse("signature", f"{entry}")
+
+    def thought(self, block: Block) -> list[Body]:
+        index = [b.number for b in self.answers[block.answer]].index(block.number)
+        about = {"format": "anthropic-claude-v1", "index": index}
+        if block.kind == "sealed":
+            sealed = {"type": "reasoning.encrypted", "data": self.seal(block, "data"), "id": None}
+            return [_delta(content="", reasoning_details=[sealed | about])]
+        out = [
+            _delta(content="", reasoning=text, reasoning_details=[{"type": "reasoning.text", "text": text} | about])
+            for text in self.pieces(block)
+        ]
+        if block.whole:
+            signed = {"type": "reasoning.text", "signature": self.seal(block, "sig")} | about
+            out.append(_delta(content="", reasoning=None, reasoning_details=[signed]))
+        return out
+
+
+class MiniMax(Chat):
+    """Reasoning comes in tags in the content, and goes back just so."""
+
+    takes = ()
+    rules: ClassVar = {
+        "field": Chat.rules["field"],
+        "empty": Chat.rules["empty"],
+        "verbatim": "23: <think>…</think> inside content must be sent back verbatim",
+    }
+
+    def sends_back(self, block: Block, thinking: bool) -> Iterable[str]:
+        return ["text"] if block.kind in ("think", "sealed") else []
+
+    def flattened(self, text: str, rule: str) -> None:
+        for number, said in enumerate(self.answers):
+            if said and said[0].kind in ("think", "sealed") and said[0].text in text:
+                whole = "".join(f"<think>\n{b.text}\n</think>\n\n" for b in said if b.kind in ("think", "sealed"))
+                if not text.startswith(whole):
+                    self.refuse("verbatim", f"answer {number} came back as {text!r}")
+
+    def thought(self, block: Block) -> list[Body]:
+        head, *tail = self.pieces(block)
+        closed = [_delta(content=f"{tail[0]}\n</think>\n\n")] if tail else []
+        return [_delta(content=f"<think>\n{head}"), *closed]

@@ -1,0 +1,352 @@
+"""Claude: Anthropic Messages, and Converse on Bedrock, which have the same rules in two spellings."""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any, ClassVar, NamedTuple
+
+from pellucid.framing import eventstream_message
+
+from .core import Block, Body, Upstream, events, halves
+
+
+class Said(NamedTuple):
+    """A block of a message, in neither's spelling."""
+
+    kind: str
+    """think, sealed, call, result, text or other."""
+    text: str = ""
+    opaque: str = ""
+    """Signature, data, or the id of a call."""
+
+
+CLAUDE_RULES = {
+    "signature": "3.4: Invalid 'signature' in 'thinking' block: blank, foreign, or not over this text",
+    "starts_with_thinking": "3.4: when 'thinking' is enabled, a final assistant message with calls starts so",
+    "modified": "3.4: thinking blocks in the latest assistant message cannot be modified: all, and where they were",
+    "disabled": "3.4: with thinking disabled, the last assistant message holds no thinking",
+    "ends_in_thought": "3.4: thinking stands before what it led to, never last",
+    "alternate": "messages are of alternating roles, none is empty, the first is the user's",
+    "blank": "no text is blank",
+    "id": "ids of calls have few characters",
+}
+
+
+class _Claude(Upstream):
+    manual: ClassVar[str] = ""
+
+    def claude(self, messages: list[tuple[str, list[Said]]], thinking: str | None) -> None:
+        roles = [role for role, _ in messages]
+        if roles != [("user", "assistant")[n % 2] for n in range(len(roles))] or not all(said for _, said in messages):
+            self.refuse("alternate", f"the roles are {roles}")
+        for place, (role, said) in enumerate(messages):
+            if any(block.kind == "text" and not block.text.strip() for block in said):
+                self.refuse("blank", f"{said}")
+            if role == "assistant":
+                after = messages[place + 1][1] if place + 1 < len(messages) else []
+                results = [block.opaque for block in after if block.kind == "result"]
+                self.pairs([block.opaque for block in said if block.kind == "call"], results)
+                if [block.kind for block in after[: len(results)]] != ["result"] * len(results):
+                    self.refuse("pairing", "results stand first in their message")
+                self.thoughts(said)
+        self.latest(messages, thinking)
+
+    def thoughts(self, said: list[Said]) -> None:
+        for block in said:
+            if block.kind in ("think", "sealed"):
+                owner = self.owner(block.opaque, "signature")
+                if owner.kind != block.kind or (block.kind == "think" and owner.text != block.text):
+                    self.refuse("signature", f"{block} is not what was signed")
+        if said[-1].kind in ("think", "sealed"):
+            self.refuse("ends_in_thought", f"{said}")
+
+    def latest(self, messages: list[tuple[str, list[Said]]], thinking: str | None) -> None:
+        answers = [said for role, said in messages if role == "assistant"]
+        if not answers:
+            return
+        last = answers[-1]
+        thoughts = [block for block in last if block.kind in ("think", "sealed")]
+        if thinking == "disabled" and thoughts:
+            self.refuse("disabled", f"{thoughts}")
+        calls = [block for block in last if block.kind == "call"]
+        answered = any(block.kind == "result" for block in messages[-1][1])
+        if thinking == "enabled" and calls and answered and last[0].kind not in ("think", "sealed"):
+            self.refuse("starts_with_thinking", f"found {last[0].kind!r}")
+        if thoughts or (thinking in ("enabled", "adaptive") and calls and answered):
+            self.unmodified(last)
+
+    def unmodified(self, last: list[Said]) -> None:
+        """Whatever answers of ours are in this message: their thoughts and calls are as they were."""
+        ours = [self.by_id(block) for block in last if block.kind in ("think", "sealed", "call")]
+        for answer in {block.answer for block in ours if block is not None}:
+            now = [block.number for block in ours if block is not None and block.answer == answer]
+            was = [
+                block.number
+                for block in self.answers[answer]
+                if block.whole and (block.kind in ("think", "sealed") or block.number in now)
+            ]
+            while was and self.blocks[was[-1]].kind != "call" and not self.followed(answer, was[-1]):
+                was.pop()  # nothing that came back followed it
+            if now != was:
+                self.refuse("modified", f"{was} came back as {now}")
+
+    def followed(self, answer: int, number: int) -> bool:
+        """Whether text followed, cut off or not."""
+        return any(block.kind == "text" and block.number > number for block in self.answers[answer])
+
+    def by_id(self, said: Said) -> Block | None:
+        if said.kind == "call":
+            return next((block for id, block in self.calls.items() if self.as_sent(id) == said.opaque), None)
+        return self.opaque.get(said.opaque)
+
+    def as_sent(self, call_id: str) -> str:
+        return call_id
+
+
+class Anthropic(_Claude):
+    wire = "anthropic"
+    rules: ClassVar = CLAUDE_RULES | {
+        "budget": "3.1: budget_tokens is at least 1024 and less than max_tokens",
+        "adaptive_only": "3.1: Opus 4.7 and later reject enabled with a budget",
+    }
+
+    def thinks(self, body: Body) -> bool:
+        return bool(body.get("thinking", {}).get("type") in ("enabled", "adaptive"))
+
+    def sends_back(self, block: Block, thinking: bool) -> Iterable[str]:
+        if not thinking or block.kind not in ("think", "sealed"):
+            return []
+        return [*block.opaque, *(["text"] if block.kind == "think" else [])]
+
+    def check(self, body: Body) -> None:
+        config = body.get("thinking", {})
+        if config.get("type") == "enabled":
+            if "opus-5" in self.model:
+                self.refuse("adaptive_only", f"{config}")
+            if not 1024 <= config["budget_tokens"] < body["max_tokens"]:
+                self.refuse("budget", f"{config} of {body['max_tokens']}")
+        messages = [
+            (message["role"], [self.said(block) for block in message["content"]]) for message in body["messages"]
+        ]
+        self.claude(messages, config.get("type"))
+
+    def said(self, block: Body) -> Said:
+        match block["type"]:
+            case "thinking":
+                return Said("think", block["thinking"], block.get("signature") or "")
+            case "redacted_thinking":
+                return Said("sealed", "", block["data"])
+            case "tool_use" | "tool_result":
+                id = block["id"] if block["type"] == "tool_use" else block["tool_use_id"]
+                if not re.fullmatch("[a-zA-Z0-9_-]+", id):
+                    self.refuse("id", f"{id!r}")
+                return Said("call" if block["type"] == "tool_use" else "result", "", id)
+            case "text":
+                return Said("text", block["text"])
+            case _:
+                return Said("other")
+
+    def stream(self, said: list[Block], cut: bool) -> list[bytes]:
+        usage = {"input_tokens": 9, "output_tokens": 1}
+        message = {"id": "msg_1", "type": "message", "role": "assistant", "model": self.model, "content": []}
+        out: list[Body] = [{"type": "message_start", "message": message | {"usage": usage}}]
+        for index, block in enumerate(said):
+            at = {"index": index}
+            start, deltas = self.pieces(block)
+            out.append({"type": "content_block_start", **at, "content_block": start})
+            deltas = deltas if block.whole else deltas[:1]
+            out += [{"type": "content_block_delta", **at, "delta": delta} for delta in deltas]
+            if block.whole:
+                out.append({"type": "content_block_stop", **at})
+        if not cut:
+            reason = "tool_use" if any(block.kind == "call" for block in said) else "end_turn"
+            out.append({"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 9}})
+            out.append({"type": "message_stop"})
+        return events(*out)
+
+    def pieces(self, block: Block) -> tuple[Body, list[Body]]:
+        head, tail = halves(block.text)
+        match block.kind:
+            case "sealed":
+                return {"type": "redacted_thinking", "data": self.seal(block, "data", "Emw{}")}, []
+            case "think":
+                signed = {"type": "signature_delta", "signature": self.signature(block)}
+                deltas = [{"type": "thinking_delta", "thinking": piece} for piece in (head, tail)]
+                return {"type": "thinking", "thinking": "", "signature": ""}, [*deltas, signed]
+            case "call":
+                deltas = [{"type": "input_json_delta", "partial_json": p} for p in halves(json.dumps(block.args))]
+                return {"type": "tool_use", "id": block.call_id, "name": block.name, "input": {}}, deltas
+            case _:
+                return {"type": "text", "text": ""}, [{"type": "text_delta", "text": piece} for piece in (head, tail)]
+
+    def signature(self, block: Block) -> str:
+        return self.seal(block, "sig", "Eu8B{}")
+
+
+class Unsigned(Anthropic):
+    """DeepSeek's own Messages: nothing is signed, and a thought is missed where there is none."""
+
+    rules: ClassVar = {
+        "missing": "10: the 'reasoning_content' in the thinking mode must be passed back; an empty one will do",
+        "text": "10: what is passed back is what was thought",
+    }
+
+    def check(self, body: Body) -> None:
+        thinking = body.get("thinking", {}).get("type") != "disabled"
+        for message in body["messages"]:
+            thoughts = [block for block in message["content"] if block["type"] == "thinking"]
+            if message["role"] == "assistant" and thinking and not thoughts:
+                self.refuse("missing", f"{message}")
+            for thought in thoughts:
+                texts = {block.text for block in self.blocks.values()} | {""}
+                if thought["thinking"] not in texts:
+                    self.refuse("text", f"{thought}")
+        for message, after in pairwise([*body["messages"], {"content": []}]):
+            called = [block["id"] for block in message["content"] if block["type"] == "tool_use"]
+            self.pairs(called, [block["tool_use_id"] for block in after["content"] if block["type"] == "tool_result"])
+
+    def thinks(self, body: Body) -> bool:
+        return bool(body.get("thinking", {}).get("type") != "disabled")
+
+    def sends_back(self, block: Block, thinking: bool) -> Iterable[str]:
+        return ["text"] if thinking and block.kind in ("think", "sealed") else []
+
+    def pieces(self, block: Block) -> tuple[Body, list[Body]]:
+        if block.kind == "sealed":
+            block.kind = "think"
+        return super().pieces(block)
+
+    def signature(self, block: Block) -> str:
+        return ""
+
+
+class Bedrock(_Claude):
+    """Converse in front of Claude."""
+
+    wire = "bedrock"
+    content_type = "application/vnd.amazon.eventstream"
+    rules: ClassVar = CLAUDE_RULES | {
+        "shape": "9.3: what goes back is reasoningText or redactedContent, not the flatter shape of a delta",
+        "tools": "toolConfig must be defined where the messages hold toolUse or toolResult",
+    }
+
+    def thinks(self, body: Body) -> bool:
+        return bool(self.asked(body) in ("enabled", "adaptive"))
+
+    def asked(self, body: Body) -> Any:
+        return body.get("additionalModelRequestFields", {}).get("thinking", {}).get("type")
+
+    def sends_back(self, block: Block, thinking: bool) -> Iterable[str]:
+        if not thinking or block.kind not in ("think", "sealed"):
+            return []
+        return [*block.opaque, *(["text"] if block.kind == "think" else [])]
+
+    def check(self, body: Body) -> None:
+        messages = [
+            (message["role"], [self.said(block) for block in message["content"]]) for message in body["messages"]
+        ]
+        spoken = any(block.kind in ("call", "result") for _, said in messages for block in said)
+        if spoken and not body.get("toolConfig", {}).get("tools"):
+            self.refuse("tools", "there is none")
+        self.claude(messages, self.asked(body))
+
+    def said(self, block: Body) -> Said:
+        [(name, value)] = block.items()
+        match name:
+            case "reasoningContent":
+                return self.reasoning(value)
+            case "toolUse" | "toolResult":
+                if not re.fullmatch("[a-zA-Z0-9_.:-]{1,64}", value["toolUseId"]):
+                    self.refuse("id", f"{value['toolUseId']!r}")
+                return Said("call" if name == "toolUse" else "result", "", value["toolUseId"])
+            case "text":
+                return Said("text", value)
+            case _:
+                return Said("other")
+
+    def reasoning(self, value: Body) -> Said:
+        if "reasoningText" in value:
+            return Said("think", value["reasoningText"]["text"], value["reasoningText"].get("signature") or "")
+        if "redactedContent" in value:
+            try:
+                return Said("sealed", "", b64decode(value["redactedContent"], validate=True).decode())
+            except (Base64Error, ValueError):
+                self.refuse("shape", "redactedContent is not base64")
+        self.refuse("shape", f"{value}")
+
+    def stream(self, said: list[Block], cut: bool) -> list[bytes]:
+        out = [_frame("messageStart", role="assistant")]
+        for index, block in enumerate(said):
+            start, deltas = self.pieces(block)
+            if start:
+                out.append(_frame("contentBlockStart", contentBlockIndex=index, start=start))
+            deltas = deltas if block.whole else deltas[:1]
+            out += [_frame("contentBlockDelta", contentBlockIndex=index, delta=delta, p="abc") for delta in deltas]
+            if block.whole:
+                out.append(_frame("contentBlockStop", contentBlockIndex=index))
+        if not cut:
+            reason = "tool_use" if any(block.kind == "call" for block in said) else "end_turn"
+            out.append(_frame("messageStop", stopReason=reason))
+            out.append(_frame("metadata", usage={"inputTokens": 9, "outputTokens": 9, "totalTokens": 18}))
+        return out
+
+    def pieces(self, block: Block) -> tuple[Body, list[Body]]:
+        head, tail = halves(block.text)
+        match block.kind:
+            case "sealed":
+                # A blob in two deltas, each with its own padding.
+                first, second = halves(self.seal(block, "data", "Emw{}x"))
+                pieces = [b64encode(piece.encode()).decode() for piece in (first, second)]
+                return {}, [{"reasoningContent": {"redactedContent": piece}} for piece in pieces]
+            case "think":
+                deltas = [{"reasoningContent": {"text": piece}} for piece in (head, tail)]
+                signature = self.signature(block)
+                return {}, [*deltas, *([{"reasoningContent": {"signature": signature}}] if signature else [])]
+            case "call":
+                deltas = [{"toolUse": {"input": piece}} for piece in halves(json.dumps(block.args))]
+                return {"toolUse": {"toolUseId": block.call_id, "name": block.name}}, deltas
+            case _:
+                return {}, [{"text": piece} for piece in (head, tail)]
+
+    def signature(self, block: Block) -> str:
+        return self.seal(block, "sig", "EvYB{}")
+
+
+class BedrockUnsigned(Bedrock):
+    """Converse in front of a model that does not sign: R1 does not want to see its thought again."""
+
+    rules: ClassVar = {name: CLAUDE_RULES[name] for name in ("alternate", "blank", "id")} | {
+        "tools": Bedrock.rules["tools"],
+        "unsigned": "9.3: only what is signed goes back; DeepSeek-R1 rejects reasoningContent in its input",
+    }
+
+    def thinks(self, body: Body) -> bool:
+        return True
+
+    def sends_back(self, block: Block, thinking: bool) -> Iterable[str]:
+        return []
+
+    def thoughts(self, said: list[Said]) -> None:
+        if any(block.kind in ("think", "sealed") for block in said):
+            self.refuse("unsigned", f"{said}")
+
+    def latest(self, messages: list[tuple[str, list[Said]]], thinking: str | None) -> None:
+        pass
+
+    def signature(self, block: Block) -> str:
+        return ""
+
+    def pieces(self, block: Block) -> tuple[Body, list[Body]]:
+        if block.kind == "sealed":
+            block.kind = "think"
+        return super().pieces(block)
+
+
+def _frame(kind: str, **value: Any) -> bytes:
+    headers = {":event-type": kind, ":content-type": "application/json", ":message-type": "event"}
+    return eventstream_message(json.dumps(value).encode(), headers)

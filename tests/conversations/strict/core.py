@@ -1,0 +1,255 @@
+"""What all strict upstreams share: what they say, what they remember of it, and how they refuse.
+
+A strict upstream (`Upstream`) is one provider as it really behaves towards the history that it is sent. It answers as a
+test tells it (`Act`), and everything in its answers that is its own business (ids of items, signatures, sealed blobs,
+the words of its reasoning) carries a canary: `cnry.SIDE.NUMBER.KIND.`, numbered as it was said. So it knows of every
+request what of its own came back, whether it is whole and in its order, and what is somebody else's.
+
+A rule has a name and says where in `providers.md` it stands; a refusal names the rule that was broken.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64decode
+from binascii import Error as Base64Error
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, NamedTuple, NoReturn
+
+Body = dict[str, Any]
+Step = Literal["think", "sealed", "call", "text"]
+
+CANARY = re.compile(r"cnry\.([a-z0-9-]+)\.(\d+)\.([a-z]+)\.")
+
+
+class Refusal(Exception):
+    """The provider's error status, and the rule that was broken."""
+
+    def __init__(self, rule: str, message: str, status: int = 400) -> None:
+        super().__init__(f"[{rule}] {message}")
+        self.rule, self.status = rule, status
+
+
+class Act(NamedTuple):
+    """What an upstream is to say, in order; with `cut`, it falls silent in the middle of the last step."""
+
+    steps: tuple[Step, ...]
+    cut: bool = False
+
+
+CALL = Act(("think", "call"))
+INTERLEAVED = Act(("think", "call", "sealed", "call"))
+ANSWER = Act(("think", "sealed", "text"))
+CUT_THOUGHT = Act(("think",), cut=True)
+CUT_CALL = Act(("think", "call"), cut=True)
+CUT_SECOND_CALL = Act(("think", "call", "call"), cut=True)
+CUT_TEXT = Act(("think", "text"), cut=True)
+
+
+@dataclass
+class Block:
+    """One thing that an upstream said."""
+
+    side: str
+    number: int
+    kind: Step
+    whole: bool = True
+    text: str = ""
+    """Of reasoning and of the answer."""
+    call_id: str = ""
+    name: str = ""
+    args: Body = field(default_factory=dict)
+    answer: int = 0
+    """Which of the upstream's answers it stands in."""
+    opaque: dict[str, str] = field(default_factory=dict)
+    """Signature, blob, id: whatever only its maker understands, by kind."""
+
+    def canary(self, kind: str) -> str:
+        return f"cnry.{self.side}.{self.number}.{kind}."
+
+
+class Found(NamedTuple):
+    """A canary, where it was found."""
+
+    side: str
+    number: int
+    kind: str
+
+
+def strings(value: Any) -> Iterator[str]:
+    """All texts in a JSON value, in the order in which they stand there."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for name, entry in value.items():
+            yield name
+            yield from strings(entry)
+    elif isinstance(value, list):
+        for entry in value:
+            yield from strings(entry)
+
+
+def canaries(value: Any) -> list[Found]:
+    """All canaries in a JSON value, also in JSON that stands in a text and in what is written in base64."""
+    found: list[Found] = []
+    for text in strings(value):
+        for readable in {text: None, _unpacked(text): None}:
+            found += [Found(side, int(number), kind) for side, number, kind in CANARY.findall(readable)]
+    return found
+
+
+def _unpacked(text: str) -> str:
+    try:
+        return b64decode(text, validate=True).decode("utf-8", "replace")
+    except (Base64Error, ValueError):
+        return ""
+
+
+class Upstream:
+    """One provider, strict. A wire's class brings `check`, `stream` and its `rules`."""
+
+    wire: ClassVar[str]
+    rules: ClassVar[dict[str, str]] = {}
+    """Each rule, and where it stands."""
+    interleaves: ClassVar[bool] = True
+    """Whether reasoning can stand between calls."""
+    one_thought: ClassVar[bool] = False
+    """Whether all reasoning of an answer is one text."""
+    content_type: ClassVar[str] = "text/event-stream"
+    known_rules: ClassVar[dict[str, str]] = {
+        "foreign": "App. A: opaque fields never cross, and reasoning text only if the caller opts in",
+        "order": "0.4: order is data; what came first stands first",
+        "pairing": "each call is answered, by its id, directly after the message that made it, and nothing else is",
+        "unfinished": "0.12: what was cut off is not to be replayed",
+    }
+
+    def __init__(self, side: str, row: str, model: str) -> None:
+        self.side, self.row, self.model = side, row, model
+        self.blocks: dict[int, Block] = {}
+        self.opaque: dict[str, Block] = {}
+        """Who each opaque text belongs to."""
+        self.calls: dict[str, Block] = {}
+        self.requests: list[Body] = []
+        self.raw: list[bytes] = []
+        self.found: list[Found] = []
+        """The canaries in the last request."""
+        self.next = ANSWER
+        self.answers: list[list[Block]] = []
+
+    # --- a request ---------------------------------------------------------------------------------------------
+
+    def ask(self, raw: bytes, path: str = "") -> tuple[list[bytes], bool]:
+        """Check a request; gives the answer in pieces, and whether it goes on for ever. Raises `Refusal`."""
+        body = json.loads(raw)
+        self.raw.append(raw)
+        self.requests.append(body)
+        self.check_all(body)
+        act = self.next
+        steps = [step for step in act.steps if self.thinks(body) or step in ("call", "text")]
+        if not self.interleaves:
+            steps.sort(key=("think", "sealed", "text", "call").index)
+        if self.one_thought:
+            steps = [step for step in steps if step != "sealed"]
+        said = [self._say(step) for step in steps or ["text"]]
+        said[-1].whole = not act.cut
+        self.answers.append(said)
+        return self.stream(said, act.cut), act.cut
+
+    def check_all(self, body: Body) -> None:
+        """Raises `Refusal`."""
+        self.found = found = canaries(body)
+        for canary in found:
+            if canary.side != self.side:
+                self.refuse("foreign", f"{canary} came with the request")
+        self.check(body)
+        numbers = [canary.number for canary in found]
+        if numbers != sorted(numbers):
+            self.refuse("order", f"what was said as {sorted(numbers)} came back as {numbers}")
+
+    def check(self, body: Body) -> None:
+        """Whatever this wire refuses. Raises `Refusal`."""
+        raise NotImplementedError
+
+    def thinks(self, body: Body) -> bool:
+        """Whether the request asks for thought, or does not decline it."""
+        raise NotImplementedError
+
+    def stream(self, said: list[Block], cut: bool) -> list[bytes]:
+        """The answer as it is written to the socket."""
+        raise NotImplementedError
+
+    def all_rules(self) -> dict[str, str]:
+        return self.known_rules | self.rules
+
+    def refuse(self, rule: str, message: str, status: int = 400) -> NoReturn:
+        raise Refusal(rule, f"{self.side}: {message} ({self.all_rules()[rule]})", status)
+
+    # --- what it says ------------------------------------------------------------------------------------------
+
+    def _say(self, kind: Step) -> Block:
+        number = len(self.blocks)
+        block = Block(self.side, number, kind, answer=len(self.answers))
+        if kind in ("think", "sealed"):
+            block.text = f"Let me see: {block.canary('text')} perhaps."
+        elif kind == "text":
+            block.text = f"It is said-{self.side}-{number}- and no more."
+        else:
+            block.call_id, block.name, block.args = self.call_id(number), "look", {"at": f"said-{self.side}-{number}-"}
+            self.calls[block.call_id] = block
+        self.blocks[number] = block
+        return block
+
+    def call_id(self, number: int) -> str:
+        return f"call_{self.side.replace('-', '_')}_{number}"
+
+    def seal(self, block: Block, kind: str, form: str = "{}") -> str:
+        """An opaque text of this block."""
+        text = form.format(block.canary(kind) + "x" * (3 - len(block.canary(kind)) % 3))
+        self.opaque[text] = block
+        block.opaque[kind] = text
+        return text
+
+    # --- what came back ----------------------------------------------------------------------------------------
+
+    def returned(self, said: list[Block], thinking: bool) -> set[tuple[int, str]]:
+        """The canaries (number and kind) of a whole answer that must come back, if thinking is on or off."""
+        return {(block.number, kind) for block in said for kind in self.sends_back(block, thinking)}
+
+    def sends_back(self, block: Block, thinking: bool) -> Iterable[str]:
+        raise NotImplementedError
+
+    def owner(self, opaque: str | None, rule: str) -> Block:
+        """Whose this opaque text is; refused if nobody's, or of something that was cut off."""
+        block = self.opaque.get(opaque or "")
+        if block is None:
+            self.refuse(rule, f"{opaque!r} is not of this provider's making")
+        if not block.whole:
+            self.refuse("unfinished", f"{opaque!r} belongs to what was cut off")
+        return block
+
+    def pairs(self, called: list[str], returned: list[str], ordered: bool = False) -> None:
+        """The calls of one message, and the results that follow it."""
+        alike = called == returned if ordered else sorted(called) == sorted(returned)
+        if not alike:
+            self.refuse("pairing", f"the calls {called} are followed by results for {returned}")
+
+    def flattened(self, text: str, rule: str) -> None:
+        """Reasoning must not stand in an answer's text."""
+        if CANARY.search(text):
+            self.refuse(rule, f"reasoning stands in the answer: {text!r}")
+
+
+def data(*values: Any) -> list[bytes]:
+    """Server-sent events without names."""
+    return [f"data: {value if isinstance(value, str) else json.dumps(value)}\n\n".encode() for value in values]
+
+
+def events(*values: Body) -> list[bytes]:
+    """Server-sent events that are named as their type."""
+    return [f"event: {value['type']}\ndata: {json.dumps(value)}\n\n".encode() for value in values]
+
+
+def halves(text: str) -> tuple[str, str]:
+    return text[: len(text) // 2], text[len(text) // 2 :]

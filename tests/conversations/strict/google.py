@@ -1,0 +1,132 @@
+"""Gemini's generateContent."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterable
+from typing import ClassVar
+
+from .core import Block, Body, Upstream, data, halves
+
+SENTINEL = "skip_thought_signature_validator"
+
+
+class Gemini(Upstream):
+    """Signatures stand on the first call of a step, and on the last part of an answer; calls have no ids."""
+
+    wire = "google"
+    rules: ClassVar = {
+        "missing": "4.5: Function call is missing a thought_signature: the first of each step of this turn has one",
+        "invalid": "4.5: Thought signature is not valid: foreign, changed, or on a part that it did not come with",
+        "merged": "4.5: never merge a signed part with an unsigned one",
+        "sentinel": "4.5: the documented stand-in is for the first call of a step that has lost its own",
+        "roles": "contents begin with the user's; what functions returned follows their calls, in their order",
+    }
+    strict: ClassVar[bool] = True
+    """Gemini 3; before it, a signature was optional."""
+
+    def thinks(self, body: Body) -> bool:
+        return bool(body.get("generationConfig", {}).get("thinkingConfig", {}).get("includeThoughts"))
+
+    def sends_back(self, block: Block, thinking: bool) -> Iterable[str]:
+        if block.kind in ("think", "sealed"):
+            return [*block.opaque, *(["text"] if block.kind == "think" else [])]
+        return block.opaque
+
+    # --- checking ----------------------------------------------------------------------------------------------
+
+    def check(self, body: Body) -> None:
+        contents = body["contents"]
+        if contents[0]["role"] != "user":
+            self.refuse("roles", "the first content is the model's")
+        words = [n for n, c in enumerate(contents) if c["role"] == "user" and any("text" in p for p in c["parts"])]
+        for place, content in enumerate(contents):
+            if content["role"] != "model":
+                continue
+            calls = [part for part in content["parts"] if "functionCall" in part]
+            for part in content["parts"]:
+                self.part(part, part in calls[:1])
+            if self.strict and place > words[-1] and calls and "thoughtSignature" not in calls[0]:
+                name = calls[0]["functionCall"]["name"]
+                self.refuse("missing", f"function call `default_api:{name}`, position {place}")
+            self.step(calls, contents[place + 1 :])
+
+    def part(self, part: Body, first_call: bool) -> None:
+        signature = part.get("thoughtSignature")
+        if signature == SENTINEL:
+            if not first_call:
+                self.refuse("sentinel", f"{part}")
+            return
+        if signature is None:
+            if "text" in part:
+                texts = [block.text for block in self.blocks.values() if block.opaque and block.kind == "text"]
+                if part["text"] in texts and not part.get("thought"):
+                    self.refuse("merged", f"{part} has lost its signature")
+            return
+        block = self.owner(signature, "invalid")
+        if "functionCall" in part:
+            same = block.kind == "call" and part["functionCall"]["args"] == block.args
+        elif part.get("thought"):
+            # It came as a part without text, after the thought that it closes.
+            before = self.blocks.get(block.number - 1, block)
+            same = block.kind == "sealed" and part.get("text", "") in ("", before.text)
+        else:
+            same = block.kind == "text" and part.get("text") in (block.text, "")
+        if not same:
+            self.refuse("invalid", f"{part} is not what was signed")
+
+    def step(self, calls: list[Body], rest: list[Body]) -> None:
+        answers = rest[0]["parts"] if rest else []
+        results = [part["functionResponse"] for part in answers if "functionResponse" in part]
+        if results and len(results) != len(answers):
+            self.refuse("roles", "words of the user stand beside what functions returned")
+        called = [(call["functionCall"]["name"], call["functionCall"].get("id")) for call in calls]
+        self.pairs([str(c) for c in called], [str((r["name"], r.get("id"))) for r in results], ordered=True)
+
+    # --- answering ---------------------------------------------------------------------------------------------
+
+    def call_id(self, number: int) -> str:
+        return ""
+
+    def sign(self, block: Block) -> str:
+        canary = block.canary("sig")
+        text = b64encode(b"\xfb\xef\xbe" + (canary + "x" * (-len(canary) % 3)).encode()).decode()
+        self.opaque[text] = block
+        block.opaque["sig"] = text
+        return text
+
+    def stream(self, said: list[Block], cut: bool) -> list[bytes]:
+        out: list[Body] = []
+        called = False
+        for block in said:
+            head, tail = halves(block.text)
+            match block.kind:
+                case "think":
+                    out += [_chunk({"text": p, "thought": True}) for p in ((head, tail) if block.whole else (head,))]
+                case "sealed":
+                    out.append(_chunk({"text": "", "thought": True, "thoughtSignature": self.sign(block)}))
+                case "call":
+                    block.whole = True  # it comes in one piece
+                    call: Body = {"functionCall": {"name": block.name, "args": block.args}}
+                    out.append(_chunk(call if called else call | {"thoughtSignature": self.sign(block)}))
+                    called = True
+                case "text":
+                    out.append(_chunk({"text": head}))
+                    if block.whole:
+                        # The signature comes last, with no text.
+                        out += [_chunk({"text": tail}), _chunk({"text": "", "thoughtSignature": self.sign(block)})]
+        if not cut:
+            usage = {"promptTokenCount": 9, "candidatesTokenCount": 9, "thoughtsTokenCount": 3, "totalTokenCount": 21}
+            end = {"content": {"parts": [], "role": "model"}, "finishReason": "STOP", "index": 0}
+            out.append({"candidates": [end], "usageMetadata": usage})
+        return data(*out)
+
+
+class Gemini2(Gemini):
+    """Before Gemini 3."""
+
+    strict = False
+
+
+def _chunk(part: Body) -> Body:
+    return {"candidates": [{"content": {"parts": [part], "role": "model"}, "index": 0}]}

@@ -1,0 +1,216 @@
+"""Wires with reasoning in blocks of its own and their own rules: Mistral, Cohere, and Ollama's own."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import ClassVar
+
+from .core import Block, Body, Upstream, data, halves
+
+
+class _Messages(Upstream):
+    """Messages whose tools answer one by one."""
+
+    def paired(self, messages: list[Body], id_of: str = "tool_call_id") -> None:
+        called: list[str] = []
+        returned: list[str] = []
+        for message in messages:
+            if message["role"] == "tool":
+                returned.append(message[id_of])
+                continue
+            self.pairs(called, returned)
+            called, returned = [call["id"] for call in message.get("tool_calls") or ()], []
+        self.pairs(called, returned)
+
+
+class Mistral(_Messages):
+    wire = "mistral"
+    rules: ClassVar = {
+        "flattened": "6: thought is a chunk of its own: as text it would be read as answer",
+        "chunk": "6: a thinking chunk holds chunks, and the signature that came with them",
+        "nine": "a call's id is nine letters and digits",
+        "after_tool": "a user does not speak right after a tool",
+        "last": "the last message is the user's or a tool's, or is a prefix",
+        "empty": "an assistant's message has content or calls",
+    }
+
+    def thinks(self, body: Body) -> bool:
+        return body.get("reasoning_effort") == "high"
+
+    def sends_back(self, block: Block, thinking: bool) -> Iterable[str]:
+        return [*block.opaque, "text"] if block.kind in ("think", "sealed") else []
+
+    def call_id(self, number: int) -> str:
+        return f"mi{number:07}"
+
+    def check(self, body: Body) -> None:
+        before = ""
+        for message in body["messages"]:
+            role = message["role"]
+            if before == "tool" and role == "user":
+                self.refuse("after_tool", f"{message}")
+            before = role
+            for id in [call["id"] for call in message.get("tool_calls") or ()] + [message.get("tool_call_id")]:
+                if id is not None and not re.fullmatch("[a-zA-Z0-9]{9}", id):
+                    self.refuse("nine", f"{id!r}")
+            if role == "assistant":
+                self.content(message)
+        if before == "assistant" and not body["messages"][-1].get("prefix"):
+            self.refuse("last", f"{body['messages'][-1]}")
+        self.paired(body["messages"])
+
+    def content(self, message: Body) -> None:
+        content = message["content"]
+        if not content and not message.get("tool_calls"):
+            self.refuse("empty", f"{message}")
+        for chunk in [{"type": "text", "text": content}] if isinstance(content, str) else content:
+            if chunk["type"] == "text":
+                self.flattened(chunk["text"], "flattened")
+                continue
+            if not isinstance(chunk["thinking"], list):
+                self.refuse("chunk", f"{chunk}")
+            text = "".join(inner["text"] for inner in chunk["thinking"])
+            if self.owner(chunk.get("signature"), "chunk").text != text:
+                self.refuse("chunk", f"{chunk}")
+
+    def stream(self, said: list[Block], cut: bool) -> list[bytes]:
+        out: list[Body] = []
+        calls = 0
+        for block in said:
+            head, tail = halves(block.text)
+            match block.kind:
+                case "think" | "sealed":
+                    texts = [{"type": "text", "text": text} for text in ((head, tail) if block.whole else (head,))]
+                    out += [_delta(content=[{"type": "thinking", "thinking": [text]}]) for text in texts]
+                    if block.whole:
+                        signed = {"type": "thinking", "thinking": [], "signature": self.seal(block, "sig")}
+                        out.append(_delta(content=[signed | {"closed": True}]))
+                case "text":
+                    out += [_delta(content=text) for text in ((head, tail) if block.whole else (head,))]
+                case "call":
+                    args = json.dumps(block.args)
+                    args = args if block.whole else args[:5]
+                    call = {"id": block.call_id, "function": {"name": block.name, "arguments": args}, "index": calls}
+                    out.append(_delta(tool_calls=[call]))
+                    calls += 1
+        return data(*out, *([] if cut else [_delta("tool_calls" if calls else "stop"), "[DONE]"]))
+
+
+class Cohere(_Messages):
+    wire = "cohere"
+    rules: ClassVar = {
+        "flattened": "7: thought goes back as an item of type thinking",
+        "item": "7: content items are {type: thinking, thinking} and {type: text, text}; there is no signature",
+    }
+
+    def thinks(self, body: Body) -> bool:
+        return bool(body.get("thinking", {}).get("type") != "disabled")
+
+    def sends_back(self, block: Block, thinking: bool) -> Iterable[str]:
+        return ["text"] if block.kind in ("think", "sealed") else []
+
+    def check(self, body: Body) -> None:
+        for message in body["messages"]:
+            content = message.get("content")
+            for item in content if message["role"] == "assistant" and content else []:
+                if set(item) != {"type", item["type"]} or item["type"] not in ("thinking", "text"):
+                    self.refuse("item", f"{item}")
+                if item["type"] == "text":
+                    self.flattened(item["text"], "flattened")
+                elif item["thinking"] not in {block.text for block in self.blocks.values()}:
+                    self.refuse("item", f"{item} was never thought")
+        self.paired(body["messages"])
+
+    def stream(self, said: list[Block], cut: bool) -> list[bytes]:
+        out: list[Body] = [{"type": "message-start", "id": "1", "delta": {"message": {"role": "assistant"}}}]
+        for index, block in enumerate(said):
+            head, tail = halves(block.text or json.dumps(block.args))
+            pieces = (head, tail) if block.whole else (head,)
+            if block.kind == "call":
+                function = {"name": block.name, "arguments": ""}
+                call = {"id": block.call_id, "type": "function", "function": function}
+                out.append(_event("tool-call-start", index, tool_calls=call))
+                out += [_event("tool-call-delta", index, tool_calls={"function": {"arguments": p}}) for p in pieces]
+            else:
+                name = "text" if block.kind == "text" else "thinking"
+                out.append(_event("content-start", index, content={"type": name, name: ""}))
+                out += [_event("content-delta", index, content={name: piece}) for piece in pieces]
+            if block.whole:
+                out.append({"type": "tool-call-end" if block.kind == "call" else "content-end", "index": index})
+        if not cut:
+            reason = "TOOL_CALL" if any(block.kind == "call" for block in said) else "COMPLETE"
+            out.append({"type": "message-end", "delta": {"finish_reason": reason, "usage": {}}})
+        return data(*out)
+
+    interleaves = False
+
+
+class Ollama(Upstream):
+    wire = "ollama"
+    content_type = "application/x-ndjson"
+    interleaves = False
+    one_thought = True
+    rules: ClassVar = {
+        "thinking": "13: thought goes back as message.thinking, a text",
+        "flattened": "13: content is the answer, without the thought",
+        "arguments": "13: arguments are an object",
+        "images": "13: content is one text",
+    }
+
+    def thinks(self, body: Body) -> bool:
+        return bool(body.get("think", True))
+
+    def sends_back(self, block: Block, thinking: bool) -> Iterable[str]:
+        return ["text"] if block.kind in ("think", "sealed") else []
+
+    def call_id(self, number: int) -> str:
+        return ""
+
+    def check(self, body: Body) -> None:
+        called: list[str] = []
+        returned: list[str] = []
+        for message in body["messages"]:
+            if not isinstance(message["content"], str):
+                self.refuse("images", f"{message}")
+            if message["role"] == "tool":
+                returned.append(message["tool_name"])
+                continue
+            self.pairs(called, returned)
+            calls = message.get("tool_calls") or []
+            if any(not isinstance(call["function"]["arguments"], dict) for call in calls):
+                self.refuse("arguments", f"{calls}")
+            called, returned = [call["function"]["name"] for call in calls], []
+            if message["role"] == "assistant":
+                self.flattened(message["content"], "flattened")
+                thought = message.get("thinking", "")
+                whole = "\n\n".join(b.text for b in self.blocks.values() if b.kind in ("think", "sealed"))
+                if not isinstance(thought, str) or thought not in whole:
+                    self.refuse("thinking", f"{thought!r}")
+        self.pairs(called, returned)
+
+    def stream(self, said: list[Block], cut: bool) -> list[bytes]:
+        out: list[Body] = []
+        for block in said:
+            if block.kind == "call":
+                block.whole = True  # it comes in one piece
+                out.append({"content": "", "tool_calls": [{"function": {"name": block.name, "arguments": block.args}}]})
+                continue
+            head, tail = halves(block.text)
+            field: Body = {} if block.kind == "text" else {"content": ""}
+            name = "content" if block.kind == "text" else "thinking"
+            out += [field | {name: piece} for piece in ((head, tail) if block.whole else (head,))]
+        lines = [{"model": self.model, "message": {"role": "assistant", **message}, "done": False} for message in out]
+        if not cut:
+            end = {"model": self.model, "message": {"role": "assistant", "content": ""}}
+            lines.append(end | {"done": True, "done_reason": "stop", "eval_count": 9, "prompt_eval_count": 9})
+        return [json.dumps(line).encode() + b"\n" for line in lines]
+
+
+def _delta(finish: str | None = None, **fields: object) -> Body:
+    return {"id": "1", "model": "m", "choices": [{"index": 0, "delta": fields, "finish_reason": finish}]}
+
+
+def _event(kind: str, index: int, **message: object) -> Body:
+    return {"type": kind, "index": index, "delta": {"message": message}}

@@ -1,0 +1,62 @@
+"""Any conversation at all: whoever is asked next, whatever they do, wherever it is cut, stored or interrupted."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from conversing import Conversation, Talk
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from strict import ANSWER, CALL, CUT_CALL, CUT_SECOND_CALL, CUT_TEXT, CUT_THOUGHT, INTERLEAVED, SIDES, Act
+
+
+class Step(NamedTuple):
+    """What comes of calls that wait, and then the next turn."""
+
+    calls: str
+    stored: bool
+    side: str
+    act: Act
+    thinking: bool
+
+
+WHOLE = (
+    ANSWER,
+    CALL,
+    INTERLEAVED,
+    Act(("text", "think", "call")),
+    Act(("think", "text", "call")),
+    Act(("call", "call")),
+)
+CUT = (CUT_THOUGHT, CUT_CALL, CUT_SECOND_CALL, CUT_TEXT)
+
+SHOWN = [side for side in SIDES if side != "openai-chat"]
+"""Who shows that it has begun to think, so that it can be cut there."""
+
+steps = st.builds(
+    Step,
+    calls=st.sampled_from(["answered", "answered", "failed", "some", "ignored"]),
+    stored=st.booleans(),
+    side=st.sampled_from(SHOWN),
+    act=st.sampled_from(WHOLE) | st.sampled_from(CUT),
+    thinking=st.booleans(),
+)
+
+
+@given(st.lists(steps, min_size=2, max_size=9))
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_any_conversation(talk: Talk, walk: list[Step]) -> None:
+    async def story(conversation: Conversation) -> None:
+        for step in walk:
+            if not conversation.waiting or step.calls == "ignored":
+                conversation.user()
+            elif step.calls == "some":
+                conversation.results(some=1)
+            else:
+                conversation.results(failed=step.calls == "failed")
+            if step.stored:
+                conversation.through_json()
+            thinking = step.thinking or step.act == CUT_THOUGHT
+            await conversation.turn(step.side, step.act, thinking=thinking)
+
+    talk(story)
