@@ -1,7 +1,7 @@
 # make run    set everything up and start the gateway with a model of its own
 # make test   install what the tests need, and run them
 # make check  formatting, lint, types, floors
-# make bench  what it costs, beside nginx (needs gcc and nginx)
+# make bench  what it costs, beside nginx (needs gcc and nginx) and beside the vendors' SDKs
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -28,9 +28,10 @@ format: .venv/dev
 
 bench: .venv/dev
 	$(BIN)/python bench/run.py
+	$(BIN)/python bench/decode.py
 
 clean:
-	rm -rf .venv bench/bin
+	rm -rf .venv bench/bin bench/.venv
 
 .venv/created:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
