@@ -115,7 +115,7 @@ async def _greet(config: Config, server: uvicorn.Server, local: EmbeddedModel | 
     profiles = config.all_profiles()
     for name, provider in config.providers.items():
         profile = profiles[provider.profile or name]
-        if profile.auth not in ("optional", "none") and api_key(provider, profile) is None:
+        if profile.auth not in ("optional", "none", "aws") and api_key(provider, profile) is None:
             wanted = provider.api_key_env or " or ".join(profile.api_key_env) or "a variable that api_key_env names"
             console.print(f"  [yellow]{name} wants a key, and the environment has none: set {wanted}[/]")
         models = ", ".join(provider.models) or "any model it has"

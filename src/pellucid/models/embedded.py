@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -23,6 +24,7 @@ from ..providers.wires import WIRES
 from ..settings import ModelCall, ModelSettings, merge_settings
 from ..transport import Limits, Transport
 from .model import MAX_ERROR_BODY, HTTPTurn, Turn
+from .unheard import unheard
 
 LOAD_SECONDS = 300.0
 """How long a request waits for the engine to load."""
@@ -57,8 +59,7 @@ class EmbeddedModel:
         """Ask, now or when it is this call's turn. Raises `RequestError` for what this model cannot do."""
         settings = merge_settings(self.settings, call.settings)
         call = replace(call, model=self.name, settings=settings, stream=True)
-        body = adjust(self._wire.encode(call, self._profile, self.origin), grammar=self.engine.model.grammar)
-        data = msgspec.json.encode(body)
+        data = msgspec.json.encode(self._body(call))
         queue = self.engine.queue
         if self.ready and queue.running < queue.slots and not queue.waiting:
             await queue.enter()
@@ -69,6 +70,13 @@ class EmbeddedModel:
                     raise
                 # It died this moment. Another is being started, and can be waited for like the first.
         return _WaitingTurn(self, data)
+
+    def warnings(self, call: ModelCall) -> list[str]:
+        """One sentence for each setting, of the call or the model's own, that this model cannot honour as given."""
+        return unheard(merge_settings(self.settings, call.settings), self.origin, self._profile, self._body)
+
+    def _body(self, call: ModelCall) -> dict[str, Any]:
+        return adjust(self._wire.encode(call, self._profile, self.origin), grammar=self.engine.model.grammar)
 
     async def _ask(self, body: bytes) -> Turn:
         """Ask while holding a slot; the turn gives it back. Raises `ModelError`, and then it is given back here."""

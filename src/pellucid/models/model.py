@@ -1,14 +1,19 @@
-"""One model at one upstream: asked with a `ModelCall`, it answers with a `Turn` of event batches."""
+"""One model at one upstream: asked with a `ModelCall`, it answers with a `Turn` of event batches.
+
+What is sent is made by a pure function of the call (`Model.request`); what of the settings the request does not show,
+`Model.warnings` tells.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 from msgspec.structs import replace
 
-from ..errors import ErrorInfo, ModelError
+from ..errors import ErrorInfo, ModelError, RequestError
 from ..events import ErrorEvent, ModelEvent
 from ..parts import Origin
 from ..providers.faults import fault_of_response
@@ -16,6 +21,9 @@ from ..providers.profiles import Profile
 from ..providers.wires import WIRES, Decoder
 from ..settings import ModelCall, ModelSettings, merge_settings
 from ..transport import Answer, Limits, Transport
+from .door import door
+from .sigv4 import sign
+from .unheard import unheard
 
 MAX_ERROR_BODY = 64 * 1024
 
@@ -59,6 +67,15 @@ class Asked(Protocol):
         ...
 
 
+class Request(NamedTuple):
+    """What is sent for a call, before it is signed."""
+
+    url: str
+    headers: dict[str, str]
+    body: dict[str, Any]
+    timeout: float | None
+
+
 class Model:
     """A model that is reached over HTTP."""
 
@@ -66,7 +83,7 @@ class Model:
         self,
         name: str,
         profile: Profile,
-        transport: Transport,
+        transport: Transport | None = None,
         *,
         base_url: str | None = None,
         api_key: str | None = None,
@@ -76,38 +93,66 @@ class Model:
         headers: dict[str, str] | None = None,
         provider: str | None = None,
     ) -> None:
+        """`transport`: by default the pool of the running loop (see `door`)."""
         self.name = name
         """What the upstream calls it."""
         self.profile = profile.for_model(name)
         self.origin = Origin(provider or profile.name, profile.wire, name, account)
-        self.settings = settings or {}
+        self.settings: ModelSettings = settings or {}
         self._wire = WIRES[profile.wire]
         self._transport = transport
         self._limits = limits
         self._base_url = (base_url or profile.base_url).rstrip("/")
         self._api_key = api_key
         self._headers = headers or {}
+        self._unheard: tuple[str, list[str]] | None = None
 
     async def open(self, call: ModelCall) -> Turn:
         """Ask. Raises `ModelError` (nobody answered, or an error status) and `RequestError` (cannot be asked)."""
-        settings = merge_settings(self.settings, call.settings)
-        call = replace(call, model=self.name, settings=settings)
-        headers = {
-            "Content-Type": "application/json",
-            **self._wire.headers(self.profile, self._api_key, call),
-            **self._headers,
-            **settings.get("extra_headers", {}),
-        }
-        answer = await self._transport.open(
-            self._base_url + self._wire.path(call, self.profile),
-            headers,
-            msgspec.json.encode(self._wire.encode(call, self.profile, self.origin)),
-            self._limits,
-            settings.get("timeout"),
-        )
+        api_key = self.api_key()
+        call = replace(call, model=self.name, settings=merge_settings(self.settings, call.settings))
+        url, headers, body, timeout = self.request(call, api_key)
+        data = msgspec.json.encode(body)
+        if self.profile.auth == "aws" and api_key is None:
+            # In a thread: where the credentials come from, a request may be needed for them.
+            headers = await asyncio.to_thread(sign, "POST", url, headers, data)
+        transport = self._transport or await door()
+        answer = await transport.open(url, headers, data, self._limits, timeout)
         if not 200 <= answer.status < 300:
             raise ModelError(await _fault(answer))
         return HTTPTurn(answer, self._wire.decoder(self.profile, self.origin, answer.content_type))
+
+    def api_key(self) -> str | None:
+        """The key to send, or None for none. Raises `RequestError` where one is needed and there is none."""
+        return self._api_key
+
+    def request(self, call: ModelCall, api_key: str | None = None) -> Request:
+        """What is sent for this call, whose settings are all there are. Raises `RequestError` for what cannot be."""
+        if not self._base_url:
+            raise RequestError(
+                f"{self.profile.title or self.profile.name} has no address of its own: give a base_url",
+                code="missing_base_url",
+            )
+        return Request(
+            self._base_url + self._wire.path(call, self.profile),
+            {
+                "Content-Type": "application/json",
+                **self._wire.headers(self.profile, api_key, call),
+                **self._headers,
+                **call.settings.get("extra_headers", {}),
+            },
+            self._wire.encode(call, self.profile, self.origin),
+            call.settings.get("timeout"),
+        )
+
+    def warnings(self, call: ModelCall) -> list[str]:
+        """One sentence for each setting, of the call or the model's own, that this model cannot honour as given."""
+        settings = merge_settings(self.settings, call.settings)
+        key = repr(settings)
+        if self._unheard is None or self._unheard[0] != key:
+            # Mostly every call has the same settings.
+            self._unheard = key, unheard(settings, self.origin, self.profile, self.request)
+        return list(self._unheard[1])
 
 
 class HTTPTurn:

@@ -1,0 +1,18 @@
+"""Models behind Hugging Face's router."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ..settings import ModelSettings
+from .provider import ProviderModel
+
+
+class HuggingFaceModelSettings(ModelSettings, total=False):
+    """Hugging Face has no settings of its own: it passes on what it gets."""
+
+
+class HuggingFaceModel(ProviderModel):
+    """A model that one of the router's partners runs. Reasoning between tags is read (`thinking_tags`)."""
+
+    profile_names: ClassVar = ("huggingface",)

@@ -1,0 +1,57 @@
+"""The embedded model by its name: fetched, and its engine started, when it is first asked; stopped with the loop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..errors import ConfigError, ModelError
+from ..local import catalogue, fetch
+from ..local.errors import LocalError
+from ..local.supervise import Engine
+from ..parts import Origin
+from ..settings import ModelCall, ModelSettings
+from ..transport import Transport
+from .door import door
+from .embedded import EmbeddedModel
+from .held import Held
+from .model import Turn
+
+
+class LocalModel:
+    """A model of the catalogue (`default` for the default one), or a GGUF file, run by this process's own engine."""
+
+    def __init__(
+        self, name: str = "default", *, settings: ModelSettings | None = None, transport: Transport | None = None
+    ) -> None:
+        self._path = Path(name).expanduser() if name.endswith(".gguf") else None
+        try:
+            found = catalogue.DEFAULT if name == "default" else name
+            self._model = catalogue.Model.from_path(self._path) if self._path else catalogue.find(found)
+        except LocalError as error:
+            raise ConfigError([f"model: {error}"]) from error
+        self.name = self._model.name
+        self.origin = Origin("local", "openai_chat", self.name)
+        self.settings = settings
+        self._transport = transport
+        self._running = Held(self._start, self._stop)
+
+    async def open(self, call: ModelCall) -> Turn:
+        """Ask, when the model is there. Raises `ModelError` where it cannot be fetched or started."""
+        try:
+            running = await self._running.get()
+        except LocalError as error:
+            raise ModelError(error.info) from error
+        return await running.open(call)
+
+    async def aclose(self) -> None:
+        """Stop the engine now."""
+        await self._running.aclose()
+
+    async def _start(self) -> EmbeddedModel:
+        weights = await fetch.fetch(self._model, path=self._path)
+        model = EmbeddedModel(Engine(self._model, weights), self._transport or await door(), self.settings)
+        await model.start()
+        return model
+
+    async def _stop(self, model: EmbeddedModel) -> None:
+        await model.stop()

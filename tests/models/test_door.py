@@ -1,0 +1,128 @@
+"""The pool that nobody was told to close: one for each loop, and gone with it, without a word."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from textwrap import dedent
+
+import pytest
+
+from pellucid.models.door import _door, close_door, door
+from pellucid.models.held import Held
+from scripted import Upstream
+from scripted.upstream import Call, delta
+
+SCRIPT = """
+import asyncio, gc, sys
+from pellucid.models import close_door
+from pellucid.models.door import _door
+from pellucid.models.openai import OpenAIChatModel
+from pellucid.parts import ModelRequest, UserPromptPart
+from pellucid.settings import ModelCall
+
+url, name, how = sys.argv[1:]
+model = OpenAIChatModel(name, base_url=url, api_key="k")
+
+async def main():
+    turn = await model.open(ModelCall("", [ModelRequest([UserPromptPart("q")])]))
+    await turn.wait()
+    if how == "left":
+        return  # in mid-answer, and the turn is not even cancelled
+    while turn.take() is not None:
+        await turn.wait()
+    if how == "closed":
+        await close_door()
+        await close_door()
+    if how == "error":
+        raise SystemExit(0)
+
+for _ in range(2):
+    try:
+        asyncio.run(main())
+    except SystemExit:
+        pass
+    assert not _door._entries
+gc.collect()
+print("done")
+"""
+
+
+async def hello(call: Call) -> None:
+    await call.head()
+    for word in ("a ", "b ", "c"):
+        await call.event(delta(content=word))
+    await call.event(delta("stop"))
+    await call.end()
+
+
+@pytest.mark.parametrize("how", ["read", "left", "closed", "error"])
+def test_a_script_ends_without_a_warning(upstream: Upstream, how: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-X", "dev", "-c", dedent(SCRIPT), upstream.url, upstream.plays(hello), how],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("done\n", "", 0)
+
+
+def test_one_for_each_loop_and_the_same_for_all_in_it() -> None:
+    async def two() -> object:
+        first, second = await asyncio.gather(door(), door())
+        assert first is second
+        assert await door() is first
+        return first
+
+    one, other = asyncio.run(two()), asyncio.run(two())
+    assert one is not other
+    assert not _door._entries
+
+
+def test_closed_by_hand_the_next_is_a_new_one() -> None:
+    async def main() -> None:
+        first = await door()
+        await close_door()
+        assert await door() is not first
+
+    asyncio.run(main())
+
+
+def test_what_cannot_be_made_is_tried_again_by_whoever_asks_next() -> None:
+    made: list[str] = []
+
+    async def make() -> int:
+        made.append("made")
+        await asyncio.sleep(0.01)
+        if len(made) == 1:
+            raise OSError("not yet")
+        return len(made)
+
+    async def close(value: int) -> None:
+        await asyncio.sleep(0.01)
+        made.append(f"closed {value}")
+
+    held = Held(make, close)
+
+    async def main() -> None:
+        first, *others = await asyncio.gather(*(held.get() for _ in range(3)), return_exceptions=True)
+        assert isinstance(first, OSError)
+        assert others == [2, 2]
+
+    asyncio.run(main())
+    assert made == ["made", "made", "closed 2"]
+
+
+def test_a_loop_that_is_closed_without_ceremony_is_not_kept() -> None:
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(door())
+    loop.close()
+    assert loop in _door._entries
+    asyncio.run(close_after_one())
+    assert not _door._entries
+
+
+async def close_after_one() -> None:
+    await door()

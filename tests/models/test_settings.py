@@ -1,0 +1,400 @@
+"""Settings: each is in the request, or a sentence says that it is not; and all of the providers' own do their work."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, get_type_hints
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pellucid.models.anthropic import AnthropicModel, AnthropicModelSettings
+from pellucid.models.bedrock import BedrockConverseModel, BedrockModelSettings
+from pellucid.models.cohere import CohereModel, CohereModelSettings
+from pellucid.models.google import GoogleModel, GoogleModelSettings
+from pellucid.models.groq import GroqModel, GroqModelSettings
+from pellucid.models.huggingface import HuggingFaceModelSettings
+from pellucid.models.infer import infer_model
+from pellucid.models.mistral import MistralModel, MistralModelSettings
+from pellucid.models.model import Model
+from pellucid.models.ollama import OllamaModel, OllamaModelSettings
+from pellucid.models.openai import (
+    OpenAIChatModel,
+    OpenAIChatModelSettings,
+    OpenAIResponsesModel,
+    OpenAIResponsesModelSettings,
+)
+from pellucid.models.provider import ProviderModel
+from pellucid.parts import ModelRequest, SystemPromptPart, UserPromptPart
+from pellucid.providers.profiles import builtin_profiles
+from pellucid.settings import ModelCall, ModelSettings, ToolDefinition
+
+ROWS = builtin_profiles()
+TOOL = ToolDefinition("look", {"type": "object", "properties": {}})
+
+
+def call(**given: Any) -> ModelCall:
+    messages: list[Any] = [ModelRequest([SystemPromptPart("Be brief."), UserPromptPart("q")])]
+    return ModelCall("m", messages, given, tools=(TOOL,))  # type: ignore[arg-type]
+
+
+def named(row: str) -> list[str]:
+    """A model's name for each of the row's patterns, and one that fits none."""
+    names = ["some-model"]
+    for pattern in ROWS[row].models:
+        name = pattern["match"]
+        while "[" in name:  # one of these characters
+            before, _, rest = name.partition("[")
+            name = before + rest[0] + rest.partition("]")[2]
+        names.append(name.replace("*", "-x").replace("?", "x"))
+    return names
+
+
+MODELS = [(row, name) for row in ROWS for name in named(row)]
+
+
+def model_of(row: str, name: str) -> Model:
+    return Model(name, ROWS[row], base_url="https://host/v1")
+
+
+# --- the unified settings ----------------------------------------------------------------------------------------
+
+# Each with a value that is met nowhere else.
+GIVEN: dict[str, Any] = {
+    "max_tokens": 7777,
+    "temperature": 0.123,
+    "top_p": 0.456,
+    "top_k": 789,
+    "seed": 4711,
+    "presence_penalty": 0.321,
+    "frequency_penalty": 0.654,
+    "logit_bias": {"50256": -99},
+    "stop_sequences": ["STOP-HERE"],
+    "logprobs": True,
+    "top_logprobs": 13,
+    "parallel_tool_calls": False,
+    "thinking": "medium",
+    "thinking_budget": 2345,
+    "thinking_summary": "detailed",
+    "verbosity": "low",
+    "service_tier": "priority",
+    "user": "user-17",
+    "cache_key": "cache-17",
+    "metadata": {"who": "metadata-17"},
+    "timeout": 17.5,
+    "extra_headers": {"x-extra": "header-17"},
+    "extra_body": {"extra_field": "body-17"},
+}
+
+
+def test_every_setting_is_tried_here() -> None:
+    assert set(GIVEN) == set(ModelSettings.__annotations__)
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield key
+            yield from leaves(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from leaves(inner)
+    else:
+        yield value
+
+
+def is_seen(model: Model, given: dict[str, Any], name: str) -> bool:
+    """Whether the value stands in what is sent; of a yes or no, and of what is translated, whether it matters."""
+    sent = list(leaves(model.request(call(**given))))
+    value = given[name]
+    if all(one in sent for one in leaves(value)) and not isinstance(value, bool):
+        return True
+    rest = {other: its for other, its in given.items() if other != name}
+    matters = sent != list(leaves(model.request(call(**rest))))
+    return matters and (isinstance(value, bool) or name in ("thinking", "thinking_summary", "service_tier"))
+
+
+def is_told(model: Model, given: dict[str, Any], name: str) -> bool:
+    return any(warning.startswith(f"{name}: ") for warning in model.warnings(call(**given)))
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_each_setting_alone_is_sent_or_named(row: str) -> None:
+    for name in named(row):
+        model = model_of(row, name)
+        for setting, value in GIVEN.items():
+            seen, told = is_seen(model, {setting: value}, setting), is_told(model, {setting: value}, setting)
+            assert seen or told, (row, name, setting)
+            if seen and told:
+                assert setting == "thinking", (row, name, setting)  # rounded to another level
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(MODELS), st.sets(st.sampled_from(sorted(GIVEN)), min_size=2))
+def test_each_setting_among_others_is_sent_or_named(where: tuple[str, str], names: set[str]) -> None:
+    model = model_of(*where)
+    given = {name: GIVEN[name] for name in GIVEN if name in names}
+    for name in given:
+        assert is_seen(model, given, name) or is_told(model, given, name), (where, name)
+
+
+@pytest.mark.parametrize(("row", "name"), MODELS)
+def test_unasked_nothing_is_said_about_thinking(row: str, name: str) -> None:
+    model = model_of(row, name)
+    # A feature may be asked for by name, in case: it begins nothing.
+    other = dict.fromkeys(("messages", "input", "model", "include", "anthropic_beta"))
+    text = json.dumps(model.request(call(temperature=1.0)).body | other)
+    for word in ("think", "reason", "effort"):
+        assert word not in text.lower()
+    assert model.warnings(call()) == []
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.sampled_from(MODELS), st.sampled_from([True, False, "none", "minimal", "low", "medium", "high", "xhigh", "max"])
+)
+def test_a_level_is_asked_for_rounded_or_refused_and_never_only_dropped(where: tuple[str, str], level: Any) -> None:
+    model = model_of(*where)
+    plain, asked = model.request(call()), model.request(call(thinking=level))
+    if plain == asked and not is_told(model, {"thinking": level}, "thinking"):
+        # All that is left to say: yes, as much as you do anyway.
+        assert level is True
+        assert model.request(call(thinking=False)) != plain or model.request(call(thinking="high")) != plain
+
+
+# --- what the sentences say --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("spec", "given", "said"),
+    [
+        ("anthropic:claude-sonnet-4-0", {"temperature": 0.3}, []),
+        (
+            "anthropic:claude-sonnet-4-0",
+            {"thinking": True, "temperature": 0.3},
+            ["temperature: it is not sent beside thinking"],
+        ),
+        (
+            "anthropic:claude-sonnet-4-0",
+            {"groq_reasoning_format": "raw"},
+            ["groq_reasoning_format: it is a setting of Groq, and claude-sonnet-4-0 is asked over Anthropic"],
+        ),
+        (
+            "anthropic:claude-sonnet-4-0",
+            {"thinking": "low", "anthropic_thinking": {"type": "enabled", "budget_tokens": 2048}},
+            ["thinking: it is not sent beside anthropic_thinking"],
+        ),
+        (
+            "anthropic:claude-sonnet-4-0",
+            {"thinking": True, "max_tokens": 4000, "thinking_budget": 3500},
+            ["thinking_budget: 3500 is sent as 2976, which is what claude-sonnet-4-0 takes"],
+        ),
+        (
+            "anthropic:claude-opus-4-7",
+            {"thinking": "minimal"},
+            ["thinking: claude-opus-4-7 knows no level 'minimal'; it is asked for 'low', the nearest"],
+        ),
+        (
+            "anthropic:claude-opus-5-5",
+            {"thinking": False},
+            [
+                "thinking: claude-opus-5-5 cannot be told not to think; it is told to think as little as it can",
+            ],
+        ),
+        (
+            "anthropic:claude-3-5-haiku",
+            {"thinking": True},
+            ["thinking: claude-3-5-haiku cannot be told how much to think"],
+        ),
+        ("openai:gpt-4o", {"thinking": "low"}, ["thinking: gpt-4o cannot be told how much to think"]),
+        ("openai:gpt-5", {"thinking": False}, ["thinking: gpt-5 cannot be told not to think"]),
+        ("openai:gpt-5", {"openai_send_reasoning_ids": True}, []),
+        ("openai:gpt-5", {"top_k": 3}, ["top_k: gpt-5 takes no such setting"]),
+        ("openai:gpt-5", {"temprature": 1}, ["temprature: gpt-5 takes no such setting; did you mean 'temperature'?"]),
+        ("openai:gpt-5.1", {"temperature": 0.2, "logprobs": True}, []),
+        ("openai:gpt-5.1", {"thinking": "low", "temperature": 1}, ["temperature: it is not sent beside thinking"]),
+        ("groq:qwen/qwen3-32b", {"thinking": "low"},
+         ["thinking: qwen/qwen3-32b knows no level 'low'; it thinks as much as it does unasked"]),
+        ("kimi:k2", {"thinking": "low"}, ["thinking: k2 knows no level 'low'; it is asked to think, and not how much"]),
+        ("ollama:qwen3", {"ollama_think": True}, ["ollama_think: qwen3 takes no such setting"]),
+        ("google:gemini-2.5-pro", {"thinking": "low", "parallel_tool_calls": True},
+         ["parallel_tool_calls: gemini-2.5-pro takes no such setting"]),
+    ],
+)  # fmt: skip
+def test_sentences(spec: str, given: dict[str, Any], said: list[str]) -> None:
+    model = infer_model(spec)
+    assert isinstance(model, Model)
+    assert model.warnings(call(**given)) == said
+
+
+def test_the_models_own_settings_count_and_the_calls_win() -> None:
+    model = OpenAIResponsesModel("gpt-5", settings={"top_k": 3, "thinking": False})
+    assert len(model.warnings(call())) == 2
+    assert model.warnings(call(thinking="low", top_k=4)) == ["top_k: gpt-5 takes no such setting"]
+
+
+# --- the providers' own settings ---------------------------------------------------------------------------------
+
+CLAUDE, GEMINI, NOVA = AnthropicModel("claude-sonnet-4-5"), GoogleModel("gemini-2.5-pro"), BedrockConverseModel("m")
+CHAT, RESPONSES = OpenAIChatModel("gpt-5.1"), OpenAIResponsesModel("gpt-5.1")
+EPHEMERAL = {"type": "ephemeral"}
+
+OWN: dict[Any, tuple[Model, dict[str, tuple[Any, str, Any]]]] = {
+    OpenAIChatModelSettings: (CHAT, {
+        "openai_reasoning_effort": ("high", "reasoning_effort", "high"),
+        "openai_logprobs": (True, "logprobs", True),
+        "openai_top_logprobs": (3, "top_logprobs", 3),
+        "openai_store": (True, "store", True),
+        "openai_user": ("u", "user", "u"),
+        "openai_moderation": ({"model": "o"}, "moderation", {"model": "o"}),
+        "openai_text_verbosity": ("low", "verbosity", "low"),
+        "openai_service_tier": ("flex", "service_tier", "flex"),
+        "openai_prediction": ({"type": "content"}, "prediction", {"type": "content"}),
+        "openai_prompt_cache_key": ("k", "prompt_cache_key", "k"),
+        "openai_prompt_cache_retention": ("24h", "prompt_cache_retention", "24h"),
+        "openai_prompt_cache_options": ({"ttl": "1h"}, "prompt_cache_options.ttl", "1h"),
+    }),
+    OpenAIResponsesModelSettings: (RESPONSES, {
+        "openai_reasoning_effort": ("high", "reasoning.effort", "high"),
+        "openai_reasoning_summary": ("detailed", "reasoning.summary", "detailed"),
+        "openai_reasoning_context": ("all_turns", "reasoning.context", "all_turns"),
+        "openai_reasoning_mode": ("pro", "reasoning.mode", "pro"),
+        "openai_logprobs": (True, "include", ["reasoning.encrypted_content", "message.output_text.logprobs"]),
+        "openai_top_logprobs": (3, "top_logprobs", 3),
+        "openai_store": (True, "store", True),
+        "openai_user": ("u", "user", "u"),
+        "openai_moderation": ({"model": "o"}, "moderation", {"model": "o"}),
+        "openai_text_verbosity": ("low", "text.verbosity", "low"),
+        "openai_service_tier": ("flex", "service_tier", "flex"),
+        "openai_prompt_cache_key": ("k", "prompt_cache_key", "k"),
+        "openai_prompt_cache_retention": ("24h", "prompt_cache_retention", "24h"),
+        "openai_prompt_cache_options": ({"ttl": "1h"}, "prompt_cache_options.ttl", "1h"),
+        "openai_truncation": ("auto", "truncation", "auto"),
+        "openai_previous_response_id": ("resp_1", "previous_response_id", "resp_1"),
+        "openai_conversation_id": ("conv_1", "conversation", "conv_1"),
+        "openai_native_tools": ([{"type": "web_search"}], "tools.1.type", "web_search"),
+        "openai_builtin_tools": ([{"type": "web_search"}], "tools.1.type", "web_search"),
+        "openai_include_code_execution_outputs": (True, "include.1", "code_interpreter_call.outputs"),
+        "openai_include_web_search_sources": (True, "include.1", "web_search_call.action.sources"),
+        "openai_include_file_search_results": (True, "include.1", "file_search_call.results"),
+        "openai_context_management": ([{"type": "compaction"}], "context_management.0.type", "compaction"),
+        "openai_background": (True, "background", True),
+    }),
+    AnthropicModelSettings: (CLAUDE, {
+        "anthropic_thinking": ({"type": "enabled", "budget_tokens": 1024}, "thinking.budget_tokens", 1024),
+        "anthropic_effort": ("low", "output_config.effort", "low"),
+        "anthropic_task_budget": ({"type": "tokens"}, "output_config.task_budget.type", "tokens"),
+        "anthropic_metadata": ({"user_id": "u"}, "metadata.user_id", "u"),
+        "anthropic_service_tier": ("standard_only", "service_tier", "standard_only"),
+        "anthropic_speed": ("fast", "speed", "fast"),
+        "anthropic_betas": (["a-beta"], "anthropic-beta", "interleaved-thinking-2025-05-14,a-beta"),
+        "anthropic_container": ("c_1", "container", "c_1"),
+        "anthropic_context_management": ({"edits": []}, "context_management", {"edits": []}),
+        "anthropic_mcp_servers": ([{"name": "x"}], "mcp_servers.0.name", "x"),
+        "anthropic_tools": ([{"type": "web_search_20250305"}], "tools.1.type", "web_search_20250305"),
+        "anthropic_eager_input_streaming": (True, "tools.0.eager_input_streaming", True),
+        "anthropic_cache": (True, "cache_control", EPHEMERAL),
+        "anthropic_cache_instructions": ("1h", "system.0.cache_control", EPHEMERAL | {"ttl": "1h"}),
+        "anthropic_cache_tool_definitions": (True, "tools.0.cache_control", EPHEMERAL),
+        "anthropic_cache_messages": ("5m", "messages.0.content.0.cache_control", EPHEMERAL | {"ttl": "5m"}),
+    }),
+    GoogleModelSettings: (GEMINI, {
+        "google_thinking_config": ({"include_thoughts": True}, "generationConfig.thinkingConfig.includeThoughts", True),
+        "google_safety_settings": ([{"category": "c"}], "safetySettings.0.category", "c"),
+        "google_labels": ({"a": "b"}, "labels.a", "b"),
+        "google_video_resolution": ("LOW", "generationConfig.mediaResolution", "LOW"),
+        "google_cached_content": ("c", "cachedContent", "c"),
+        "google_logprobs": (True, "generationConfig.responseLogprobs", True),
+        "google_top_logprobs": (3, "generationConfig.logprobs", 3),
+        "google_service_tier": ("flex", "serviceTier", "flex"),
+        "google_cloud_service_tier": ("flex_only", "X-Vertex-AI-LLM-Shared-Request-Type", "flex"),
+        "google_model_armor_config": ({"a": 1}, "modelArmorConfig.a", 1),
+    }),
+    GroqModelSettings: (GroqModel("qwen-qwq-32b"), {
+        "groq_reasoning_format": ("parsed", "reasoning_format", "parsed"),
+        "groq_reasoning_effort": ("default", "reasoning_effort", "default"),
+    }),
+    MistralModelSettings: (MistralModel("magistral-medium"), {
+        "mistral_reasoning_effort": ("high", "reasoning_effort", "high"),
+        "mistral_prompt_mode": ("reasoning", "prompt_mode", "reasoning"),
+        "mistral_prompt_cache_key": ("k", "prompt_cache_key", "k"),
+    }),
+    CohereModelSettings: (CohereModel("command-a-reasoning-08-2025"), {
+        "cohere_thinking": ({"type": "enabled", "token_budget": 99}, "thinking.token_budget", 99),
+    }),
+    HuggingFaceModelSettings: (GEMINI, {}),
+    OllamaModelSettings: (OllamaModel("qwen3", profile="ollama-native"), {
+        "ollama_think": ("high", "think", "high"),
+    }),
+    BedrockModelSettings: (NOVA, {
+        "bedrock_additional_model_requests_fields": (
+            {"thinking": {"type": "enabled"}}, "additionalModelRequestFields.thinking.type", "enabled"),
+        "bedrock_additional_model_response_fields_paths": (["/a"], "additionalModelResponseFieldPaths", ["/a"]),
+        "bedrock_guardrail_config": ({"guardrailIdentifier": "g"}, "guardrailConfig.guardrailIdentifier", "g"),
+        "bedrock_performance_configuration": ({"latency": "optimized"}, "performanceConfig.latency", "optimized"),
+        "bedrock_request_metadata": ({"a": "b"}, "requestMetadata.a", "b"),
+        "bedrock_prompt_variables": ({"a": {"text": "b"}}, "promptVariables.a.text", "b"),
+        "bedrock_service_tier": ({"type": "flex"}, "serviceTier.type", "flex"),
+        "bedrock_inference_profile": ("arn:aws:x/y", "url", "/model/arn%3Aaws%3Ax%2Fy/converse-stream"),
+        "bedrock_cache_instructions": (True, "system.1.cachePoint.type", "default"),
+        "bedrock_cache_tool_definitions": ("1h", "toolConfig.tools.1.cachePoint.ttl", "1h"),
+        "bedrock_cache_messages": (True, "messages.0.content.1.cachePoint.type", "default"),
+    }),
+}  # fmt: skip
+TABLE = [(cls, name) for cls, (_, table) in OWN.items() for name in table]
+
+
+@pytest.mark.parametrize("cls", OWN)
+def test_every_setting_of_every_class_is_in_the_table(cls: Any) -> None:
+    own = {name for name in get_type_hints(cls) if name not in ModelSettings.__annotations__}
+    # Predicted outputs are known to Chat Completions alone; ids go back with a history, and have tests there.
+    assert set(OWN[cls][1]) | ({"openai_prediction", "openai_send_reasoning_ids"} & own) == own
+    maker = cls.__name__.partition("Model")[0].lower().removesuffix("responses").removesuffix("chat")
+    assert all(name.startswith(maker) for name in own)
+
+
+@pytest.mark.parametrize(("cls", "name"), TABLE)
+def test_an_own_setting_stands_where_the_provider_looks_for_it(cls: Any, name: str) -> None:
+    model, table = OWN[cls]
+    value, place, expected = table[name]
+    if name == "google_cloud_service_tier":
+        model = GoogleModel("gemini-2.5-pro", profile="google-vertex", base_url="https://host")
+    request = model.request(call(**{name: value}), "key")
+    if place == "url":
+        assert request.url.endswith(expected)
+        return
+    found: Any = {**request.headers, **request.body}
+    for step in [place] if place in found else place.split("."):
+        found = found[int(step) if step.isdecimal() else step]
+    assert found == expected
+    assert model.warnings(call(**{name: value})) == []
+
+
+TWINS = [
+    (CHAT, {"thinking": "low", "openai_reasoning_effort": "high"}, "reasoning_effort", "high"),
+    (RESPONSES, {"thinking": "low", "openai_reasoning_effort": "high"}, "reasoning", {"effort": "high"}),
+    (RESPONSES, {"service_tier": "auto", "openai_service_tier": "flex"}, "service_tier", "flex"),
+    (CLAUDE, {"thinking": "low", "anthropic_thinking": {"type": "disabled"}}, "thinking", {"type": "disabled"}),
+    (GroqModel("x"), {"thinking": "low", "groq_reasoning_effort": "none"}, "reasoning_effort", "none"),
+    (MistralModel("magistral"), {"thinking": False, "mistral_reasoning_effort": "high"}, "reasoning_effort", "high"),
+    (CohereModel("c"), {"thinking": True, "cohere_thinking": {"type": "disabled"}}, "thinking", {"type": "disabled"}),
+    (OllamaModel("x", profile="ollama-native"), {"thinking": True, "ollama_think": False}, "think", False),
+    (
+        OpenAIChatModel("x", profile="openrouter"),
+        {"thinking": "low", "openrouter_reasoning": {"max_tokens": 9}},
+        "reasoning",
+        {"max_tokens": 9},
+    ),
+    (OpenAIChatModel("x", profile="openrouter"), {"thinking": "low", "openai_reasoning_effort": "high"}, "reasoning",
+     {"effort": "high"}),
+    (OpenAIChatModel("x", profile="zai"), {"thinking": True, "zai_clear_thinking": False}, "thinking",
+     {"type": "enabled", "clear_thinking": False}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("model", "given", "field", "expected"), TWINS)
+def test_a_providers_own_setting_wins(model: ProviderModel, given: dict[str, Any], field: str, expected: Any) -> None:
+    assert model.request(call(**given)).body[field] == expected
+    assert model.request(call(**dict(reversed(given.items())))).body[field] == expected, "in whatever order"
