@@ -1,0 +1,217 @@
+"""Pydantic AI's parts in our words: what a model is to see of them, and nothing else.
+
+What we have no word for (run ids, retry budgets, cache points, …) is not this module's concern: `messages` keeps it.
+A count of 0 is one that nobody reported; in Pydantic AI the two look the same.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+from pydantic_ai import messages as theirs
+from pydantic_ai.usage import RequestUsage
+from pydantic_core import to_json, to_jsonable_python
+
+from ... import parts as ours
+
+REDACTED = "redacted_thinking"
+"""The id that Pydantic AI gives to a thought of which Anthropic sent only a blob."""
+
+
+def response_part(part: theirs.ModelResponsePart) -> ours.ModelResponsePart | None:
+    """The part; None for what our vocabulary has no kind for."""
+    made: ours.ModelResponsePart | None = _of(_RESPONSE, part)
+    return made
+
+
+def request_part(part: theirs.ModelRequestPart) -> ours.ModelRequestPart | None:
+    """The part; None for what is not for a model, and for what our vocabulary has no kind for."""
+    made: ours.ModelRequestPart | None = _of(_REQUEST, part)
+    return made
+
+
+def usage(of: RequestUsage) -> ours.Usage:
+    names = [name for name in ours.Usage.__struct_fields__ if name != "details"]
+    return ours.Usage(**{name: getattr(of, name) or None for name in names}, details=dict(of.details))
+
+
+def _of(table: dict[type, Callable[[Any], Any]], part: Any) -> Any:
+    # Pydantic AI makes subclasses for tools whose shape it knows; they say nothing else.
+    make = next((table[kind] for kind in type(part).__mro__ if kind in table), None)
+    return make(part) if make is not None else None
+
+
+# --- what a model says -------------------------------------------------------------------------------------------
+
+
+def _same(part: Any) -> dict[str, Any]:
+    return {"id": part.id, "provider_name": part.provider_name, "provider_details": details(part.provider_details)}
+
+
+def details(of: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Details as JSON, so that they can be stored and compared. None are told apart from nothing by what is kept."""
+    return jsonable(of) if of else None
+
+
+def jsonable(value: Any) -> Any:
+    """The JSON value that Pydantic AI itself would store."""
+    return to_jsonable_python(value, by_alias=True, bytes_mode="base64", serialize_unknown=True)
+
+
+def _thinking(part: theirs.ThinkingPart) -> ours.ThinkingPart:
+    form: ours.Form = "redacted" if part.id == REDACTED else "raw"
+    return ours.ThinkingPart(part.content, signature=part.signature, form=form, **_same(part))
+
+
+def _text(part: theirs.TextPart) -> ours.TextPart:
+    annotations = [note for citation in part.citations or () for note in _annotations(citation)]
+    return ours.TextPart(part.content, annotations=annotations or None, **_same(part))
+
+
+def _annotations(citation: theirs.Citation) -> list[dict[str, Any]]:
+    where: dict[str, Any] = {}
+    if isinstance(citation.anchor, theirs.ContentCitationAnchor):
+        where = {"start_index": citation.anchor.start, "end_index": citation.anchor.end}
+    return [
+        {"type": "url_citation", "url": source.url} | ({"title": source.title} if source.title else {}) | where
+        for source in citation.sources
+        if isinstance(source, theirs.WebCitationSource)
+    ]
+
+
+def _call(part: theirs.ToolCallPart) -> ours.ToolCallPart:
+    return ours.ToolCallPart(part.tool_name, _args(part.args), part.tool_call_id, **_same(part))
+
+
+def _builtin_call(part: theirs.NativeToolCallPart) -> ours.BuiltinToolCallPart:
+    return ours.BuiltinToolCallPart(part.tool_name, _args(part.args), part.tool_call_id, **_same(part))
+
+
+def _args(args: str | dict[str, Any] | None) -> str | dict[str, Any] | None:
+    return jsonable(args) if isinstance(args, dict) else args
+
+
+def _builtin_return(part: theirs.NativeToolReturnPart) -> ours.BuiltinToolReturnPart:
+    return ours.BuiltinToolReturnPart(
+        part.tool_name,
+        jsonable(part.content),
+        part.tool_call_id,
+        provider_name=part.provider_name,
+        provider_details=details(part.provider_details),
+    )
+
+
+def _file(part: theirs.FilePart) -> ours.FilePart:
+    return ours.FilePart(base64.b64encode(part.content.data).decode(), part.content.media_type, **_same(part))
+
+
+def _compaction(part: theirs.CompactionPart) -> ours.CompactionPart:
+    return ours.CompactionPart(part.content, **_same(part))
+
+
+def _speech(part: theirs.SpeechPart) -> ours.TextPart:
+    return ours.TextPart(part.transcript or "", **_same(part))
+
+
+_RESPONSE: dict[type, Callable[[Any], ours.ModelResponsePart]] = {
+    theirs.ThinkingPart: _thinking,
+    theirs.TextPart: _text,
+    theirs.ToolCallPart: _call,
+    theirs.NativeToolCallPart: _builtin_call,
+    theirs.NativeToolReturnPart: _builtin_return,
+    theirs.FilePart: _file,
+    theirs.CompactionPart: _compaction,
+    theirs.SpeechPart: _speech,
+}
+
+
+# --- what is said to a model -------------------------------------------------------------------------------------
+
+
+def _system(part: theirs.SystemPromptPart) -> ours.SystemPromptPart:
+    return ours.SystemPromptPart(part.content)
+
+
+def _user(part: theirs.UserPromptPart) -> ours.UserPromptPart:
+    if isinstance(part.content, str):
+        return ours.UserPromptPart(part.content)
+    items = [user_content(item) for item in part.content]
+    return ours.UserPromptPart([item for item in items if item is not None])
+
+
+def _return(part: theirs.ToolReturnPart) -> ours.ToolReturnPart | ours.RetryPromptPart:
+    if part.outcome == "retried":
+        return ours.RetryPromptPart(part.model_response_str(wrap_if_error=False), part.tool_name, part.tool_call_id)
+    # An interrupted call has no result; its content says so, as that of a failed one does.
+    outcome: Any = "failed" if part.outcome == "interrupted" else part.outcome
+    return ours.ToolReturnPart(part.tool_name, _returned(part), part.tool_call_id, outcome)
+
+
+def _returned(part: theirs.ToolReturnPart) -> Any:
+    if not part.files:
+        return jsonable(part.content)
+    items = part.content if isinstance(part.content, list) else [part.content]
+    made = [_returned_item(item) for item in items]
+    return [item for item in made if item is not None]
+
+
+def _returned_item(item: Any) -> ours.UserContent | None:
+    if isinstance(item, str) or theirs.is_multi_modal_content(item):
+        return user_content(item)
+    return ours.Text(_json(item))
+
+
+def _feedback(part: theirs.RetryFeedbackPart) -> ours.RetryPromptPart:
+    return ours.RetryPromptPart(part.content if isinstance(part.content, str) else _json(part.content))
+
+
+def _spoken(part: theirs.SpeechPart) -> ours.UserPromptPart:
+    return ours.UserPromptPart(part.transcript or "")
+
+
+def _json(value: Any) -> str:
+    return to_json(value, by_alias=True, bytes_mode="base64", serialize_unknown=True).decode()
+
+
+_REQUEST: dict[type, Callable[[Any], ours.ModelRequestPart]] = {
+    theirs.SystemPromptPart: _system,
+    theirs.UserPromptPart: _user,
+    theirs.ToolReturnPart: _return,
+    theirs.RetryFeedbackPart: _feedback,
+    theirs.SpeechPart: _spoken,
+}
+
+
+def user_content(item: theirs.UserContent) -> ours.UserContent | None:
+    """The piece of content; None for a mark that is not content."""
+    if isinstance(item, str):
+        return ours.Text(item)
+    if isinstance(item, theirs.TextContent):
+        return ours.Text(item.content)
+    if isinstance(item, theirs.BinaryContent):
+        data = base64.b64encode(item.data).decode()
+        kind = _BY_FAMILY.get(item.media_type.partition("/")[0], ours.File)
+        made: ours.UserContent = kind(data=data, media_type=item.media_type)
+        return made
+    if isinstance(item, theirs.UploadedFile):
+        image = item.media_type.startswith("image/")
+        return (ours.Image if image else ours.File)(file_id=item.file_id, media_type=item.media_type)
+    if isinstance(item, theirs.ImageUrl):
+        detail = (item.vendor_metadata or {}).get("detail")
+        known: Any = detail if detail in ("low", "high", "auto", "original") else None
+        return ours.Image(url=item.url, detail=known)
+    for their_kind, our_kind in _BY_URL.items():
+        if isinstance(item, their_kind):
+            linked: ours.UserContent = our_kind(url=item.url)
+            return linked
+    return None
+
+
+_BY_FAMILY: dict[str, Any] = {"image": ours.Image, "audio": ours.Audio, "video": ours.Video}
+_BY_URL: dict[Any, Any] = {
+    theirs.AudioUrl: ours.Audio,
+    theirs.VideoUrl: ours.Video,
+    theirs.DocumentUrl: ours.File,
+}

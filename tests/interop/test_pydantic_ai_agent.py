@@ -1,0 +1,423 @@
+"""A Pydantic AI agent behind our gateway: its whole run is one turn."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pydantic_ai")
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from openai import OpenAI
+from pydantic import BaseModel
+from pydantic_ai import Agent, UsageLimits
+from pydantic_ai import messages as theirs
+from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
+from pydantic_ai.models.test import TestModel
+from test_pydantic_ai_messages import THEIR_RESPONSE_PARTS
+
+from pellucid import parts as ours
+from pellucid.errors import ErrorInfo, ModelError, RequestError
+from pellucid.events import ErrorEvent, ModelEvent, PartDeltaEvent, ResponseEndEvent, SideEvent
+from pellucid.fold import fold
+from pellucid.interop.pydantic_ai import PydanticAgent
+from pellucid.interop.pydantic_ai.agent import Teller
+from pellucid.settings import ModelCall, ToolDefinition
+from scripted.gateway import Served, serve
+
+ASKED = [ours.ModelRequest([ours.UserPromptPart("And?")])]
+
+
+async def read(asked: PydanticAgent, call: ModelCall | None = None) -> list[list[ModelEvent]]:
+    turn = await asked.open(call or ModelCall(asked.name, ASKED))
+    batches = []
+    while True:
+        await turn.wait()
+        if (batch := turn.take()) is None:
+            turn.cancel()
+            return batches
+        batches.append(batch)
+
+
+def whole(asked: PydanticAgent, call: ModelCall | None = None) -> ours.ModelResponse:
+    """The agent's turn, which is a legal one."""
+
+    async def ask() -> list[list[ModelEvent]]:
+        batches = await read(asked, call)
+        assert asyncio.all_tasks() == {asyncio.current_task()}, "the agent goes on"
+        return batches
+
+    folded = fold([event for batch in asyncio.run(ask()) for event in batch])
+    assert folded.response is not None
+    return folded.response
+
+
+async def thinks_and_looks(messages: list[theirs.ModelMessage], info: AgentInfo) -> AsyncIterator[str | dict[int, Any]]:
+    """Thinks, calls `weather` twice, thinks again, answers."""
+    if not any(part.part_kind == "tool-return" for message in messages for part in message.parts):
+        yield {0: DeltaThinkingPart(content="I should ")}
+        yield {0: DeltaThinkingPart(content="look.", signature="sig-1")}
+        yield {1: DeltaToolCall(name="weather", json_args='{"city": ', tool_call_id="c1")}
+        yield {1: DeltaToolCall(json_args='"Oslo"}')}
+        yield {2: DeltaToolCall(name="weather", json_args='{"city": "Rome"}', tool_call_id="c2")}
+    else:
+        yield {0: DeltaThinkingPart(content="Cold there.")}
+        yield "Snow "
+        yield "and sun."
+
+
+def weather_agent(**more: Any) -> Agent[Any, Any]:
+    agent = Agent(FunctionModel(stream_function=thinks_and_looks), name="weather", **more)
+
+    @agent.tool_plain
+    def weather(city: str) -> str:
+        return {"Oslo": "snow", "Rome": "sun"}[city]
+
+    return agent
+
+
+# --- the turn ----------------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_one_turn_in_order() -> None:
+    response = whole(PydanticAgent(weather_agent()))
+    told = [(part.part_kind, getattr(part, "content", None) or getattr(part, "args", None)) for part in response.parts]
+    assert told[:3] == [
+        ("thinking", "I should look."),
+        ("builtin-tool-call", '{"city": "Oslo"}'),
+        ("builtin-tool-call", '{"city": "Rome"}'),
+    ]
+    assert sorted(told[3:5]) == [("builtin-tool-return", "snow"), ("builtin-tool-return", "sun")]
+    assert told[5:] == [("thinking", "Cold there."), ("text", "Snow and sun.")]
+    assert response.parts[0].signature == "sig-1"
+    assert response.finish_reason == "stop"
+    assert response.usage.input_tokens is not None
+    assert response.usage.output_tokens is not None
+
+
+def test_the_next_run_sees_the_last_one_as_it_was() -> None:
+    """Calls are calls again and results are results, each with what the agent's own model signed."""
+    first = whole(PydanticAgent(weather_agent()))
+    seen: list[theirs.ModelMessage] = []
+
+    async def looks_back(messages: list[theirs.ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        seen.extend(messages)
+        yield "Yes."
+
+    agent = Agent(FunctionModel(stream_function=looks_back), name="weather", system_prompt="You are the weather.")
+    again = ours.ModelRequest([ours.UserPromptPart("Sure?")])
+    whole(PydanticAgent(agent), ModelCall("weather", [*ASKED, first, again]))
+    assert [[part.part_kind for part in message.parts] for message in seen] == [
+        ["system-prompt", "user-prompt"],
+        ["thinking", "tool-call", "tool-call"],
+        ["tool-return", "tool-return"],
+        ["thinking", "text"],
+        ["user-prompt"],
+    ]
+    thought, call, _ = seen[1].parts
+    assert (thought.signature, thought.provider_name) == ("sig-1", "function")
+    assert (call.tool_call_id, call.args) == ("c1", '{"city": "Oslo"}')
+
+
+def test_the_callers_tools_are_function_calls() -> None:
+    async def calls(messages: list[theirs.ModelMessage], info: AgentInfo) -> AsyncIterator[dict[int, Any]]:
+        assert [tool.name for tool in info.function_tools] == ["weather", "open_door"]
+        yield {0: DeltaToolCall(name="open_door", json_args='{"n": 1}', tool_call_id="c9")}
+
+    agent = weather_agent()
+    agent.model = FunctionModel(stream_function=calls)
+    tool = ToolDefinition("open_door", {"type": "object", "properties": {"n": {"type": "integer"}}})
+    response = whole(PydanticAgent(agent), ModelCall("weather", ASKED, tools=(tool,)))
+    [call] = response.parts
+    assert isinstance(call, ours.ToolCallPart)
+    assert (call.tool_name, call.args, call.tool_call_id) == ("open_door", '{"n": 1}', "c9")
+    assert response.finish_reason == "tool_call"
+
+
+def test_an_agent_that_checks_its_answers_says_that_it_takes_no_tools() -> None:
+    agent = weather_agent()
+    agent.output_validator(lambda answer: answer)
+    assert whole(PydanticAgent(agent)).text == "Snow and sun."
+    with pytest.raises(RequestError, match="given no tools"):
+        whole(PydanticAgent(agent), ModelCall("weather", ASKED, tools=(ToolDefinition("f"),)))
+
+
+class City(BaseModel):
+    city: str
+
+
+def test_an_output_tool_is_the_answer() -> None:
+    response = whole(PydanticAgent(Agent(TestModel(custom_output_args={"city": "Oslo"}), output_type=City), "city"))
+    assert response.text is not None
+    assert json.loads(response.text) == {"city": "Oslo"}
+    assert [part.part_kind for part in response.parts] == ["text"]
+
+
+def test_pydantic_ais_own_test_model_with_every_tool() -> None:
+    response = whole(PydanticAgent(weather_agent_of_any_city(), "any"))
+    assert [part.part_kind for part in response.parts] == ["builtin-tool-call", "builtin-tool-return", "text"]
+
+
+def weather_agent_of_any_city() -> Agent[Any, Any]:
+    agent = Agent(TestModel())
+
+    @agent.tool_plain
+    def weather(city: str) -> dict[str, Any]:
+        return {"is": "fine"}
+
+    return agent
+
+
+# --- live, cancelled, failed -------------------------------------------------------------------------------------
+
+
+def test_each_delta_leaves_when_it_comes() -> None:
+    on = asyncio.Event()
+
+    async def waits(messages: list[theirs.ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        yield "One "
+        await asyncio.wait_for(on.wait(), 5)
+        yield "two."
+
+    async def ask() -> list[str]:
+        turn = await PydanticAgent(Agent(FunctionModel(stream_function=waits)), "a").open(ModelCall("a", ASKED))
+        texts: list[str] = []
+        while True:
+            await turn.wait()
+            if (batch := turn.take()) is None:
+                return texts
+            texts += [event.delta.content_delta for event in batch if isinstance(event, PartDeltaEvent)]  # type: ignore[union-attr,misc]
+            if texts == ["One "]:
+                on.set()
+
+    assert asyncio.run(ask()) == ["One ", "two."]
+
+
+def test_cancel_stops_the_run_at_once() -> None:
+    """While the model is writing, and while a tool of the agent's works."""
+    stopped: list[str] = []
+
+    async def writes(messages: list[theirs.ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
+        if len(messages) == 1 and "tool" in str(messages[0].parts[0].content):
+            yield {0: DeltaToolCall(name="slow", json_args="{}", tool_call_id="c")}
+            return
+        yield "One "
+        try:
+            await asyncio.sleep(30)
+        finally:
+            stopped.append("model")
+
+    agent = Agent(FunctionModel(stream_function=writes))
+
+    @agent.tool_plain
+    async def slow() -> str:
+        try:
+            await asyncio.sleep(30)
+        finally:
+            stopped.append("tool")
+        return ""
+
+    async def ask(prompt: str) -> list[ModelEvent]:
+        asked = [ours.ModelRequest([ours.UserPromptPart(prompt)])]
+        turn = await PydanticAgent(agent, "a").open(ModelCall("a", asked))
+        await turn.wait()
+        events = turn.take() or []
+        await asyncio.sleep(0.05)
+        last = turn.cancel()
+        assert turn.cancel() == []
+        assert turn.take() is None
+        for _ in range(100):
+            if asyncio.all_tasks() == {asyncio.current_task()}:
+                return events + last
+            await asyncio.sleep(0.01)
+        raise AssertionError("the agent goes on")
+
+    for prompt, what in (("text", "model"), ("tool", "tool")):
+        folded = fold(list(asyncio.run(ask(prompt))))
+        assert folded.response is not None
+        assert stopped.pop() == what
+
+
+def test_what_fails_first_is_raised_and_what_fails_later_is_an_event() -> None:
+    async def fails(messages: list[theirs.ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        if "late" in str(messages[0].parts[0].content):
+            yield "One "
+        raise RuntimeError("the secret")
+        yield ""
+
+    asked = PydanticAgent(Agent(FunctionModel(stream_function=fails)), "a")
+    with pytest.raises(ModelError) as raised:
+        asyncio.run(read(asked))
+    assert raised.value.info.code == "agent_failed"
+    assert "secret" not in str(raised.value.info)
+
+    late = ModelCall("a", [ours.ModelRequest([ours.UserPromptPart("late")])])
+    events = [event for batch in asyncio.run(read(asked, late)) for event in batch]
+    assert fold(list(events)).response is not None
+    *_, error, end = events
+    assert isinstance(error, ErrorEvent)
+    assert isinstance(end, ResponseEndEvent)
+    assert "secret" not in str(error)
+
+
+def test_the_limit_of_a_run_is_told() -> None:
+    asked = PydanticAgent(weather_agent(), run={"usage_limits": UsageLimits(request_limit=1)})
+    events = [event for batch in asyncio.run(read(asked)) for event in batch]
+    [error] = [event.error for event in events if isinstance(event, ErrorEvent)]
+    assert error.code == "usage_limit"
+
+
+def test_who_does_not_read_does_not_fill_the_memory() -> None:
+    """The run waits for its reader after a while; nothing of it is lost."""
+    said = 0
+
+    async def writes(messages: list[theirs.ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        nonlocal said
+        for number in range(2000):
+            said += 1
+            yield f"{number} "
+
+    async def ask() -> tuple[int, str]:
+        turn = await PydanticAgent(Agent(FunctionModel(stream_function=writes)), "a").open(ModelCall("a", ASKED))
+        await asyncio.sleep(0.2)
+        ahead, text = said, ""
+        while True:
+            await turn.wait()
+            if (batch := turn.take()) is None:
+                return ahead, text
+            text += "".join(event.delta.content_delta for event in batch if isinstance(event, PartDeltaEvent))  # type: ignore[union-attr,misc]
+
+    ahead, text = asyncio.run(ask())
+    assert ahead < 400
+    assert text == "".join(f"{number} " for number in range(2000))
+
+
+def test_what_only_pydantic_ai_knows_is_a_side_event() -> None:
+    teller = Teller(ours.Origin("p", "a", "m"), frozenset())
+    [side] = teller.tell(theirs.RealtimeSessionErrorEvent("x"))
+    assert isinstance(side, SideEvent)
+    assert (side.namespace, side.name) == ("pydantic_ai", "realtime_session_error")
+    assert isinstance(teller.end()[-1], ResponseEndEvent)
+
+
+pieces = st.lists(st.text(min_size=1, max_size=3), max_size=3)
+
+
+def streamed(index: int, part: Any, texts: list[str]) -> list[Any]:
+    """The events of a part as Pydantic AI streams it: it opens with some of it, and the rest follows."""
+    deltas: list[Any] = {
+        "text": [theirs.TextPartDelta(text) for text in texts],
+        "thinking": [theirs.ThinkingPartDelta(content_delta=text, signature_delta=text) for text in texts],
+        "tool-call": [theirs.ToolCallPartDelta(args_delta=text) for text in texts],
+        "builtin-tool-call": [theirs.ToolCallPartDelta(args_delta=text) for text in texts],
+    }.get(part.part_kind, [])
+    start = [theirs.PartStartEvent(index=index, part=part)]
+    answers = part.part_kind == "tool-call" and part.tool_name.startswith("a")
+    final = [theirs.FinalResultEvent(tool_name=part.tool_name, tool_call_id=part.tool_call_id)] if answers else []
+    told = [theirs.PartDeltaEvent(index=index, delta=delta) for delta in deltas]
+    end = [theirs.PartEndEvent(index=index, part=part)] if deltas else []
+    return start + final + told + end
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.lists(st.tuples(st.one_of(*THEIR_RESPONSE_PARTS.values()), pieces), max_size=4), max_size=3))
+def test_whatever_an_agent_does_is_a_legal_turn(requests: list[list[tuple[Any, list[str]]]]) -> None:
+    """And all its thought and all its text are in it, in order."""
+    teller = Teller(ours.Origin("p", "a", "m"), frozenset("b"))
+    events: list[ModelEvent] = []
+    said = {"thinking": "", "text": ""}
+    for request in requests:
+        for index, (part, texts) in enumerate(request):
+            for event in streamed(index, part, texts):
+                events += teller.tell(event)
+            if part.part_kind in said:
+                said[part.part_kind] += part.content + "".join(texts)
+    events += teller.end()
+    response = fold(list(events)).response
+    assert response is not None
+    thought = "".join(part.content for part in response.parts if isinstance(part, ours.ThinkingPart))
+    assert thought == said["thinking"]
+    if not any(part.part_kind in ("tool-call", "speech") for request in requests for part, _ in request):
+        assert (response.text or "") == said["text"]
+
+
+# --- behind the gateway ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def gone() -> threading.Event:
+    return threading.Event()
+
+
+@pytest.fixture(scope="module")
+def gateway(gone: threading.Event) -> Iterator[Served]:
+    async def endless(messages: list[theirs.ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        try:
+            yield "One "
+            await asyncio.sleep(30)
+        finally:
+            gone.set()
+
+    async def broken(messages: list[theirs.ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        raise RuntimeError("the secret")
+        yield ""
+
+    models = [
+        PydanticAgent(weather_agent()),
+        PydanticAgent(Agent(FunctionModel(stream_function=endless)), "endless"),
+        PydanticAgent(Agent(FunctionModel(stream_function=broken)), "broken"),
+    ]
+    with serve({}, more=models) as running:
+        yield running
+
+
+def test_the_openai_sdk_talks_to_an_agent(gateway: Served) -> None:
+    client = OpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0)
+    assert "weather" in [model.id for model in client.models.list()]
+    response = client.responses.create(model="weather", input="And?")
+    assert response.output_text == "Snow and sun."
+    assert [item.type for item in response.output if item.type == "function_call"] == []
+    assert len([item for item in response.output if item.type == "reasoning"]) == 2
+
+    streamed = "".join(
+        event.delta
+        for event in client.responses.create(model="weather", input="And?", stream=True)
+        if event.type == "response.output_text.delta"
+    )
+    assert streamed == "Snow and sun."
+
+
+def test_a_client_who_leaves_stops_the_agent(gateway: Served, gone: threading.Event) -> None:
+    with gateway.open("endless") as stream:
+        stream.until("One ")
+    assert gone.wait(5)
+    gateway.idle()
+
+
+def test_an_agent_that_fails_is_an_error_status(gateway: Served) -> None:
+    reply = gateway.ask("broken")
+    assert reply.status == 500
+    assert reply.error["code"] == "agent_failed"
+    assert b"secret" not in reply.body
+
+
+def test_an_agent_needs_a_name() -> None:
+    with pytest.raises(ValueError, match="no name"):
+        PydanticAgent(Agent(TestModel()))
+
+
+def test_the_error_is_a_value() -> None:
+    turn_error = ErrorInfo("timeout", "too late")
+
+    async def ask() -> list[ModelEvent]:
+        turn = await PydanticAgent(weather_agent()).open(ModelCall("weather", ASKED))
+        return turn.cancel(turn_error)
+
+    events = asyncio.run(ask())
+    assert [event.error for event in events if isinstance(event, ErrorEvent)] == [turn_error]

@@ -1,0 +1,402 @@
+"""A model of ours under a real Pydantic AI agent, against a server whose every byte a test decides."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+pytest.importorskip("pydantic_ai")
+
+from pydantic import BaseModel
+from pydantic_ai import Agent, NativeOutput
+from pydantic_ai import messages as theirs
+from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError
+from pydantic_ai.models import ModelRequestParameters
+from test_pydantic_ai_messages import OUR_RESPONSE_PARTS
+
+from pellucid import parts as ours
+from pellucid.emit import replay
+from pellucid.errors import ErrorInfo, IllegalEvent
+from pellucid.events import ModelEvent
+from pellucid.fold import fold
+from pellucid.interop.pydantic_ai import PellucidModel
+from pellucid.interop.pydantic_ai.messages import read_message
+from pellucid.models import Model
+from pellucid.providers.profiles import builtin_profiles
+from pellucid.settings import ModelCall
+from pellucid.transport import Limits, Transport
+from scripted import Call, Upstream, delta, say
+
+USAGE = {"prompt_tokens": 7, "completion_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 4}}
+
+
+@asynccontextmanager
+async def model_at(upstream: Upstream, name: str, profile: str = "deepseek") -> AsyncIterator[PellucidModel]:
+    door = Transport(Limits(retries=0))
+    base = upstream.url if profile != "anthropic" else upstream.url.removesuffix("/v1")
+    try:
+        yield PellucidModel(Model(name, builtin_profiles()[profile], door, base_url=base, api_key="k"))
+    finally:
+        await door.aclose()
+
+
+def calls(name: str, args: str, reasoning: str = "I should look. ") -> Any:
+    """A script that thinks, and then calls a function."""
+
+    async def script(call: Call) -> None:
+        await call.head()
+        await call.event(delta(reasoning_content=reasoning))
+        function = {"name": name, "arguments": ""}
+        await call.event(delta(tool_calls=[{"index": 0, "id": "call_7", "type": "function", "function": function}]))
+        for piece in (args[:3], args[3:]):
+            await call.event(delta(tool_calls=[{"index": 0, "function": {"arguments": piece}}]))
+        await call.event(delta("tool_calls"))
+        await call.event({"choices": [], "usage": USAGE})
+        await call.event(b"[DONE]")
+        await call.end()
+
+    return script
+
+
+# --- the agent's four ways ---------------------------------------------------------------------------------------
+
+
+def test_run(upstream: Upstream) -> None:
+    name = upstream.plays(say("Let me see. ", "42.", USAGE))
+
+    async def ask() -> Any:
+        async with model_at(upstream, name) as model:
+            return await Agent(model, instructions="Be brief.").run("Why?", model_settings={"temperature": 0.5})
+
+    result = asyncio.run(ask())
+    assert result.output == "42. "
+    response = result.response
+    assert [part.part_kind for part in response.parts] == ["thinking", "text"]
+    assert response.parts[0].content == "Let me see.  "
+    assert (response.usage.input_tokens, response.usage.output_tokens) == (7, 9)
+    assert result.usage.output_reasoning_tokens == 4
+    assert (response.finish_reason, response.provider_response_id) == ("stop", "chatcmpl-1")
+    assert (response.model_name, response.provider_name, response.state) == ("m", "deepseek", "complete")
+    [call] = upstream.calls(name)
+    assert call.body["temperature"] == 0.5
+    assert [message["role"] for message in call.body["messages"]] == ["system", "user"]
+    assert call.body["messages"][0]["content"] == "Be brief."
+
+
+def test_stream_is_live(upstream: Upstream) -> None:
+    """A delta is with the agent's user before the model's server has written the next."""
+    on = asyncio.Event()
+
+    async def script(call: Call) -> None:
+        await call.head()
+        await call.event(delta(reasoning_content="Hm. "))
+        await call.event(delta(content="One "))
+        for _ in range(500):
+            if on.is_set():
+                break
+            await asyncio.sleep(0.01)
+        await call.event(delta(content="two." if on.is_set() else "late"))
+        await call.event(delta("stop"))
+        await call.event(b"[DONE]")
+        await call.end()
+
+    name = upstream.plays(script)
+
+    async def ask() -> list[str]:
+        seen = []
+        async with model_at(upstream, name) as model, Agent(model).run_stream("Why?") as result:
+            async for text in result.stream_text(delta=True, debounce_by=None):
+                seen.append(text)
+                on.set()
+        return seen
+
+    assert asyncio.run(ask()) == ["One ", "two."]
+
+
+def test_events_and_iter(upstream: Upstream) -> None:
+    name = upstream.plays(say("Let me see. ", "It is 42."))
+
+    async def ask() -> tuple[list[Any], list[str]]:
+        async with model_at(upstream, name) as model:
+            agent = Agent(model)
+            async with agent.run_stream_events("Why?") as stream:
+                events = [event async for event in stream]
+            async with agent.iter("Why?") as run:
+                nodes = [type(node).__name__ async for node in run]
+        return events, nodes
+
+    events, nodes = asyncio.run(ask())
+    deltas = [event.delta for event in events if isinstance(event, theirs.PartDeltaEvent)]
+    starts = [event.part for event in events if isinstance(event, theirs.PartStartEvent)]
+    thought = starts[0].content + "".join(d.content_delta or "" for d in deltas if d.part_delta_kind == "thinking")
+    text = starts[1].content + "".join(d.content_delta for d in deltas if d.part_delta_kind == "text")
+    assert (thought, text) == ("Let me see.  ", "It is 42. ")
+    # One of ours is one of theirs: four words of thought and three of text, of which the first of each opens its part.
+    assert len(deltas) == 3 + 2
+    assert nodes == ["UserPromptNode", "ModelRequestNode", "CallToolsNode", "End"]
+
+
+# --- tools -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_tool_loop_gives_the_thought_back(upstream: Upstream, streamed: bool) -> None:
+    name = upstream.plays(calls("weather", '{"city": "Oslo"}'), say("Cold. ", "Snow."))
+
+    async def ask() -> list[Any]:
+        async with model_at(upstream, name) as model:
+            agent = Agent(model)
+
+            @agent.tool_plain
+            def weather(city: str) -> dict[str, Any]:
+                return {"in": city, "is": "snow"}
+
+            if not streamed:
+                return (await agent.run("And?")).all_messages()
+            async with agent.run_stream_events("And?") as stream:
+                return [event async for event in stream][-1].result.all_messages()  # type: ignore[union-attr]
+
+    messages = asyncio.run(ask())
+    assert [message.kind for message in messages] == ["request", "response", "request", "response"]
+    first, second = upstream.calls(name)
+    [tool] = first.body["tools"]
+    assert tool["function"]["name"] == "weather"
+    _, assistant, result = second.body["messages"]
+    assert assistant["reasoning_content"] == "I should look. "
+    [call] = assistant["tool_calls"]
+    assert (call["id"], json.loads(call["function"]["arguments"])) == ("call_7", {"city": "Oslo"})
+    assert (result["tool_call_id"], json.loads(result["content"])) == ("call_7", {"in": "Oslo", "is": "snow"})
+
+
+def signed(*blocks: dict[str, Any], stop: str) -> Any:
+    """Anthropic's server says these blocks."""
+
+    async def script(call: Call) -> None:
+        async def event(value: dict[str, Any]) -> None:
+            await call.data(f"event: {value['type']}\n".encode() + b"data: " + json.dumps(value).encode() + b"\n\n")
+
+        await call.head()
+        usage = {"input_tokens": 5, "output_tokens": 1}
+        message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude", "content": []}
+        await event({"type": "message_start", "message": {**message, "usage": usage}})
+        for index, block in enumerate(blocks):
+            empty = {"thinking": {"thinking": "", "signature": ""}, "text": {"text": ""}, "tool_use": {"input": {}}}
+            await event(
+                {"type": "content_block_start", "index": index, "content_block": block | empty.get(block["type"], {})}
+            )
+            for piece in {
+                "thinking": lambda b: [
+                    {"type": "thinking_delta", "thinking": b["thinking"]},
+                    {"type": "signature_delta", "signature": b["signature"]},
+                ],
+                "text": lambda b: [{"type": "text_delta", "text": b["text"]}],
+                "tool_use": lambda b: [{"type": "input_json_delta", "partial_json": json.dumps(b["input"])}],
+                "redacted_thinking": lambda b: [],
+            }[block["type"]](block):
+                await event({"type": "content_block_delta", "index": index, "delta": piece})
+            await event({"type": "content_block_stop", "index": index})
+        await event({"type": "message_delta", "delta": {"stop_reason": stop}, "usage": {"output_tokens": 8}})
+        await event({"type": "message_stop"})
+        await call.end()
+
+    return script
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_signatures_come_back_byte_for_byte(upstream: Upstream, stored: bool) -> None:
+    """Through the agent's loop, and through a store of Pydantic AI's own JSON between two runs."""
+    said = (
+        {"type": "thinking", "thinking": "I should look.", "signature": "EqQBCg=="},
+        {"type": "redacted_thinking", "data": "blob+/="},
+        {"type": "text", "text": "One moment."},
+        {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {"city": "Oslo"}},
+    )
+    done = {"type": "text", "text": "Snow."}
+    name = upstream.plays(signed(*said, stop="tool_use"), signed(done, stop="end_turn"))
+
+    async def ask() -> None:
+        async with model_at(upstream, name, "anthropic") as model:
+            agent = Agent(model, model_settings={"max_tokens": 2000, "thinking": True})
+
+            @agent.tool_plain
+            def weather(city: str) -> str:
+                return "snow"
+
+            result = await agent.run("And?")
+            thought = result.all_messages()[1].parts[0]
+            assert isinstance(thought, theirs.ThinkingPart)
+            assert (thought.content, thought.signature) == ("I should look.", "EqQBCg==")
+            assert thought.provider_name == "anthropic"
+            history = result.all_messages()
+            if stored:
+                history = theirs.ModelMessagesTypeAdapter.validate_json(result.all_messages_json())
+            await agent.run("Sure?", message_history=history)
+
+    asyncio.run(ask())
+    for call in upstream.calls(name)[1:]:
+        assistant = next(message for message in call.body["messages"] if message["role"] == "assistant")
+        assert tuple(_bare(block) for block in assistant["content"]) == said
+    assert upstream.calls(name)[0].body["thinking"]["type"] in ("enabled", "adaptive")
+
+
+def _bare(block: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in block.items() if name != "cache_control"}
+
+
+class City(BaseModel):
+    city: str
+
+
+def test_an_answer_of_a_given_form(upstream: Upstream) -> None:
+    by_tool = upstream.plays(calls("final_result", '{"city": "Oslo"}'))
+    by_form = upstream.plays(say("", '{"city":"Oslo"}'))
+
+    async def ask() -> list[City]:
+        async with model_at(upstream, by_tool) as model, model_at(upstream, by_form, "vllm") as native:
+            first = await Agent(model, output_type=City).run("Where?")
+            second = await Agent(native, output_type=NativeOutput(City)).run("Where?")
+            return [first.output, second.output]
+
+    assert asyncio.run(ask()) == [City(city="Oslo")] * 2
+    [call] = upstream.calls(by_tool)
+    assert call.body["tool_choice"] == "required"
+    [call] = upstream.calls(by_form)
+    assert call.body["response_format"]["json_schema"]["schema"]["properties"]["city"]["type"] == "string"
+
+
+# --- what goes wrong ---------------------------------------------------------------------------------------------
+
+
+def test_an_error_status_and_an_error_in_the_stream(upstream: Upstream) -> None:
+    async def refuses(call: Call) -> None:
+        await call.answer(429, b'{"error": {"message": "slow down", "code": "rate_limit"}}', Retry_After="3")
+
+    async def breaks(call: Call) -> None:
+        await call.head()
+        await call.event(delta(content="One "))
+        await call.event({"error": {"message": "out of memory"}})
+        await call.end()
+
+    refusing, breaking = upstream.plays(refuses), upstream.plays(breaks)
+
+    async def ask() -> tuple[ModelHTTPError, ModelAPIError]:
+        async with model_at(upstream, refusing) as first, model_at(upstream, breaking) as second:
+            with pytest.raises(ModelHTTPError) as refused:
+                await Agent(first).run("Why?")
+            with pytest.raises(ModelAPIError) as broken:
+                await Agent(second).run("Why?")
+        return refused.value, broken.value
+
+    refused, broken = asyncio.run(ask())
+    assert (refused.status_code, refused.retry_after) == (429, 3.0)
+    assert "out of memory" in str(broken)
+    assert broken.in_stream
+
+
+@pytest.mark.parametrize("while_waiting", [False, True])
+def test_who_leaves_takes_the_model_along(upstream: Upstream, while_waiting: bool) -> None:
+    left = asyncio.Event()
+
+    async def script(call: Call) -> None:
+        await call.head()
+        await call.event(delta(content="One "))
+        await call.gone()
+        left.set()
+
+    name = upstream.plays(script)
+
+    async def ask() -> None:
+        tasks: list[asyncio.Task[None]] = []
+        async with model_at(upstream, name) as model:
+            agent = Agent(model)
+            async with agent.run_stream("Why?") as result:
+                soon = asyncio.get_running_loop().call_later
+                async for _ in result.stream_text(delta=True, debounce_by=None):
+                    if not while_waiting:
+                        break
+                    soon(0.05, lambda: tasks.append(asyncio.create_task(result.cancel())))
+                await result.cancel()
+                assert result.response.state == "interrupted"
+            for _ in range(300):
+                if left.is_set():
+                    return
+                await asyncio.sleep(0.01)
+            raise AssertionError("the upstream was left working")
+
+    asyncio.run(ask())
+
+
+# --- any turn ----------------------------------------------------------------------------------------------------
+
+
+class Played:
+    """A model that says what it is given, and notes what it was asked."""
+
+    def __init__(self, events: list[ModelEvent], origin: ours.Origin) -> None:
+        self.name = origin.model
+        self.origin = origin
+        self.asked: list[ModelCall] = []
+        self._events = events
+
+    async def open(self, call: ModelCall) -> PlayedTurn:
+        self.asked.append(call)
+        return PlayedTurn(self._events)
+
+
+class PlayedTurn:
+    waiting = False
+
+    def __init__(self, events: list[ModelEvent]) -> None:
+        self._left: list[list[ModelEvent]] = [[event] for event in events]
+
+    async def _nothing(self) -> None:
+        pass
+
+    def wait(self) -> Awaitable[None]:
+        return self._nothing()
+
+    def take(self) -> list[ModelEvent] | None:
+        return self._left.pop(0) if self._left else None
+
+    def cancel(self, error: ErrorInfo | None = None) -> list[ModelEvent]:
+        self._left = []
+        return []
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.one_of(*OUR_RESPONSE_PARTS.values()), max_size=4))
+def test_whatever_a_model_says_it_is_given_back(parts: list[Any]) -> None:
+    """One way or the other, as Pydantic AI keeps it, as our model will see it in the next request."""
+    origin = ours.Origin("p", "a", "m")
+    # An item's id belongs to one item, and a call without an id or with an object's arguments is told as text.
+    plain = [replace(part, item_id=None) for part in parts]
+    events = replay(ours.ModelResponse(plain, origin=origin, usage=ours.Usage(1, 2, 1), finish_reason="stop"))
+    try:
+        folded = fold(list(events)).response
+    except IllegalEvent:
+        return
+    assert folded is not None
+    model = PellucidModel(Played(events, origin))
+    request = [theirs.ModelRequest([theirs.UserPromptPart("?")])]
+    there = asyncio.run(model.request(request, None, ModelRequestParameters()))
+    adapter = theirs.ModelMessagesTypeAdapter
+    [again] = adapter.validate_json(adapter.dump_json([there]))
+    for read in (read_message(there), read_message(again)):
+        assert isinstance(read, ours.ModelResponse)
+        assert [_comparable(part) for part in read.parts] == [_comparable(part) for part in folded.parts]
+        assert replace(read, parts=[], timestamp=None) == replace(folded, parts=[], model_name="m")
+
+
+def _comparable(part: Any) -> Any:
+    if isinstance(part, ours.ToolCallPart | ours.BuiltinToolCallPart):
+        args = part.args_as_json() if part.args not in (None, "") else ""
+        return replace(part, args=args, tool_call_id=part.tool_call_id if len(part.tool_call_id) < 9 else "")
+    return part
