@@ -1,3 +1,61 @@
-"""Pellucid: the reasoning of any language model as one ordered stream of parts."""
+"""Pellucid: the reasoning of any language model as one ordered stream of parts.
+
+What a user of the library needs is here: `from pellucid import Agent, ThinkingPart, PartDeltaEvent`. Names are fetched
+when they are first used, so that whoever needs one of them does not wait for all.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from .agent import Agent as Agent
+    from .agent import AgentRun as AgentRun
+    from .agent import AgentRunResult as AgentRunResult
+    from .agent import AgentRunResultEvent as AgentRunResultEvent
+    from .agent import CallToolsNode as CallToolsNode
+    from .agent import End as End
+    from .agent import ModelRequestNode as ModelRequestNode
+    from .agent import NativeOutput as NativeOutput
+    from .agent import PromptedOutput as PromptedOutput
+    from .agent import RunUsage as RunUsage
+    from .agent import StreamedRunResult as StreamedRunResult
+    from .agent import ToolOutput as ToolOutput
+    from .agent import UnexpectedModelBehavior as UnexpectedModelBehavior
+    from .agent import UsageLimitExceeded as UsageLimitExceeded
+    from .agent import UsageLimits as UsageLimits
+    from .errors import ModelError as ModelError
+    from .errors import PellucidError as PellucidError
+    from .errors import RequestError as RequestError
+    from .events import *  # noqa: F403
+    from .parts import *  # noqa: F403
+    from .settings import ModelSettings as ModelSettings
+    from .tools import ModelRetry as ModelRetry
+    from .tools import RunContext as RunContext
+    from .tools import Tool as Tool
+
+_NAMES = {
+    "agent": (
+        *("Agent", "AgentRun", "AgentRunResult", "AgentRunResultEvent", "CallToolsNode", "End", "ModelRequestNode"),
+        *("NativeOutput", "PromptedOutput", "RunUsage", "StreamedRunResult", "ToolOutput", "UnexpectedModelBehavior"),
+        *("UsageLimitExceeded", "UsageLimits"),
+    ),
+    "errors": ("ModelError", "PellucidError", "RequestError"),
+    "settings": ("ModelSettings",),
+    "tools": ("ModelRetry", "RunContext", "Tool"),
+}
+_ROOM_OF = {name: room for room, names in _NAMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    # The vocabulary is offered whole; of the rooms above it, what is named here.
+    for room in (_ROOM_OF[name],) if name in _ROOM_OF else ("parts", "events"):
+        module = import_module(f".{room}", __name__)
+        if name[0].isupper() or name in ("messages_to_json", "messages_from_json"):
+            with suppress(AttributeError):
+                return getattr(module, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

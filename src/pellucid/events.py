@@ -293,3 +293,6 @@ Event: TypeAlias = (
     ModelEvent | FunctionToolCallEvent | FunctionToolResultEvent | FinalResultEvent | RunEndEvent | SideEvent
 )
 """What a run writes, and everything downstream reads."""
+
+AgentStreamEvent: TypeAlias = Event
+"""The same, under the name that Pydantic AI has for it."""

@@ -16,7 +16,8 @@ The rules. `Fold.feed` raises `IllegalEvent` with the rule's name for the first 
     incomplete  A part that was cut off makes its item incomplete. (Other items may follow it: several blocks can be
                 under way when a turn is cut.)
     error       At most one error in a turn, and only ResponseEnd after it.
-    result      A tool result answers a call that was announced, once.
+    result      A tool result answers a call that was announced, once. (A retry prompt that names no tool answers the
+                turn itself.)
     run         RunEnd comes once, outside a turn, and last.
 
 Side events and FinalResult may stand anywhere before RunEnd and change nothing.
@@ -255,7 +256,11 @@ class Fold:
 
     def _tool_result(self, event: FunctionToolResultEvent) -> None:
         self._outside(event)
-        call_id = event.result.tool_call_id
+        result = event.result
+        call_id = result.tool_call_id
+        if isinstance(result, RetryPromptPart) and result.tool_name is None:
+            self._results.append(result)
+            return
         if self._calls.get(call_id, True):
             _refuse("result", f"a result for call {call_id!r}, which is not waiting for one")
         self._calls[call_id] = True

@@ -25,7 +25,8 @@ import msgspec
 Form = Literal["raw", "summary", "redacted"]
 """How a thinking part's text relates to the model's real thought."""
 
-FinishReason = Literal["stop", "length", "content_filter", "tool_call", "error"]
+FinishReason = Literal["stop", "length", "content_filter", "tool_call", "pause", "error"]
+"""`pause`: the provider is not done and wants to be asked again, with what it said so far."""
 
 
 class Origin(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
@@ -384,6 +385,8 @@ class ModelRequest(_Message, tag="request", frozen=True):
     parts: list[ModelRequestPart]
     instructions: str | None = None
     timestamp: datetime | None = None
+    metadata: dict[str, Any] | None = None
+    """What an application keeps with the message. No model sees it."""
 
 
 class ModelResponse(_Message, tag="response", frozen=True):
@@ -432,3 +435,16 @@ def json_text(value: Any) -> str:
     except UnicodeEncodeError:
         # Half a surrogate pair, as in a file name that is not text: JSON can still say it, escaped.
         return json.dumps(msgspec.to_builtins(value))
+
+
+_from_json = msgspec.json.Decoder(list[ModelMessage]).decode
+
+
+def messages_to_json(messages: list[ModelMessage]) -> bytes:
+    """A conversation as JSON, from which `messages_from_json` makes an equal one."""
+    return json_text(messages).encode()
+
+
+def messages_from_json(data: bytes | str) -> list[ModelMessage]:
+    """A conversation that was written with `messages_to_json`. Raises `msgspec.DecodeError` for anything else."""
+    return _from_json(data)

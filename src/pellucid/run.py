@@ -11,6 +11,9 @@ The rules it keeps:
   its provider left without an id of its own gets one.
 * A turn that calls tools which the run's owner executes (`server_tools`) is followed by CallTools and then another
   turn; each turn's reasoning is an item of its own. A call of a tool that belongs to the caller ends the run.
+* A provider that pauses (`finish_reason: pause`) is asked again, with what it said so far.
+* With `checks`, an answer is the run's last word only when its owner accepts it (CheckOutput); otherwise the model is
+  told what was wrong, and asked again.
 * Results answer exactly the calls that were asked for; a run that is ended while functions run answers them itself,
   as failed.
 * Exactly one RunEnd, last; `end` reaches it from anywhere, closing what is open. What comes after it is not heard.
@@ -20,7 +23,7 @@ No sockets, no clock, no randomness of its own: ids come from the minter that is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from hashlib import blake2b
 from typing import TypeAlias
 
@@ -94,7 +97,13 @@ class CallTools(msgspec.Struct, frozen=True):
     calls: tuple[ToolCallPart, ...]
 
 
-Effect: TypeAlias = CallModel | CallTools
+class CheckOutput(msgspec.Struct, frozen=True):
+    """The model has answered: `accept` it, or `refuse` it with what is wrong."""
+
+    response: ModelResponse
+
+
+Effect: TypeAlias = CallModel | CallTools | CheckOutput
 Step: TypeAlias = tuple[list[Event], list[Effect]]
 
 _Start: TypeAlias = ResponseStartEvent | ItemStartEvent | PartStartEvent
@@ -110,13 +119,16 @@ class Run:
         call: ModelCall,
         mint: Mint,
         *,
-        server_tools: frozenset[str] = frozenset(),
+        server_tools: Container[str] = frozenset(),
         max_tool_calls: int | None = None,
+        checks: bool = False,
     ) -> None:
         self.call = call
         self.ended: RunEndEvent | None = None
         self._mint = mint
         self._server_tools = server_tools
+        self._checks = checks
+        self._checking = False
         self._tool_calls_left = max_tool_calls
         self._fold = Fold()
         self._open: list[_Start] = []
@@ -136,8 +148,8 @@ class Run:
         """What the model said since the last call. One call a read."""
         out: list[Event] = []
         effects: list[Effect] = []
-        if self._waiting and events and self.ended is None:
-            raise IllegalEvent("result", "the model goes on while the run waits for the results of its calls")
+        if (self._waiting or self._checking) and events and self.ended is None:
+            raise IllegalEvent("result", "the model goes on while the run waits for results or a word on its answer")
         fold, fold_delta = self._fold.feed, self._fold.delta
         for event in events:
             if self.ended is not None:
@@ -162,10 +174,11 @@ class Run:
                     self._turn_ended(told, out, effects)
         return out, effects
 
-    def results(self, results: list[ToolReturnPart | RetryPromptPart]) -> Step:
+    def results(self, results: list[ToolReturnPart | RetryPromptPart], *, last: bool = False) -> Step:
         """What the functions returned; the model is asked again unless the caller's own calls are pending.
 
-        Every call that CallTools asked for has one result, and nothing else has: `IllegalEvent` otherwise.
+        With `last`, one of the calls was the run's answer, and the run is over. Every call that CallTools asked for has
+        one result, and nothing else has: `IllegalEvent` otherwise.
         """
         out: list[Event] = []
         if self.ended is not None:
@@ -174,11 +187,34 @@ class Run:
         if not asked or sorted(asked) != sorted(answered):
             raise IllegalEvent("result", f"results for the calls {answered}, but the run waits for {asked}")
         out += self._answer(results)
-        if self._callers or self._cancelled:
+        if self._callers or self._cancelled or last:
             self._end("cancelled" if self._cancelled else "completed", out)
             return out, []
-        history = [*self.call.messages, *self._fold.messages, ModelRequest(list(results))]
-        return out, [CallModel(replace(self.call, messages=history))]
+        return out, [self._ask_again(ModelRequest(list(results)))]
+
+    def accept(self) -> Step:
+        """The answer is the run's result."""
+        self._checked()
+        out: list[Event] = []
+        self._end("cancelled" if self._cancelled else "completed", out)
+        return out, []
+
+    def refuse(self, prompt: RetryPromptPart) -> Step:
+        """The answer will not do; the model is told why and asked again."""
+        self._checked()
+        out: list[Event] = [*self._answer([prompt])]
+        if self._cancelled:
+            self._end("cancelled", out)
+            return out, []
+        return out, [self._ask_again(ModelRequest([prompt]))]
+
+    def _checked(self) -> None:
+        if not self._checking:
+            raise IllegalEvent("result", "there is no answer that waits for a word")
+        self._checking = False
+
+    def _ask_again(self, *new: ModelRequest) -> CallModel:
+        return CallModel(replace(self.call, messages=[*self.call.messages, *self._fold.messages, *new]))
 
     def cancel(self) -> None:
         """Whatever ends the turn under way from now on ends the run as cancelled."""
@@ -236,6 +272,8 @@ class Run:
             self._end("incomplete", out, reason="content_filter")
         elif self._cut:
             self._end("failed", out, error=ErrorInfo("model_error", "the model broke off in the middle of an item"))
+        elif end.finish_reason == "pause":
+            effects.append(self._ask_again())
         else:
             self._call_tools(response, out, effects)
 
@@ -243,7 +281,11 @@ class Run:
         ours = [call for call in response.tool_calls if call.tool_name in self._server_tools]
         self._callers = len(ours) < len(response.tool_calls)
         if not ours:
-            self._end("completed", out)
+            if self._checks and not response.tool_calls:
+                self._checking = True
+                effects.append(CheckOutput(response))
+            else:
+                self._end("completed", out)
             return
         if self._tool_calls_left is not None:
             if len(ours) > self._tool_calls_left:
@@ -300,4 +342,4 @@ class Run:
         return event if given == self._call_id else replace(event, part=replace(event.part, tool_call_id=self._call_id))
 
 
-__all__ = ["CallModel", "CallTools", "Effect", "ErrorEvent", "Mint", "Minter", "Run", "Step"]
+__all__ = ["CallModel", "CallTools", "CheckOutput", "Effect", "ErrorEvent", "Mint", "Minter", "Run", "Step"]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.emit import Emitter, replay
-from pellucid.errors import ErrorInfo
+from pellucid.errors import ErrorInfo, IllegalEvent
 from pellucid.events import (
     ErrorEvent,
     Event,
@@ -37,7 +37,7 @@ from pellucid.parts import (
     Usage,
     UserPromptPart,
 )
-from pellucid.run import PREFIX_OF, CallModel, CallTools, Effect, Minter, Run
+from pellucid.run import PREFIX_OF, CallModel, CallTools, CheckOutput, Effect, Minter, Run
 from pellucid.settings import ModelCall, ToolDefinition
 
 ORIGIN = Origin("p", "w", "m")
@@ -384,3 +384,76 @@ def test_where_the_reads_fall_changes_nothing(names: list[str], sizes: list[int]
     assert (events, effects) == (whole_events, whole_effects)
     assert isinstance(said[0], ResponseStartEvent)
     assert isinstance(said[-1], ResponseEndEvent)
+
+
+# --- an answer that is looked at -----------------------------------------------------------------------------------
+
+
+def test_an_answer_is_the_last_word_only_when_it_is_accepted() -> None:
+    run = a_run(checks=True)
+    events, [look] = run.feed(turn(text="maybe"))
+    assert isinstance(look, CheckOutput)
+    assert look.response.text == "maybe"
+    assert run.ended is None
+    wrong = RetryPromptPart("Say yes or no.")
+    more, [ask] = run.refuse(wrong)
+    assert isinstance(ask, CallModel)
+    assert ask.call.messages[-1] == ModelRequest([wrong])
+    assert [m.text for m in ask.call.messages if isinstance(m, ModelResponse)] == ["maybe"]
+    events += more
+    said, _ = run.feed(turn(text="yes"))
+    last, effects = run.accept()
+    events += said + last
+    assert effects == []
+    assert end_of(events).status == "completed"
+    assert fold(events).messages == run.messages
+    assert [type(message) for message in run.messages] == [ModelResponse, ModelRequest, ModelResponse]
+
+
+def test_what_is_not_an_answer_is_not_looked_at() -> None:
+    for reason in ("length", "error", "content_filter"):
+        run = a_run(checks=True)
+        _, effects = run.feed(turn(text="half", reason=reason))
+        assert effects == []
+        assert run.ended is not None
+    run = a_run(checks=True)
+    run.feed(turn(("theirs", "a")))
+    assert run.ended is not None, "the caller's call is theirs to answer"
+
+
+def test_a_word_on_an_answer_that_nobody_gave() -> None:
+    run = a_run(checks=True)
+    for say in (run.accept, lambda: run.refuse(RetryPromptPart("no"))):
+        with pytest.raises(IllegalEvent, match="no answer"):
+            say()
+    run.feed(turn(text="yes"))
+    with pytest.raises(IllegalEvent, match="goes on"):
+        run.feed(turn(text="and more"))
+    assert run.end(OUCH)[-1] is run.ended
+
+
+def test_a_call_can_be_the_answer() -> None:
+    run = a_run()
+    events, effects = run.feed(turn(("ours", "a")))
+    more, effects = run.results(returns(effects), last=True)
+    assert effects == []
+    assert end_of(events + more).status == "completed"
+
+
+def test_a_provider_that_pauses_is_asked_to_go_on() -> None:
+    run = a_run()
+    events, [ask] = run.feed(turn(think="searching", reason="pause"))
+    assert isinstance(ask, CallModel)
+    assert [m.thinking for m in ask.call.messages if isinstance(m, ModelResponse)] == ["searching"]
+    more, _ = run.feed(turn(text="found"))
+    assert end_of(events + more).status == "completed"
+
+
+def test_a_run_that_was_cancelled_does_not_ask_again_after_a_look() -> None:
+    for say in ("accept", "refuse"):
+        run = a_run(checks=True)
+        events, _ = run.feed(turn(text="maybe"))
+        run.cancel()
+        more, effects = run.accept() if say == "accept" else run.refuse(RetryPromptPart("no"))
+        assert effects == []
+        assert end_of(events + more).status == "cancelled"

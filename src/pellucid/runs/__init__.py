@@ -1,5 +1,5 @@
 """Runs that happen: a driver for the `run` machine."""
 
-from .attached import AttachedRun
+from .attached import Answered, AttachedRun, Nobody, Owner
 
-__all__ = ["AttachedRun"]
+__all__ = ["Answered", "AttachedRun", "Nobody", "Owner"]

@@ -1,37 +1,93 @@
 """A run that its request drives: nothing is logged, and when the request goes, the run and its upstream go at once.
 
 `open` asks the first model, so that "nobody there" and "refused" can still become an HTTP status; after that every
-fault is an event. `wait` and `take` give one batch for each read of the upstream.
+fault is an event. `wait` and `take` give one batch for each read of the upstream, and for each thing that is done
+between two turns: functions that are called, answers that are looked at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Container
 from contextlib import suppress
+from typing import NamedTuple, Protocol
 
-from ..errors import ErrorInfo, PellucidError
+from ..errors import ErrorInfo, IllegalEvent, PellucidError
 from ..events import Event
 from ..models import Asked, Turn
-from ..run import CallModel, Effect, Mint, Run
+from ..parts import ModelResponse, RetryPromptPart, ToolCallPart, ToolReturnPart
+from ..run import CallModel, CallTools, CheckOutput, Effect, Mint, Run
 from ..settings import ModelCall
+
+
+class Answered(NamedTuple):
+    """What became of the calls of one turn."""
+
+    results: list[ToolReturnPart | RetryPromptPart]
+    """One for each call."""
+    last: bool = False
+    """Whether one of the calls was the run's answer."""
+
+
+class Owner(Protocol):
+    """Whose run it is: what happens between two turns of the model. A `PellucidError` from any of these ends the run
+    as failed; anything else is a fault, and leaves through `wait`."""
+
+    tools: Container[str]
+    """The names of the functions that are called here; calls of others are left to the caller."""
+    checks: bool
+    """Whether an answer is looked at before it is the last word."""
+
+    async def prepare(self, call: ModelCall) -> ModelCall:
+        """The call as it is to be sent. What is changed here is not kept."""
+        ...
+
+    async def answer(self, calls: tuple[ToolCallPart, ...]) -> Answered:
+        """Call the functions."""
+        ...
+
+    async def check(self, response: ModelResponse) -> RetryPromptPart | None:
+        """None: the answer will do. Otherwise what to tell the model."""
+        ...
+
+
+class Nobody:
+    """An owner without functions, who takes every answer."""
+
+    tools: Container[str] = frozenset()
+    checks = False
+
+    async def prepare(self, call: ModelCall) -> ModelCall:
+        return call
+
+    async def answer(self, calls: tuple[ToolCallPart, ...]) -> Answered:
+        raise AssertionError("no function is called here")
+
+    async def check(self, response: ModelResponse) -> RetryPromptPart | None:
+        return None
+
+
+_NOBODY = Nobody()
 
 
 class AttachedRun:
     """Drives one `Run` against one model."""
 
-    def __init__(self, model: Asked, call: ModelCall, mint: Mint) -> None:
-        self.run = Run(call, mint)
+    def __init__(self, model: Asked, call: ModelCall, mint: Mint, owner: Owner = _NOBODY) -> None:
+        self.run = Run(call, mint, server_tools=owner.tools, checks=owner.checks)
+        self.raised: PellucidError | None = None
+        """What ended the run between two turns."""
         self._model = model
+        self._owner = owner
         self._effects: list[Effect] = []
         self._turn: Turn | None = None
-        self._last: list[Event] | None = None
-        """What ended the run between two turns."""
+        self._between: list[Event] | None = None
+        """What came between two turns."""
 
     async def open(self) -> None:
         """Ask for the first turn. Raises `ModelError` or `RequestError`; there is nothing to clean up then."""
         [effect] = self.run.start()
         assert isinstance(effect, CallModel)
-        self._turn = await self._model.open(effect.call)
+        self._turn = await self._model.open(await self._owner.prepare(effect.call))
 
     @property
     def waiting(self) -> bool:
@@ -40,21 +96,21 @@ class AttachedRun:
 
     def wait(self) -> Awaitable[None]:
         """Wait until there is something to take."""
-        return self._turn.wait() if self._turn is not None else self._next_turn()
+        return self._turn.wait() if self._turn is not None else self._step()
 
     def take(self) -> list[Event] | None:
         """What has come, once `wait` is over; None after RunEnd."""
-        if self.run.ended is not None:
-            last, self._last = self._last, None
-            return last
-        turn = self._turn
-        batch = [] if turn is None else turn.take()
+        turn, between = self._turn, self._between
+        if between is not None or turn is None:
+            self._between = None
+            return between
+        batch = turn.take()
         if batch is None:
             # A turn that stops without its end is a fault of whatever plays the model.
             self._turn = None
             return self.run.end(ErrorInfo("model_error", "the model's turn stopped without an end"))
         events, effects = self.run.feed(batch)
-        if turn is not None and (effects or self.run.ended is not None):
+        if effects or self.run.ended is not None:
             # The model has said all: what the turn holds (a connection, a place in a line) is given back now.
             self._turn = None
             turn.cancel()
@@ -91,15 +147,28 @@ class AttachedRun:
             with suppress(Exception):
                 turn.cancel()
 
-    async def _next_turn(self) -> None:
+    async def _step(self) -> None:
+        """What comes between two turns, one effect at a time."""
         if self.run.ended is not None:
             return
         [effect] = self._effects
-        assert isinstance(effect, CallModel)  # no tool here is the server's, so the machine never asks for one
+        events: list[Event] = []
         try:
-            self._turn = await self._model.open(effect.call)
+            match effect:
+                case CallModel():
+                    self._turn = await self._model.open(await self._owner.prepare(effect.call))
+                case CallTools():
+                    answered = await self._owner.answer(effect.calls)
+                    events, self._effects = self.run.results(answered.results, last=answered.last)
+                case CheckOutput():
+                    wrong = await self._owner.check(effect.response)
+                    events, self._effects = self.run.accept() if wrong is None else self.run.refuse(wrong)
+        except IllegalEvent:
+            raise  # a fault of ours
         except PellucidError as error:
-            self._last = self.run.end(error.info)
+            self.raised = error
+            events = self.run.end(error.info)
+        self._between = events
 
 
-__all__ = ["AttachedRun"]
+__all__ = ["Answered", "AttachedRun", "Nobody", "Owner"]

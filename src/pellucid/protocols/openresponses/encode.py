@@ -227,6 +227,8 @@ class Encoder:
     # --- the run -----------------------------------------------------------------------------------------------
 
     def _tool_result(self, event: FunctionToolResultEvent, now: int) -> None:
+        if event.result.tool_name is None:
+            return  # a word to the model about its answer, not a call's result
         result = _writable(event.result)
         text = result.content_as_text() if isinstance(result, ToolReturnPart) else result.content
         item = t.FunctionCallOutputItem(id=event.id or "", call_id=result.tool_call_id, output=text)

@@ -1,0 +1,28 @@
+"""Agents: a model with instructions, tools and an output, run to its end or step by step."""
+
+from .agent import Agent, EventStream
+from .errors import UnexpectedModelBehavior, UsageLimitExceeded
+from .limits import RunUsage, UsageLimits
+from .nodes import CallToolsNode, End, ModelRequestNode
+from .output import NativeOutput, PromptedOutput, ToolOutput
+from .results import AgentRunResult, AgentRunResultEvent, StreamedRunResult
+from .running import AgentRun
+
+__all__ = [
+    "Agent",
+    "AgentRun",
+    "AgentRunResult",
+    "AgentRunResultEvent",
+    "CallToolsNode",
+    "End",
+    "EventStream",
+    "ModelRequestNode",
+    "NativeOutput",
+    "PromptedOutput",
+    "RunUsage",
+    "StreamedRunResult",
+    "ToolOutput",
+    "UnexpectedModelBehavior",
+    "UsageLimitExceeded",
+    "UsageLimits",
+]

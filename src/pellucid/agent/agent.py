@@ -1,0 +1,361 @@
+"""An agent: a model, what it is told, what it may call, and what it is to give.
+
+    agent = Agent("anthropic:claude-sonnet-4-0", instructions="Be brief.", tools=[weather])
+    result = agent.run_sync("Will it rain in Lyon?")
+    result.output, result.thinking, result.all_messages(), result.usage
+
+Settings are merged shallowly: the model's own, then the agent's, then the run's; the later one wins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import warnings
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import UTC, datetime
+from inspect import isawaitable
+from typing import Any, Generic, TypedDict, TypeVar, Unpack, overload
+
+from ..errors import RequestError
+from ..events import Event, FinalResultEvent
+from ..models import Asked
+from ..parts import ModelMessage, ModelRequest, ModelRequestPart, SystemPromptPart, Text, UserContent, UserPromptPart
+from ..settings import ModelCall, ModelSettings, ToolChoice, merge_settings
+from ..tools import RunContext, Tool
+from ..tools.functions import takes_context
+from .handlers import EventHandler, handle
+from .limits import UsageLimits
+from .nodes import CallToolsNode, End, ModelRequestNode, nodes
+from .output import OutputSpec, output_of
+from .results import AgentRunResult, AgentRunResultEvent, StreamedRunResult
+from .running import AgentRun, Plan
+from .toolbox import Toolbox
+
+Out = TypeVar("Out")
+F = TypeVar("F", bound=Callable[..., Any])
+
+Prompt = str | Sequence[str | UserContent]
+Instructions = str | Callable[..., Any] | Sequence[str | Callable[..., Any]]
+
+
+class AgentOptions(TypedDict, total=False):
+    """What an agent may be made with, besides its model and its output."""
+
+    instructions: Instructions | None
+    """What it is told in every run; functions are asked at the start of one. Not kept in the messages' history."""
+    system_prompt: str | Sequence[str]
+    """What it is told at the start of a conversation, as a part of it."""
+    deps_type: type[Any]
+    """The type of what functions get as `ctx.deps`; for type checkers and readers."""
+    name: str
+    model_settings: ModelSettings | None
+    retries: int
+    """How often in a row a function, or the output, may fail before the run does (1)."""
+    output_retries: int
+    tools: Sequence[Tool | Callable[..., Any]]
+    tool_timeout: float | None
+    """Seconds for each function."""
+    history_processors: Sequence[Callable[..., Any]]
+    """Each gets the messages (and the context first, if it wants it) and gives those to be sent."""
+    event_stream_handler: EventHandler | None
+
+
+class Agent(Generic[Out]):
+    """Runs a model with tools until it gives what was asked for. One agent serves any number of runs at once."""
+
+    @overload
+    def __init__(self: Agent[str], model: Asked | str | None = None, **options: Unpack[AgentOptions]) -> None: ...
+
+    @overload
+    def __init__(
+        self, model: Asked | str | None = None, *, output_type: type[Out], **options: Unpack[AgentOptions]
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self, model: Asked | str | None = None, *, output_type: OutputSpec, **options: Unpack[AgentOptions]
+    ) -> None: ...
+
+    def __init__(
+        self, model: Asked | str | None = None, *, output_type: Any = str, **options: Unpack[AgentOptions]
+    ) -> None:
+        """Raises `RequestError` for a tool or an output type that cannot be told to a model."""
+        retries = options.get("retries", 1)
+        system_prompt = options.get("system_prompt", ())
+        self.name = options.get("name")
+        self._model = model
+        self._model_settings = options.get("model_settings")
+        self._instructions: list[str | Callable[..., Any]] = _listed(options.get("instructions"))
+        self._system = [system_prompt] if isinstance(system_prompt, str) else list(system_prompt)
+        self._output = output_of(output_type)
+        self._toolbox = Toolbox(options.get("tools", ()), retries, options.get("tool_timeout"))
+        self._output_retries = options.get("output_retries", retries)
+        self._processors = list(options.get("history_processors", ()))
+        self._validators: list[Callable[..., Any]] = []
+        self._handler = options.get("event_stream_handler")
+
+    # --- adding to it --------------------------------------------------------------------------------------------
+
+    @overload
+    def tool(self, function: F, /) -> F: ...
+
+    @overload
+    def tool(self, function: None = None, /, **options: Any) -> Callable[[F], F]: ...
+
+    def tool(self, function: F | None = None, /, **options: Any) -> F | Callable[[F], F]:
+        """Decorator: a function that the model may call, with a `RunContext` first. `options` are `Tool`'s."""
+        return self._add_tool(function, {"takes_ctx": True, **options})
+
+    @overload
+    def tool_plain(self, function: F, /) -> F: ...
+
+    @overload
+    def tool_plain(self, function: None = None, /, **options: Any) -> Callable[[F], F]: ...
+
+    def tool_plain(self, function: F | None = None, /, **options: Any) -> F | Callable[[F], F]:
+        """Decorator: a function that the model may call, without a context."""
+        return self._add_tool(function, {"takes_ctx": False, **options})
+
+    def _add_tool(self, function: F | None, options: dict[str, Any]) -> F | Callable[[F], F]:
+        def add(function: F) -> F:
+            self._toolbox.add(Tool(function, **options))
+            return function
+
+        return add if function is None else add(function)
+
+    def instructions(self, function: F) -> F:
+        """Decorator: a function that gives instructions, at the start of each run."""
+        self._instructions.append(function)
+        return function
+
+    def output_validator(self, function: F) -> F:
+        """Decorator: a function that gets the output, and gives it back or raises `ModelRetry`."""
+        self._validators.append(function)
+        return function
+
+    # --- running it ----------------------------------------------------------------------------------------------
+
+    async def run(
+        self,
+        user_prompt: Prompt | None = None,
+        *,
+        event_stream_handler: EventHandler | None = None,
+        **options: Any,
+    ) -> AgentRunResult[Out]:
+        """Run to the end. `options` are those of `iter`.
+
+        Raises `ModelError` (the model's side failed), `UnexpectedModelBehavior`, `UsageLimitExceeded`, `RequestError`,
+        or what a function raised.
+        """
+        async with self.iter(user_prompt, **options) as run:
+            handler = event_stream_handler or self._handler
+            if handler is not None:
+                await handle(handler, run.ctx, _events(run))
+            return await run.finish()
+
+    def run_sync(self, user_prompt: Prompt | None = None, **options: Any) -> AgentRunResult[Out]:
+        """`run` for who has no event loop. Raises `RuntimeError` where one is running."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            pass
+        else:
+            raise RuntimeError("run_sync cannot be used where an event loop is running; use: await agent.run(…)")
+
+        async def run() -> AgentRunResult[Out]:
+            from ..models.door import close_door
+
+            try:
+                return await self.run(user_prompt, **options)
+            finally:
+                await close_door()
+
+        return asyncio.run(run())
+
+    @asynccontextmanager
+    async def run_stream(
+        self,
+        user_prompt: Prompt | None = None,
+        *,
+        event_stream_handler: EventHandler | None = None,
+        **options: Any,
+    ) -> AsyncIterator[StreamedRunResult[Out]]:
+        """Run until the answer begins, and hand it over as it comes; what is left unread at the end is not asked for.
+
+        The handler is told of everything before the answer.
+        """
+        async with self.iter(user_prompt, **options) as run:
+            left: list[Event] = []
+            events = _until_final(run, left)
+            handler = event_stream_handler or self._handler
+            if handler is not None:
+                await handle(handler, run.ctx, events)
+            else:
+                async for _ in events:
+                    pass
+            yield StreamedRunResult(run, left)
+
+    def run_stream_events(self, user_prompt: Prompt | None = None, **options: Any) -> EventStream[Out]:
+        """Every event, and last an `AgentRunResultEvent`: `async for event in …`, or `async with … as events`."""
+        return EventStream(self.iter(user_prompt, **options))
+
+    @asynccontextmanager
+    async def iter(
+        self,
+        user_prompt: Prompt | None = None,
+        *,
+        message_history: Sequence[ModelMessage] | None = None,
+        model: Asked | str | None = None,
+        model_settings: ModelSettings | None = None,
+        deps: Any = None,
+        instructions: Instructions | None = None,
+        usage_limits: UsageLimits | None = None,
+        output_type: Any = None,
+    ) -> AsyncIterator[SteppedRun[Out]]:
+        """A run to go through step by step: `async for node in run`. Leaving the block ends it."""
+        output = self._output if output_type is None else output_of(output_type)
+        asked = _model(model if model is not None else self._model)
+        history = list(message_history or ())
+        context = RunContext(deps, asked, prompt=_content(user_prompt), messages=history)
+        told = [*self._instructions, *_listed(instructions), *([output.instructions] if output.instructions else [])]
+        words = [await _said(instruction, context) for instruction in told]
+        call = ModelCall(
+            asked.name,
+            [*history, *self._request(user_prompt, history)],
+            merge_settings(self._model_settings, model_settings),
+            (*self._toolbox.definitions, *output.definitions),
+            ToolChoice("auto" if output.by_text or not output.tools else "required"),
+            output.format,
+        )
+        plan = Plan(
+            model=asked,
+            call=call,
+            history=history,
+            instructions="\n\n".join(word for word in words if word) or None,
+            output=output,
+            toolbox=self._toolbox,
+            context=context,
+            limits=usage_limits or UsageLimits(),
+            output_retries=self._output_retries,
+            validators=self._validators,
+            processors=self._processors,
+            seed=secrets.token_bytes(16),
+            warnings=_warnings(asked, call),
+        )
+        async with SteppedRun[Out](plan) as run:
+            yield run
+
+    def _request(self, prompt: Prompt | None, history: list[ModelMessage]) -> list[ModelMessage]:
+        parts: list[ModelRequestPart] = []
+        if not history:
+            parts += [SystemPromptPart(text) for text in self._system]
+        content = _content(prompt)
+        if content is not None:
+            parts.append(UserPromptPart(_user_content(content)))
+        if not parts and not history:
+            raise RequestError("there is nothing to ask: give a user_prompt or a message_history")
+        return [ModelRequest(parts, timestamp=datetime.now(UTC))] if parts else []
+
+
+class SteppedRun(AgentRun[Out]):
+    """An `AgentRun` that can be gone through node by node."""
+
+    async def __aenter__(self) -> SteppedRun[Out]:
+        return self
+
+    def __aiter__(self) -> AsyncIterator[ModelRequestNode | CallToolsNode | End[Out]]:
+        return nodes(self)
+
+
+class EventStream(Generic[Out]):
+    """The events of a run: iterate over it, or enter it first, so that leaving it ends the run."""
+
+    def __init__(self, run: AbstractAsyncContextManager[AgentRun[Out]]) -> None:
+        self._run = run
+        self._events: AsyncIterator[Event | AgentRunResultEvent[Out]] | None = None
+
+    async def _all(self) -> AsyncIterator[Event | AgentRunResultEvent[Out]]:
+        async with self._run as run:
+            async for event in _events(run):
+                yield event
+            yield AgentRunResultEvent(run.result)
+
+    def __aiter__(self) -> AsyncIterator[Event | AgentRunResultEvent[Out]]:
+        if self._events is None:
+            self._events = self._all()
+        return self._events
+
+    async def __aenter__(self) -> EventStream[Out]:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        close = getattr(self._events, "aclose", None)
+        if close is not None:
+            await close()
+
+    def __await__(self) -> Generator[Any, None, None]:
+        raise TypeError("run_stream_events is not awaited: use `async for event in …` or `async with … as events`")
+
+
+async def _events(run: AgentRun[Any]) -> AsyncIterator[Event]:
+    while (batch := await run.read()) is not None:
+        for event in batch:
+            yield event
+
+
+async def _until_final(run: AgentRun[Any], left: list[Event]) -> AsyncIterator[Event]:
+    """Events up to where the answer begins; what came together with that goes to `left`."""
+    while (batch := await run.read()) is not None:
+        for number, event in enumerate(batch):
+            if isinstance(event, FinalResultEvent):
+                left += batch[number + 1 :]
+                yield event
+                return
+            yield event
+
+
+def _model(model: Asked | str | None) -> Asked:
+    if model is None:
+        raise RequestError("this agent has no model: name one, when it is made or when it is run")
+    if isinstance(model, str):
+        from ..models.infer import infer_model
+
+        return infer_model(model)
+    return model
+
+
+def _warnings(model: Asked, call: ModelCall) -> list[str]:
+    """What is asked of the model that it cannot do; whoever started the run is warned."""
+    find: Callable[[ModelCall], list[str]] | None = getattr(model, "warnings", None)
+    found = [] if find is None else find(call)
+    for warning in found:
+        warnings.warn(warning, UserWarning, stacklevel=2)
+    return found
+
+
+def _listed(instructions: Instructions | None) -> list[str | Callable[..., Any]]:
+    if instructions is None:
+        return []
+    return [instructions] if isinstance(instructions, str) or callable(instructions) else list(instructions)
+
+
+async def _said(instruction: str | Callable[..., Any], context: RunContext[Any]) -> str:
+    if isinstance(instruction, str):
+        return instruction
+    said: str | Awaitable[str] = instruction(context) if takes_context(instruction) else instruction()
+    return await said if isawaitable(said) else said
+
+
+def _content(prompt: Prompt | None) -> str | list[str | UserContent] | None:
+    return prompt if prompt is None or isinstance(prompt, str) else list(prompt)
+
+
+def _user_content(content: str | list[str | UserContent]) -> str | list[UserContent]:
+    if isinstance(content, str):
+        return content
+    return [Text(piece) if isinstance(piece, str) else piece for piece in content]
+
+
+__all__ = ["Agent", "AgentOptions", "EventStream", "SteppedRun"]

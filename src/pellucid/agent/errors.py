@@ -1,0 +1,19 @@
+"""What can go wrong in an agent's run beyond the model's own faults."""
+
+from __future__ import annotations
+
+from ..errors import ErrorInfo, PellucidError
+
+
+class UnexpectedModelBehavior(PellucidError):
+    """The model did what an agent cannot go on from: too many wrong calls, no answer, an answer that was cut off."""
+
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(ErrorInfo("model_error", message, code=code))
+
+
+class UsageLimitExceeded(PellucidError):
+    """The run used, or was about to use, more than its `UsageLimits` allow."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorInfo("too_large", message, code="usage_limit"))

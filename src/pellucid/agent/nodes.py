@@ -1,0 +1,112 @@
+"""A run step by step: `async for node in run`.
+
+A node is what happens next. It may be streamed (`async with node.stream() as events`); what nobody streams happens all
+the same before the next node comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from ..events import Event, FunctionToolResultEvent, ResponseEndEvent, RunEndEvent
+from ..parts import ModelRequest, ModelResponse
+from .results import AgentRunResult
+from .running import AgentRun
+
+Out = TypeVar("Out")
+
+
+class _Stage:
+    """A stretch of the run's events, up to one that ends it."""
+
+    def __init__(self, source: _Source, *last: type[Event]) -> None:
+        self._source = source
+        self._last = last
+        self._over = False
+
+    async def events(self) -> AsyncIterator[Event]:
+        while not self._over:
+            event = await self._source.next()
+            if event is None:
+                self._over = True
+                return
+            self._over = isinstance(event, (*self._last, RunEndEvent)) and not self._source.more_of(event)
+            yield event
+
+    @asynccontextmanager
+    async def stream(self, ctx: Any = None) -> AsyncIterator[AsyncIterator[Event]]:
+        """The events of this step, as they come. (`ctx` is taken for those who are used to handing it in.)"""
+        yield self.events()
+
+    async def finish(self) -> None:
+        async for _ in self.events():
+            pass
+
+
+class _Source:
+    """The run's events one by one."""
+
+    def __init__(self, run: AgentRun[Any]) -> None:
+        self._run = run
+        self._batch: list[Event] = []
+
+    async def next(self) -> Event | None:
+        while not self._batch:
+            batch = await self._run.read()
+            if batch is None:
+                return None
+            self._batch = list(batch)
+        return self._batch.pop(0)
+
+    def more_of(self, event: Event) -> bool:
+        """Whether the next event came together with this one and is of its kind: results come all at once."""
+        return bool(self._batch) and (
+            isinstance(self._batch[0], (type(event), RunEndEvent)) and not isinstance(event, ResponseEndEvent)
+        )
+
+
+class ModelRequestNode(_Stage):
+    """The model is about to be asked."""
+
+    def __init__(self, source: _Source, request: ModelRequest) -> None:
+        super().__init__(source, ResponseEndEvent)
+        self.request = request
+
+
+class CallToolsNode(_Stage):
+    """The model has answered: functions are about to be called, or the answer looked at."""
+
+    def __init__(self, source: _Source, response: ModelResponse) -> None:
+        super().__init__(source, FunctionToolResultEvent)
+        self.model_response = response
+
+
+@dataclass(frozen=True)
+class End(Generic[Out]):
+    """The run is over."""
+
+    data: AgentRunResult[Out]
+
+
+async def nodes(run: AgentRun[Out]) -> AsyncIterator[ModelRequestNode | CallToolsNode | End[Out]]:
+    """The steps of a run, in order."""
+    source = _Source(run)
+    while True:
+        request = next(message for message in reversed(run.all_messages()) if isinstance(message, ModelRequest))
+        asking = ModelRequestNode(source, request)
+        yield asking
+        await asking.finish()
+        response = run.last_response
+        if response is not None and response.finish_reason == "pause":
+            continue
+        if response is not None:
+            calling = CallToolsNode(source, response)
+            yield calling
+            await calling.finish()
+        if run.is_over:
+            await source.next()  # raises what ended the run, if it did not end well
+            yield End(run.result)
+            return

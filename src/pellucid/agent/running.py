@@ -1,0 +1,315 @@
+"""One run of an agent, while it runs.
+
+It owns an `AttachedRun`: the machine decides what comes next, this says what happens then. Before the model is asked,
+processors see the messages and limits are looked at; functions are called; an answer is read as the type that was asked
+for, or goes back to the model with what is wrong.
+
+Whatever ends a run, its messages can be sent again: what was cut off is marked, and calls that were not answered are.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Awaitable, Callable, Container, Sequence
+from dataclasses import dataclass, field, replace
+from inspect import isawaitable
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from ..errors import ErrorInfo, ModelError
+from ..events import Event, FinalResultEvent, PartStartEvent, ResponseStartEvent, RunEndEvent
+from ..models import Asked
+from ..parts import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    RefusalPart,
+    RetryPromptPart,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+)
+from ..run import Minter
+from ..runs import Answered, AttachedRun
+from ..settings import ModelCall
+from ..tools import ModelRetry, RunContext
+from ..tools.functions import takes_context
+from .errors import UnexpectedModelBehavior
+from .limits import RunUsage, UsageLimits, run_usage
+from .output import Output
+from .results import AgentRunResult
+from .toolbox import Attempts, Result, Toolbox, arguments_of, call_all
+
+Out = TypeVar("Out")
+
+_ANSWER = "the answer"
+"""Under which name failed attempts at the output count."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What an agent is to do in one run, all layers of settings laid over each other."""
+
+    model: Asked
+    call: ModelCall
+    """What is asked first; its messages begin with the history."""
+    history: list[ModelMessage]
+    instructions: str | None
+    output: Output
+    toolbox: Toolbox
+    context: RunContext[Any]
+    limits: UsageLimits
+    output_retries: int
+    validators: Sequence[Callable[..., Any]] = ()
+    processors: Sequence[Callable[..., Any]] = ()
+    seed: bytes = b""
+    warnings: list[str] = field(default_factory=list)
+
+
+class AgentRun(Generic[Out]):
+    """Read it batch by batch, or use it as an async context manager that leaves nothing running."""
+
+    checks = True
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._attempts = Attempts()
+        self._requests = 0
+        self._tool_calls = 0
+        self._output: list[Any] = []
+        """The run's value, once there is one."""
+        self._opened = False
+        self._announced = False
+        self._result: AgentRunResult[Out] | None = None
+        self._failure: Exception | None = None
+        """What to raise once all that came was read."""
+        self.tools: Container[str] = _Everything()
+        """Every call is answered here: what is no function is told to the model."""
+        self._run = AttachedRun(plan.model, plan.call, Minter(plan.seed), self)
+
+    # --- reading -------------------------------------------------------------------------------------------------
+
+    async def read(self) -> list[Event] | None:
+        """What came next; None when the run is over. Raises what ended the run, if it did not end well."""
+        try:
+            if not self._opened:
+                self._opened = True
+                await self._run.open()
+            if self._failure is not None:
+                raise self._failure
+            if self.is_over:
+                return None
+            batch = await self._run.read()
+        except BaseException:
+            self.cancel()
+            raise
+        if batch is None:
+            return None
+        batch = self._announce(batch)
+        if batch and isinstance(batch[-1], RunEndEvent):
+            self._ended(batch[-1])
+        return batch
+
+    async def finish(self) -> AgentRunResult[Out]:
+        """Read to the end."""
+        while await self.read() is not None:
+            pass
+        return self.result
+
+    def cancel(self) -> None:
+        """Stop now. The messages stay, and can be sent again."""
+        try:
+            self._run.cancel()
+        finally:
+            self._run.close()
+
+    async def __aenter__(self) -> AgentRun[Out]:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if not self.is_over:
+            self.cancel()
+
+    # --- what there is -------------------------------------------------------------------------------------------
+
+    @property
+    def is_over(self) -> bool:
+        return self._run.run.ended is not None
+
+    @property
+    def result(self) -> AgentRunResult[Out]:
+        """The result, once the run is over. Raises `RuntimeError` before."""
+        if self._result is None:
+            raise RuntimeError("this run is not over, or did not end well: there is no result")
+        return self._result
+
+    def all_messages(self) -> list[ModelMessage]:
+        """The conversation as far as it has come; a turn under way is in it when it is over."""
+        return [*self._plan.call.messages, *self._run.run.messages]
+
+    def new_messages(self) -> list[ModelMessage]:
+        return self.all_messages()[len(self._plan.history) :]
+
+    @property
+    def last_response(self) -> ModelResponse | None:
+        """The model's last turn, if there was one."""
+        turns = (message for message in reversed(self._run.run.messages) if isinstance(message, ModelResponse))
+        return next(turns, None)
+
+    @property
+    def usage(self) -> RunUsage:
+        return run_usage(self._run.run.usage, self._requests, self._tool_calls)
+
+    @property
+    def warnings(self) -> list[str]:
+        return list(self._plan.warnings)
+
+    @property
+    def by_text(self) -> bool:
+        return self._plan.output.text
+
+    @property
+    def ctx(self) -> RunContext[Any]:
+        """What functions and handlers are told of this run."""
+        return replace(self._plan.context, usage=self.usage, messages=self.all_messages(), run_step=self._requests)
+
+    # --- what happens between two turns (see `runs.Owner`) ---------------------------------------------------------
+
+    async def prepare(self, call: ModelCall) -> ModelCall:
+        """The call with what processors made of its messages, and the instructions first."""
+        self._plan.limits.check_request(self.usage)
+        self._requests += 1
+        messages = list(call.messages)
+        for processor in self._plan.processors:
+            messages = await _called(processor, self.ctx, messages)
+        return msgspec.structs.replace(call, messages=_with_instructions(messages, self._plan.instructions))
+
+    async def answer(self, calls: tuple[ToolCallPart, ...]) -> Answered:
+        """Call the functions, unless one of the calls is the answer."""
+        plan = self._plan
+        plan.limits.check_tokens(self.usage)
+        answers: dict[int, Result] = {}
+        for index, call in enumerate(calls):
+            if call.tool_name in plan.output.tools and not self._output:
+                answers[index] = await self._answered_by(call)
+        if self._output:
+            results = [answers.get(index) or _not_called(call) for index, call in enumerate(calls)]
+            return Answered(results, last=True)
+        functions = [call for index, call in enumerate(calls) if index not in answers]
+        plan.limits.check_calls(self.usage, len(functions))
+        self._tool_calls += len(functions)
+        called = iter(await call_all(plan.toolbox, functions, self.ctx, self._attempts))
+        return Answered([answers.get(index) or next(called) for index in range(len(calls))])
+
+    async def check(self, response: ModelResponse) -> RetryPromptPart | None:
+        """Whether an answer without calls is what was asked for."""
+        self._plan.limits.check_tokens(self.usage)
+        refusal = next((part.content for part in response.parts if isinstance(part, RefusalPart)), None)
+        if refusal is not None:
+            raise UnexpectedModelBehavior(f"the model refused: {refusal}", "refusal")
+        try:
+            if not (response.text or "").strip():
+                raise ModelRetry("There was no answer. Give one, or call a tool.")
+            await self._take(self._plan.output.of_text(response.text or ""))
+        except ModelRetry as error:
+            self._attempts.failed(_ANSWER, self._plan.output_retries, _ANSWER, str(error))
+            return RetryPromptPart(str(error))
+        return None
+
+    async def _answered_by(self, call: ToolCallPart) -> Result:
+        """What to say to a call that is the answer, or would be."""
+        try:
+            try:
+                value = self._plan.output.tools[call.tool_name].read(arguments_of(call))
+            except ValueError as error:
+                raise ModelRetry(f"The arguments do not fit: {error}\n\nFix the errors and try again.") from error
+            await self._take(value)
+        except ModelRetry as error:
+            self._attempts.failed(_ANSWER, self._plan.output_retries, _ANSWER, str(error))
+            return RetryPromptPart(str(error), call.tool_name, call.tool_call_id)
+        return ToolReturnPart(call.tool_name, "This was taken as the answer.", call.tool_call_id)
+
+    async def _take(self, value: Any) -> None:
+        """The run's value, if its validators let it pass. Raises `ModelRetry` if not."""
+        for validator in self._plan.validators:
+            value = await _called(validator, self.ctx, value)
+        self._output = [value]
+
+    # --- events --------------------------------------------------------------------------------------------------
+
+    def _announce(self, batch: list[Event]) -> list[Event]:
+        """The batch, with a word where the answer begins."""
+        out: list[Event] = []
+        for event in batch:
+            out.append(event)
+            if isinstance(event, ResponseStartEvent):
+                self._announced = False
+            elif isinstance(event, PartStartEvent) and not self._announced:
+                part = event.part
+                if isinstance(part, TextPart) and self._plan.output.by_text:
+                    out.append(FinalResultEvent())
+                elif isinstance(part, ToolCallPart) and part.tool_name in self._plan.output.tools:
+                    out.append(FinalResultEvent(part.tool_name, part.tool_call_id))
+                else:
+                    continue
+                self._announced = True
+        return out
+
+    def _ended(self, end: RunEndEvent) -> None:
+        """Make the result, or keep what went wrong for who reads on."""
+        if end.status == "failed":
+            self._failure = self._run.raised or ModelError(end.error or ErrorInfo("server_error", "the run failed"))
+        elif end.status == "incomplete":
+            self._cut_off(end)
+        if not self._output:
+            return
+        [output] = self._output
+        self._result = AgentRunResult(output, self.usage, self.warnings, self.all_messages(), len(self._plan.history))
+
+    def _cut_off(self, end: RunEndEvent) -> None:
+        """Text that was cut off is what there is; of anything else a piece is nothing."""
+        last = self._run.run.messages[-1] if self._run.run.messages else None
+        text = last.text if isinstance(last, ModelResponse) else None
+        why = f"the model's answer was cut off ({end.incomplete_reason})"
+        if not (text and self._plan.output.text):
+            self._failure = UnexpectedModelBehavior(
+                f"{why} before it was whole; it may need more max_tokens", "incomplete"
+            )
+            return
+        self._plan.warnings.append(why)
+        warnings.warn(why, UserWarning, stacklevel=2)
+        self._output = [text]
+
+
+class _Everything:
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+def _not_called(call: ToolCallPart) -> ToolReturnPart:
+    return ToolReturnPart(call.tool_name, "Not called: the answer had been given.", call.tool_call_id)
+
+
+def _with_instructions(messages: list[ModelMessage], instructions: str | None) -> list[ModelMessage]:
+    """Instructions hold for this run, not for earlier ones, and stand first: many models take them nowhere else."""
+    out: list[ModelMessage] = [
+        msgspec.structs.replace(message, instructions=None)
+        if isinstance(message, ModelRequest) and message.instructions is not None
+        else message
+        for message in messages
+    ]
+    if instructions is None:
+        return out
+    if out and isinstance(out[0], ModelRequest):
+        return [msgspec.structs.replace(out[0], instructions=instructions), *out[1:]]
+    return [ModelRequest([], instructions=instructions), *out]
+
+
+async def _called(function: Callable[..., Any], context: RunContext[Any], value: Any) -> Any:
+    """`function(value)`, or `function(context, value)` if it wants to know."""
+    result: Any | Awaitable[Any] = function(context, value) if takes_context(function) else function(value)
+    return await result if isawaitable(result) else result
+
+
+__all__ = ["AgentRun", "Plan"]

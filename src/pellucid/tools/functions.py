@@ -1,0 +1,147 @@
+"""A function as a tool: its JSON Schema comes from its type hints, its words from its docstring.
+
+A first parameter annotated with `RunContext` is not the model's business. Functions that are not coroutines run in a
+thread of their own, so that a slow one keeps nobody waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, get_origin, get_type_hints
+
+import docstring_parser
+import msgspec
+
+from ..errors import RequestError
+from ..settings import ToolDefinition
+from .context import RunContext
+from .shapes import Shape, shape_of
+
+
+class ModelRetry(Exception):
+    """Raised by a function or a validator: the model is told this message and may try again."""
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a function takes."""
+
+    takes_context: bool
+    arguments: Shape
+    call: Callable[..., Any]
+    """`call(arguments)` or `call(context, arguments)`; an awaitable, or the value."""
+    description: str | None
+
+
+def takes_context(function: Callable[..., Any]) -> bool:
+    """Whether the first parameter is annotated with `RunContext`."""
+    parameters = list(inspect.signature(function).parameters.values())
+    if not parameters:
+        return False
+    hint = _hints(function).get(parameters[0].name)
+    return hint is RunContext or get_origin(hint) is RunContext
+
+
+def signature_of(function: Callable[..., Any], context: bool | None = None) -> Signature:
+    """Raises `RequestError` for a function whose parameters cannot be told to a model."""
+    name = getattr(function, "__name__", repr(function))
+    with_context = takes_context(function) if context is None else context
+    parameters = list(inspect.signature(function).parameters.values())[1 if with_context else 0 :]
+    hints = _hints(function)
+    words = docstring_parser.parse(inspect.getdoc(function) or "")
+    told = {parameter.arg_name: parameter.description for parameter in words.params}
+    fields: list[Any] = []
+    for parameter in parameters:
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise RequestError(
+                f"the tool {name} takes *{parameter.name}: a model must be told each parameter by its name",
+                kind="unsupported",
+            )
+        type_: Any = hints.get(parameter.name, Any)
+        if (description := told.get(parameter.name)) is not None:
+            type_ = Annotated[type_, msgspec.Meta(description=description)]
+        required = parameter.default is parameter.empty
+        fields.append((parameter.name, type_) if required else (parameter.name, type_, _default(parameter.default)))
+    struct = msgspec.defstruct(
+        name if name.isidentifier() else "Arguments", fields, kw_only=True, forbid_unknown_fields=True
+    )
+    shape = shape_of(struct)
+    schema = {key: value for key, value in shape.schema.items() if key != "title"}
+    positional = [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY]
+    named = [p.name for p in parameters if p.kind is not p.POSITIONAL_ONLY]
+
+    def call(*arguments: Any) -> Any:
+        *before, given = arguments
+        values = [getattr(given, field) for field in positional]
+        return function(*before, *values, **{field: getattr(given, field) for field in named})
+
+    description = "\n\n".join(text for text in (words.short_description, words.long_description) if text) or None
+    return Signature(with_context, Shape({**schema, "additionalProperties": False}, shape.read), call, description)
+
+
+def _default(value: Any) -> Any:
+    """msgspec wants a maker for defaults that can change."""
+    if isinstance(value, (list, dict, set)):
+        return msgspec.field(default_factory=lambda: value)
+    return value
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    target = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
+    try:
+        return get_type_hints(target, include_extras=True)
+    except NameError as error:
+        raise RequestError(
+            f"a type hint of {getattr(function, '__name__', function)!s} cannot be read: {error}; "
+            "names in hints must be importable where the function is defined"
+        ) from error
+
+
+class Tool:
+    """A function that a model may call.
+
+    `max_retries` and `timeout` (seconds) are the agent's unless set here; a `sequential` tool runs alone.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        takes_ctx: bool | None = None,
+        max_retries: int | None = None,
+        timeout: float | None = None,
+        sequential: bool = False,
+        strict: bool | None = None,
+    ) -> None:
+        signature = signature_of(function, takes_ctx)
+        self.function = function
+        self.name: str = name or function.__name__
+        self.max_retries = max_retries
+        self.timeout = timeout
+        self.sequential = sequential
+        self._signature = signature
+        self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+            getattr(function, "__call__", None)  # noqa: B004
+        )
+        self.definition = ToolDefinition(
+            self.name, signature.arguments.schema, description or signature.description, strict
+        )
+
+    def read(self, arguments: dict[str, Any]) -> Any:
+        """The arguments, checked. Raises `ValueError` saying what is wrong."""
+        return self._signature.arguments.read(arguments)
+
+    async def call(self, context: RunContext[Any], arguments: Any) -> Any:
+        """Call it with what `read` gave. Raises whatever the function raises."""
+        given = (context, arguments) if self._signature.takes_context else (arguments,)
+        if self._is_async:
+            return await self._signature.call(*given)
+        return await asyncio.to_thread(self._signature.call, *given)
+
+
+__all__ = ["ModelRetry", "Signature", "Tool", "signature_of", "takes_context"]

@@ -1,0 +1,32 @@
+"""What the tests of agents share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from pellucid import Agent
+from scripted import Call, Script, delta
+
+MakeAgent = Callable[..., tuple[Agent[Any], Callable[[], list[Call]]]]
+
+
+def calls(*named: tuple[str, dict[str, Any] | str], reasoning: str = "I must look.", text: str = "") -> Script:
+    """A script: the model thinks, and calls these functions."""
+
+    async def script(call: Call) -> None:
+        await call.head()
+        await call.event(delta(reasoning_content=reasoning))
+        if text:
+            await call.event(delta(content=text))
+        for index, (name, arguments) in enumerate(named):
+            args = arguments if isinstance(arguments, str) else json.dumps(arguments)
+            function = {"name": name, "arguments": args}
+            await call.event(delta(tool_calls=[{"index": index, "id": f"c{id(call)}-{index}", "function": function}]))
+        await call.event(delta("tool_calls"))
+        await call.event({"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 5}})
+        await call.event(b"[DONE]")
+        await call.end()
+
+    return script

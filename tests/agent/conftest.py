@@ -1,0 +1,32 @@
+"""An agent whose model is played by scripts, over a real socket."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from agent_kit import MakeAgent
+
+from pellucid import Agent
+from pellucid.models import Model
+from pellucid.providers.profiles import builtin_profiles
+from pellucid.transport import Limits
+from scripted import Call, Script, Upstream
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def make_agent(upstream: Upstream) -> MakeAgent:
+    """`agent, asked = make_agent(script, …, tools=[…])`; `asked()` is what the model was asked."""
+
+    def make(*scripts: Script, **options: Any) -> tuple[Agent[Any], Callable[[], list[Call]]]:
+        name = upstream.plays(*scripts)
+        model = Model(name, builtin_profiles()["vllm"], base_url=upstream.url, limits=Limits(retries=0))
+        return Agent(model, **options), lambda: upstream.calls(name)
+
+    return make

@@ -1,0 +1,634 @@
+"""An agent's run: what it gives, what it asks, what it keeps, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pytest
+from agent_kit import MakeAgent, calls
+from pydantic import BaseModel
+
+from pellucid import (
+    AgentRunResultEvent,
+    CallToolsNode,
+    End,
+    FinalResultEvent,
+    FunctionToolCallEvent,
+    FunctionToolResultEvent,
+    ModelError,
+    ModelRequest,
+    ModelRequestNode,
+    ModelResponse,
+    ModelRetry,
+    NativeOutput,
+    PartDeltaEvent,
+    PromptedOutput,
+    RequestError,
+    RetryPromptPart,
+    RunContext,
+    RunEndEvent,
+    TextPart,
+    TextPartDelta,
+    ThinkingPart,
+    ThinkingPartDelta,
+    Tool,
+    ToolCallPart,
+    ToolReturnPart,
+    UnexpectedModelBehavior,
+    UsageLimitExceeded,
+    UsageLimits,
+    messages_from_json,
+)
+from pellucid.fold import fold
+from scripted import Call, delta, say
+
+pytestmark = pytest.mark.anyio
+
+
+def weather(city: str, days: int = 1) -> str:
+    """What the weather will be.
+
+    Args:
+        city: Where.
+        days: How far ahead.
+    """
+    return f"rain in {city} for {days}"
+
+
+# --- what it gives -----------------------------------------------------------------------------------------------
+
+
+async def test_a_run_gives_the_answer_the_thinking_and_the_messages(make_agent: MakeAgent) -> None:
+    agent, _ = make_agent(say("Let me see.", "It is 391."), instructions="Be brief.")
+    result = await agent.run("17 * 23?")
+    assert result.output == "It is 391. "
+    assert result.thinking == "Let me see. "
+    assert (result.usage.requests, result.usage.input_tokens, result.usage.output_tokens) == (1, 7, 9)
+    request, response = result.all_messages()
+    assert isinstance(request, ModelRequest)
+    assert isinstance(response, ModelResponse)
+    assert [type(part) for part in response.parts] == [ThinkingPart, TextPart]
+    assert result.all_messages() == result.new_messages() == messages_from_json(result.all_messages_json())
+
+
+def test_run_sync_and_that_it_says_where_it_cannot_be_used(make_agent: MakeAgent) -> None:
+    agent, _ = make_agent(say())
+    assert agent.run_sync("Why?").output == "42. "
+
+    async def inside() -> None:
+        agent.run_sync("Why?")
+
+    with pytest.raises(RuntimeError, match=r"await agent\.run"):
+        asyncio.run(inside())
+
+
+async def test_functions_are_called_and_each_turn_s_reasoning_is_its_own(make_agent: MakeAgent) -> None:
+    agent, asked = make_agent(
+        calls(("weather", {"city": "Lyon", "days": 2})), say("So it rains.", "Take a coat."), tools=[weather]
+    )
+    result = await agent.run("What to wear?")
+    assert result.output == "Take a coat. "
+    assert result.thinking == "I must look.\n\nSo it rains. "
+    _, first, answered, last = result.all_messages()
+    assert isinstance(answered, ModelRequest)
+    [returned] = answered.parts
+    assert isinstance(returned, ToolReturnPart)
+    assert returned.content == "rain in Lyon for 2"
+    thoughts = [p for m in (first, last) for p in m.parts if isinstance(p, ThinkingPart)]
+    assert len({thought.item_id for thought in thoughts}) == 2
+    again = asked()[1].body["messages"]
+    assert [message["role"] for message in again] == ["user", "assistant", "tool"]
+    assert (result.usage.requests, result.usage.tool_calls, result.usage.input_tokens) == (2, 1, 17)
+
+
+async def test_what_a_model_is_told_of_a_function(make_agent: MakeAgent) -> None:
+    agent, asked = make_agent(say(), tools=[weather])
+    await agent.run("Why?")
+    [tool] = asked()[0].body["tools"]
+    assert tool["function"] == {
+        "name": "weather",
+        "description": "What the weather will be.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "city": {"type": "string", "description": "Where."},
+                "days": {"type": "integer", "default": 1, "description": "How far ahead."},
+            },
+            "required": ["city"],
+            "additionalProperties": False,
+        },
+    }
+
+
+async def test_a_conversation_goes_on_with_its_history(make_agent: MakeAgent) -> None:
+    agent, asked = make_agent(say("Hm.", "Ada."), instructions="Be kind.", system_prompt="You know history.")
+    first = await agent.run("Who wrote the first program?")
+    second = await agent.run("When?", message_history=messages_from_json(first.all_messages_json()))
+    assert len(second.all_messages()) == 4
+    assert len(second.new_messages()) == 2
+    sent = asked()[1].body["messages"]
+    assert [message["content"] for message in sent if message["role"] == "system"] == ["Be kind.", "You know history."]
+    assert [message["content"] for message in sent if message["role"] == "user"] == [
+        "Who wrote the first program?",
+        "When?",
+    ]
+
+
+async def test_settings_are_merged_shallowly_and_the_later_layer_wins(make_agent: MakeAgent) -> None:
+    agent, asked = make_agent(say(), model_settings={"temperature": 0.1, "extra_body": {"a": 1, "b": 1}})
+    await agent.run("Why?", model_settings={"extra_body": {"b": 2}, "max_tokens": 50})
+    body = asked()[0].body
+    assert (body["temperature"], body["max_tokens"], body.get("a"), body["b"]) == (0.1, 50, None, 2)
+
+
+# --- functions ---------------------------------------------------------------------------------------------------
+
+
+async def test_functions_of_one_turn_run_together_and_answer_in_the_order_of_the_calls(make_agent: MakeAgent) -> None:
+    running, most = 0, 0
+
+    async def slow(n: int) -> int:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.05 / n)
+        running -= 1
+        return n
+
+    agent, _ = make_agent(calls(*(("slow", {"n": n}) for n in (1, 2, 3))), say(), tools=[slow])
+    result = await agent.run("Count.")
+    assert most == 3
+    answered = result.all_messages()[2]
+    assert [part.content for part in answered.parts if isinstance(part, ToolReturnPart)] == [1, 2, 3]
+
+
+async def test_a_sequential_function_runs_alone(make_agent: MakeAgent) -> None:
+    running: list[str] = []
+    seen: list[list[str]] = []
+
+    async def either(name: str) -> str:
+        running.append(name)
+        await asyncio.sleep(0.01)
+        seen.append(list(running))
+        running.remove(name)
+        return name
+
+    async def alone() -> None:
+        await either("alone")
+
+    agent, _ = make_agent(
+        calls(("either", {"name": "a"}), ("alone", {}), ("either", {"name": "b"})),
+        say(),
+        tools=[either, Tool(alone, sequential=True)],
+    )
+    await agent.run("Go.")
+    assert ["alone"] in seen
+    assert not any("alone" in names and len(names) > 1 for names in seen)
+
+
+async def test_a_plain_function_runs_in_a_thread_and_gets_its_context(make_agent: MakeAgent) -> None:
+    where: list[threading.Thread] = []
+
+    def whoami(ctx: RunContext[str], loud: bool) -> str:
+        where.append(threading.current_thread())
+        assert (ctx.tool_name, ctx.run_step, ctx.retry, ctx.prompt) == ("whoami", 1, 0, "Who?")
+        return ctx.deps.upper() if loud else ctx.deps
+
+    agent, _ = make_agent(calls(("whoami", {"loud": True})), say(), tools=[whoami], deps_type=str)
+    result = await agent.run("Who?", deps="ada")
+    assert result.all_messages()[2].parts[0].content == "ADA"
+    assert where[0] is not threading.main_thread()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"city": 3}, "city"),
+        ({}, "city"),
+        ({"city": "Lyon", "days": "two"}, "days"),
+        ({"city": "Lyon", "country": "FR"}, "country"),
+        ('{"city": "Ly', "not a JSON object"),
+        ("[1]", "not a JSON object"),
+    ],
+)
+async def test_arguments_that_do_not_fit_go_back_to_the_model(make_agent: MakeAgent, arguments: Any, says: str) -> None:
+    agent, asked = make_agent(
+        calls(("weather", arguments)), calls(("weather", {"city": "Lyon"})), say(), tools=[weather]
+    )
+    result = await agent.run("Why?")
+    [again] = result.all_messages()[2].parts
+    assert isinstance(again, RetryPromptPart)
+    assert says in again.content
+    assert asked()[1].body["messages"][-1]["role"] == "tool"
+    assert result.output == "42. "
+
+
+async def test_a_function_that_does_not_exist_is_told_to_the_model(make_agent: MakeAgent) -> None:
+    agent, _ = make_agent(calls(("wether", {})), say(), tools=[weather])
+    result = await agent.run("Why?")
+    [again] = result.all_messages()[2].parts
+    assert "The tools are: weather" in again.content
+
+
+async def test_a_function_may_ask_for_another_try_but_not_for_ever(make_agent: MakeAgent) -> None:
+    tries: list[int] = []
+
+    def guess(ctx: RunContext[None], n: int) -> str:
+        tries.append(ctx.retry)
+        raise ModelRetry(f"{n} is too low")
+
+    agent, _ = make_agent(calls(("guess", {"n": 1})), tools=[guess], retries=2)
+    with pytest.raises(UnexpectedModelBehavior, match=r"guess.*2 times in a row.*1 is too low"):
+        await agent.run("Guess.")
+    assert tries == [0, 1, 2]
+
+
+async def test_a_function_that_takes_too_long_is_told_to_the_model(make_agent: MakeAgent) -> None:
+    stopped: list[bool] = []
+
+    async def slow() -> None:
+        try:
+            await asyncio.sleep(10)
+        except asyncio.CancelledError:
+            stopped.append(True)
+            raise
+
+    agent, _ = make_agent(calls(("slow", {})), say(), tools=[slow], tool_timeout=0.05)
+    result = await agent.run("Go.")
+    assert "within 0.05 s" in result.all_messages()[2].parts[0].content
+    assert stopped == [True]
+
+
+async def test_what_a_function_raises_leaves_the_run_and_stops_the_others(make_agent: MakeAgent) -> None:
+    stopped: list[bool] = []
+
+    async def slow() -> None:
+        try:
+            await asyncio.sleep(10)
+        except asyncio.CancelledError:
+            stopped.append(True)
+            raise
+
+    def broken() -> None:
+        raise KeyError("oops")
+
+    agent, asked = make_agent(calls(("slow", {}), ("broken", {})), say(), tools=[slow, broken])
+    async with agent.iter("Go.") as run:
+        with pytest.raises(KeyError, match="oops"):
+            await run.finish()
+    assert stopped == [True]
+    assert len(asked()) == 1
+    # And what was said can be said again: every call has an answer.
+    assert [part.outcome for part in run.all_messages()[-1].parts] == ["failed", "failed"]
+
+
+# --- output ------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Verdict:
+    """What was decided."""
+
+    guilty: bool
+    years: int | None = None
+
+
+class Person(BaseModel):
+    name: str
+    born: int
+    friends: list[Person] = []
+
+
+@pytest.mark.parametrize(
+    ("type_", "arguments", "value"),
+    [
+        (Verdict, {"guilty": True, "years": "3"}, Verdict(True, 3)),
+        (Person, {"name": "Ada", "born": 1815}, Person(name="Ada", born=1815)),
+        (int, {"response": 42}, 42),
+        (list[str], {"response": ["a"]}, ["a"]),
+        (Literal["yes", "no"], {"response": "yes"}, "yes"),
+    ],
+)
+async def test_a_value_of_a_type(make_agent: MakeAgent, type_: Any, arguments: dict[str, Any], value: Any) -> None:
+    agent, asked = make_agent(calls(("final_result", arguments)), output_type=type_)
+    result = await agent.run("Decide.")
+    assert result.output == value
+    assert asked()[0].body["tool_choice"] == "required"
+    [taken] = result.all_messages()[-1].parts
+    assert isinstance(taken, ToolReturnPart)
+
+
+async def test_an_answer_of_the_wrong_form_goes_back_and_then_the_run_fails(make_agent: MakeAgent) -> None:
+    agent, _ = make_agent(
+        calls(("final_result", {"guilty": "maybe"})), calls(("final_result", {"guilty": False})), output_type=Verdict
+    )
+    assert (await agent.run("Decide.")).output == Verdict(False)
+    agent, asked = make_agent(say("Hm.", "Guilty!"), output_type=Verdict, output_retries=2)
+    with pytest.raises(UnexpectedModelBehavior, match="final_result"):
+        await agent.run("Decide.")
+    assert len(asked()) == 3
+    assert "final_result" in asked()[1].body["messages"][-1]["content"]
+
+
+async def test_text_or_a_value(make_agent: MakeAgent) -> None:
+    agent, _ = make_agent(say("Hm.", "I cannot say."), output_type=[str, Verdict])
+    assert (await agent.run("Decide.")).output == "I cannot say. "
+    agent, _ = make_agent(calls(("final_result", {"guilty": True})), output_type=str | Verdict)
+    assert (await agent.run("Decide.")).output == Verdict(True)
+
+
+async def test_one_of_several_types(make_agent: MakeAgent) -> None:
+    agent, asked = make_agent(calls(("final_result_Person", {"name": "Ada", "born": 1})), output_type=[Verdict, Person])
+    assert isinstance((await agent.run("Who?")).output, Person)
+    names = [tool["function"]["name"] for tool in asked()[0].body["tools"]]
+    assert names == ["final_result_Verdict", "final_result_Person"]
+
+
+async def test_a_native_and_a_prompted_output(make_agent: MakeAgent) -> None:
+    agent, asked = make_agent(say("Hm.", '{"guilty":true}'), output_type=NativeOutput(Verdict))
+    assert (await agent.run("Decide.")).output == Verdict(True)
+    assert asked()[0].body["response_format"]["json_schema"]["schema"]["required"] == ["guilty"]
+    agent, asked = make_agent(
+        say("Hm.", "not JSON"), say("Hm.", '```json\n{"guilty":false}\n```'), output_type=PromptedOutput(Verdict)
+    )
+    assert (await agent.run("Decide.")).output == Verdict(False)
+    assert "JSON Schema" in asked()[0].body["messages"][0]["content"]
+    assert "not JSON" in asked()[1].body["messages"][-1]["content"]
+
+
+async def test_a_validator_has_the_last_word(make_agent: MakeAgent) -> None:
+    agent, _ = make_agent(say("Hm.", "no"), say("Hm.", "yes"))
+
+    @agent.output_validator
+    def polite(ctx: RunContext[None], output: str) -> str:
+        if output.strip() == "no":
+            raise ModelRetry("Say yes.")
+        return output.strip().upper()
+
+    assert (await agent.run("May I?")).output == "YES"
+
+
+async def test_a_valid_answer_beside_other_calls_is_the_answer_and_they_are_not_made(make_agent: MakeAgent) -> None:
+    called: list[str] = []
+    agent, _ = make_agent(
+        calls(("weather", {"city": "Lyon"}), ("final_result", {"guilty": True})),
+        tools=[Tool(lambda city: called.append(city), name="weather")],
+        output_type=Verdict,
+    )
+    result = await agent.run("Decide.")
+    assert result.output == Verdict(True)
+    assert called == []
+    assert len(result.all_messages()[-1].parts) == 2
+
+
+async def test_an_answer_without_a_word_is_asked_for_again(make_agent: MakeAgent) -> None:
+    agent, asked = make_agent(say("Only thought.", ""), say("Well.", "Yes."))
+    assert (await agent.run("Why?")).output == "Yes. "
+    assert len(asked()) == 2
+
+
+async def cut(call: Call) -> None:
+    await call.head()
+    await call.event(delta(reasoning_content="Long thought"))
+    await call.event(delta(content="The answer is"))
+    await call.event(delta("length"))
+    await call.event(b"[DONE]")
+    await call.end()
+
+
+async def test_an_answer_that_was_cut_off(make_agent: MakeAgent) -> None:
+    agent, _ = make_agent(cut)
+    with pytest.warns(UserWarning, match="cut off"):
+        result = await agent.run("Why?")
+    assert result.output == "The answer is"
+    assert result.response.finish_reason == "length"
+    assert any("max_output_tokens" in warning for warning in result.warnings)
+    agent, _ = make_agent(cut, output_type=Verdict)
+    with pytest.raises(UnexpectedModelBehavior, match="max_tokens"):
+        await agent.run("Why?")
+
+
+# --- limits and faults -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("limits", "says", "requests"),
+    [
+        (UsageLimits(request_limit=2), "request_limit of 2", 2),
+        (UsageLimits(tool_calls_limit=2), "tool_calls_limit of 2", 3),
+        (UsageLimits(total_tokens_limit=20), "30 total tokens", 2),
+        (UsageLimits(output_tokens_limit=4), "5 output tokens", 1),
+    ],
+)
+async def test_a_run_that_uses_too_much(make_agent: MakeAgent, limits: UsageLimits, says: str, requests: int) -> None:
+    agent, asked = make_agent(calls(("weather", {"city": "Lyon"})), tools=[weather])
+    with pytest.raises(UsageLimitExceeded, match=says):
+        await agent.run("Why?", usage_limits=limits)
+    assert len(asked()) == requests
+
+
+async def test_a_model_that_fails(make_agent: MakeAgent) -> None:
+    async def refuses(call: Call) -> None:
+        await call.answer(401, b'{"error": {"message": "no such key"}}')
+
+    async def breaks(call: Call) -> None:
+        await call.head()
+        await call.event(delta(content="half"))
+        call.reset()
+
+    for script in (refuses, breaks):
+        agent, _ = make_agent(script)
+        with pytest.raises(ModelError):
+            await agent.run("Why?")
+
+
+async def test_nothing_to_ask_and_no_model() -> None:
+    from pellucid import Agent
+
+    with pytest.raises(RequestError, match="no model"):
+        await Agent().run("Why?")
+    with pytest.raises(RequestError, match="two tools"):
+        Agent(tools=[weather, weather])
+    with pytest.raises(RequestError, match="by its name"):
+        Agent(tools=[lambda *args: 1])
+
+
+# --- live --------------------------------------------------------------------------------------------------------
+
+
+async def test_every_event_in_order_and_the_result_last(make_agent: MakeAgent) -> None:
+    agent, _ = make_agent(calls(("weather", {"city": "Lyon"})), say("So.", "Rain."), tools=[weather])
+    seen = [event async for event in agent.run_stream_events("Why?")]
+    *events, last = seen
+    assert isinstance(last, AgentRunResultEvent)
+    assert last.result.output == "Rain. "
+    assert fold(events).messages == last.result.new_messages()[1:]
+    kinds = [type(event) for event in events]
+    assert kinds.index(FunctionToolCallEvent) < kinds.index(FunctionToolResultEvent) < kinds.index(FinalResultEvent)
+    assert kinds[-1] is RunEndEvent
+    async with agent.run_stream_events("Why?") as stream:
+        again = [type(event) async for event in stream]
+    assert again[-1] is AgentRunResultEvent
+
+
+async def test_a_stream_hands_over_the_answer_as_it_comes(make_agent: MakeAgent) -> None:
+    agent, _ = make_agent(calls(("weather", {"city": "Lyon"})), say("So.", "It will rain."), tools=[weather])
+    told: list[str] = []
+
+    async def handler(ctx: RunContext[None], events: Any) -> None:
+        assert isinstance(ctx, RunContext)
+        told.extend([type(event).__name__ async for event in events])
+
+    async with agent.run_stream("Why?", event_stream_handler=handler) as stream:
+        assert told[-1] == "FinalResultEvent"
+        assert not stream.is_complete
+        assert [text async for text in stream.stream_text()] == ["It ", "It will ", "It will rain. "]
+        assert stream.is_complete
+        assert await stream.get_output() == "It will rain. "
+        assert len(stream.all_messages()) == 4
+    async with agent.run_stream("Why?") as stream:
+        assert [text async for text in stream.stream_text(delta=True)] == ["It ", "will ", "rain. "]
+
+
+async def test_a_handler_of_one_event(make_agent: MakeAgent) -> None:
+    agent, _ = make_agent(say("Let me see.", "Yes."))
+    thoughts: list[str | None] = []
+    words: list[str] = []
+
+    async def handler(event: Any) -> None:
+        if isinstance(event, PartDeltaEvent):
+            if isinstance(event.delta, ThinkingPartDelta):
+                thoughts.append(event.delta.content_delta)
+            if isinstance(event.delta, TextPartDelta):
+                words.append(event.delta.content_delta)
+
+    await agent.run("Why?", event_stream_handler=handler)
+    assert "".join(filter(None, thoughts)) == "Let me see. "
+    assert words == ["Yes. "]
+
+
+async def test_text_before_a_call_goes_on_after_it(make_agent: MakeAgent) -> None:
+    agent, _ = make_agent(
+        calls(("weather", {"city": "Lyon"}), text="I will look. "), say("So.", "Rain."), tools=[weather]
+    )
+    async with agent.run_stream("Why?") as stream:
+        assert "".join([text async for text in stream.stream_text(delta=True)]) == "I will look. Rain. "
+        assert stream.result.output == "Rain. "
+
+
+async def test_step_by_step(make_agent: MakeAgent) -> None:
+    agent, _ = make_agent(calls(("weather", {"city": "Lyon"})), say("So.", "Rain."), tools=[weather])
+    steps: list[str] = []
+    async with agent.iter("Why?") as run:
+        async for node in run:
+            steps.append(type(node).__name__)
+            if isinstance(node, ModelRequestNode):
+                async with node.stream(run.ctx) as events:
+                    steps += [event.delta.content_delta async for event in events if is_thought(event)]
+            elif isinstance(node, CallToolsNode):
+                async with node.stream() as events:
+                    steps += [type(event).__name__ async for event in events]
+            elif isinstance(node, End):
+                steps.append(node.data.output)
+    assert steps == [
+        *("ModelRequestNode", "I must look."),
+        *("CallToolsNode", "FunctionToolCallEvent", "FunctionToolResultEvent"),
+        *("ModelRequestNode", "So. "),
+        *("CallToolsNode", "RunEndEvent"),
+        *("End", "Rain. "),
+    ]
+    agent, _ = make_agent(calls(("weather", {"city": "Lyon"})), say("So.", "Rain."), tools=[weather])
+    async with agent.iter("Why?") as run:
+        unread = [type(node) async for node in run]
+    assert unread == [ModelRequestNode, CallToolsNode, ModelRequestNode, CallToolsNode, End]
+
+
+def is_thought(event: Any) -> bool:
+    return isinstance(event, PartDeltaEvent) and isinstance(event.delta, ThinkingPartDelta)
+
+
+async def test_history_processors_change_what_is_sent_and_not_what_is_kept(make_agent: MakeAgent) -> None:
+    async def only_the_last(ctx: RunContext[None], messages: list[Any]) -> list[Any]:
+        return messages[-1:]
+
+    agent, asked = make_agent(say("Hm.", "Yes."), history_processors=[only_the_last])
+    first = await agent.run("One?")
+    second = await agent.run("Two?", message_history=first.all_messages())
+    assert [message["content"] for message in asked()[1].body["messages"]] == ["Two?"]
+    assert len(second.all_messages()) == 4
+
+
+# --- being stopped -----------------------------------------------------------------------------------------------
+
+
+async def hangs(call: Call) -> None:
+    await call.head()
+    await call.event(delta(reasoning_content="Let me"))
+    await call.gone()
+
+
+async def hangs_in_a_call(call: Call) -> None:
+    await call.head()
+    await call.event(delta(reasoning_content="Let me"))
+    function = {"name": "weather", "arguments": '{"ci'}
+    await call.event(delta(tool_calls=[{"index": 0, "id": "c1", "function": function}]))
+    await call.gone()
+
+
+@pytest.mark.parametrize("script", [hangs, hangs_in_a_call])
+async def test_a_run_that_is_cancelled_leaves_a_history_that_can_be_sent(make_agent: MakeAgent, script: Any) -> None:
+    agent, asked = make_agent(script, say("Hm.", "Yes."), tools=[weather])
+    async with agent.iter("Why?") as run:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await run.finish()
+    assert await asyncio.to_thread(asked()[0].connection.closed.wait, 2)
+    kept = run.all_messages()
+    assert not kept[-1].parts[-1].complete
+    result = await agent.run("Well?", message_history=kept)
+    assert result.output == "Yes. "
+    sent = asked()[1].body["messages"]
+    assert [message["content"] for message in sent if message["role"] == "user"] == ["Why?", "Well?"]
+    assert not any("tool_calls" in message for message in sent), "what was cut off is not sent"
+
+
+async def test_a_run_that_is_cancelled_in_a_function(make_agent: MakeAgent) -> None:
+    begun = asyncio.Event()
+
+    async def slow() -> None:
+        begun.set()
+        await asyncio.sleep(10)
+
+    agent, asked = make_agent(calls(("slow", {})), say(), tools=[slow])
+    async with agent.iter("Go.") as run:
+        task = asyncio.create_task(run.finish())
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    call, answer = run.all_messages()[-2:]
+    assert isinstance(call.parts[-1], ToolCallPart)
+    assert answer.parts[0].tool_call_id == call.parts[-1].tool_call_id
+    assert len(asked()) == 1
+    assert (await agent.run("Again.", message_history=run.all_messages())).output == "42. "
+
+
+async def test_leaving_a_stream_closes_the_upstream_at_once(make_agent: MakeAgent) -> None:
+    async def talks(call: Call) -> None:
+        await call.head()
+        await call.event(delta(content="Well"))
+        await call.gone()
+
+    agent, asked = make_agent(talks)
+    async with agent.run_stream("Why?"):
+        left = time.monotonic()
+    assert await asyncio.to_thread(asked()[0].connection.closed.wait, 2)
+    assert asked()[0].connection.closed_at - left < 0.5
+    async with agent.run_stream_events("Why?") as events:
+        async for _ in events:
+            break
+    assert await asyncio.to_thread(asked()[1].connection.closed.wait, 2)

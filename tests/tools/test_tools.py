@@ -1,0 +1,160 @@
+"""What a model is told of a function, and what a function gets of a model."""
+
+from __future__ import annotations
+
+import enum
+import threading
+from dataclasses import dataclass
+from datetime import date
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict
+
+import jsonschema
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from pellucid.errors import RequestError
+from pellucid.tools import RunContext, Tool, shape_of
+
+
+class Colour(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+@dataclass
+class Point:
+    x: float
+    y: float = 0.0
+
+
+class Box(TypedDict, total=False):
+    corners: list[Point]
+
+
+class Pair(NamedTuple):
+    a: int
+    b: str
+
+
+class Tree(BaseModel):
+    name: str
+    children: list[Tree] = []
+
+
+class Node(msgspec.Struct):
+    value: int
+    next: Node | None = None
+
+
+CASES: list[tuple[Any, Any, Any]] = [
+    (int, "3", 3),
+    (float, 1, 1.0),
+    (bool, "true", True),
+    (str, "x", "x"),
+    (Literal["a", "b"], "a", "a"),
+    (Colour, "red", Colour.RED),
+    (date, "2026-11-21", date(2026, 11, 21)),
+    (Point, {"x": 1}, Point(1.0)),
+    (Box, {"corners": [{"x": 1, "y": 2}]}, {"corners": [Point(1.0, 2.0)]}),
+    (Pair, [1, "b"], Pair(1, "b")),
+    (Tree, {"name": "a", "children": [{"name": "b"}]}, Tree(name="a", children=[Tree(name="b")])),
+    (Node, {"value": 1, "next": {"value": 2}}, Node(1, Node(2))),
+    (list[Tree], [{"name": "a"}], [Tree(name="a")]),
+    (dict[str, int], {"a": "1"}, {"a": 1}),
+    (int | None, None, None),
+    (Annotated[int, msgspec.Meta(ge=1)], 1, 1),
+]
+
+
+@pytest.mark.parametrize(("type_", "value", "read"), CASES)
+def test_a_type_has_a_schema_that_is_whole_and_reads_what_fits(type_: Any, value: Any, read: Any) -> None:
+    shape = shape_of(type_)
+    jsonschema.Draft202012Validator.check_schema(shape.schema)
+    assert shape.read(value) == read
+    assert "$ref" not in shape.schema or "$defs" in shape.schema
+    # Every reference has its definition, wherever it stands.
+    names = {part.split('"')[0] for part in msgspec.json.encode(shape.schema).decode().split('"#/$defs/')[1:]}
+    assert names <= set(shape.schema.get("$defs", {}))
+
+
+@pytest.mark.parametrize(("type_", "value", "says"), [(int, "x", "int"), (Point, {}, "x"), (Tree, {}, "name")])
+def test_what_does_not_fit_says_what_and_where(type_: Any, value: Any, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        shape_of(type_).read(value)
+
+
+def test_a_type_that_json_cannot_carry() -> None:
+    with pytest.raises(RequestError, match="JSON Schema"):
+        shape_of(threading.Thread)
+
+
+def test_the_words_come_from_the_docstring_in_each_of_its_styles() -> None:
+    def google(city: str) -> None:
+        """Look.
+
+        Longer.
+
+        Args:
+            city: Where.
+        """
+
+    def numpy(city: str) -> None:
+        """Look.
+
+        Longer.
+
+        Parameters
+        ----------
+        city
+            Where.
+        """
+
+    def sphinx(city: str) -> None:
+        """Look.
+
+        Longer.
+
+        :param city: Where.
+        """
+
+    for function in (google, numpy, sphinx):
+        definition = Tool(function, name="f").definition
+        assert definition.description == "Look.\n\nLonger."
+        assert definition.parameters["properties"]["city"]["description"] == "Where."
+
+
+def test_methods_positional_only_and_defaults_that_can_change() -> None:
+    class Store:
+        def put(self, key: str, /, tags: list[str] = ["a"]) -> tuple[str, list[str]]:  # noqa: B006
+            return key, tags
+
+    tool = Tool(Store().put)
+    assert tool.definition.parameters["required"] == ["key"]
+    assert tool._signature.call(tool.read({"key": "k"})) == ("k", ["a"])
+
+
+def test_a_context_is_not_the_model_s_business() -> None:
+    def f(ctx: RunContext[int], n: int) -> int:
+        return n
+
+    assert list(Tool(f).definition.parameters["properties"]) == ["n"]
+
+    def bare(ctx: RunContext, n: int) -> int:  # type: ignore[type-arg]
+        return n
+
+    assert list(Tool(bare).definition.parameters["properties"]) == ["n"]
+
+
+@given(st.dictionaries(st.text(max_size=5), st.none() | st.integers() | st.text(max_size=3), max_size=3))
+def test_whatever_a_model_writes_is_read_or_refused_in_words(arguments: dict[str, Any]) -> None:
+    def f(n: int, s: str = "") -> None: ...
+
+    said = "fine"
+    try:
+        Tool(f).read(arguments)
+    except ValueError as error:
+        said = str(error)
+    assert said
