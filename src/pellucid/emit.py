@@ -121,13 +121,18 @@ class _Open(GrowingPart):
     def is_json(self) -> bool:
         """Whether its text is whole JSON."""
         length = self.text.length
-        if self.checked == length:
+        end = self.text.last.rstrip()
+        # What ends in the middle of an object need not be parsed to know it.
+        if self.checked == length or (end and not end.endswith(_ENDS_OF_JSON)):
             return False
         if _is_json(self.text.value()):
             return True
         # Not parsed again for every delta that has to wait.
         self.checked = length
         return False
+
+
+_ENDS_OF_JSON = ("}", "]", '"', "e", "l", *"0123456789")
 
 
 def _is_json(text: str) -> bool:

@@ -31,6 +31,12 @@ class GrowingText:
     def value(self) -> str:
         return "".join(self._handfuls) + "".join(self._tokens)
 
+    @property
+    def last(self) -> str:
+        """The token that came last, or the handful that it went into."""
+        pieces = self._tokens or self._handfuls
+        return pieces[-1] if pieces else ""
+
     def since(self, start: int) -> str:
         """The end of it, from character `start`; not all of it is put together for that."""
         missing = self.length - start

@@ -91,3 +91,16 @@ def test_a_server_that_dates_every_frame_is_not_learned_from_for_ever() -> None:
     for number in range(20):
         reader.feed(sse(chunk(reasoning=" tok") | {"created": number}, done=False))
     assert reader._reader.like.tries == 0
+
+
+def test_a_text_that_is_a_name_elsewhere_teaches_nothing() -> None:
+    like = Likeness()
+    like.learn("", b'{"delta":{"content":"c\\u006fntent"}}', "content", print)
+    assert like.frame is None
+
+
+def test_a_server_that_stamps_its_frames_now_and_then_is_learned_from_again_and_again() -> None:
+    reader = decoder(ROWS["vllm"], origin("vllm"))
+    for number in range(400):
+        reader.feed(sse(chunk(reasoning=" tok") | {"created": number // 20}, done=False))
+    assert reader._reader.like.tries > 0

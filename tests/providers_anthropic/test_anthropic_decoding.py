@@ -331,7 +331,7 @@ def test_a_refusal_is_told_in_words(details: dict[str, Any] | None, words: str, 
     ("native", "reason"),
     [
         ("end_turn", "stop"), ("stop_sequence", "stop"), ("max_tokens", "length"), ("tool_use", "tool_call"),
-        ("pause_turn", None), ("compaction", "stop"), ("something_new", None),
+        ("pause_turn", "pause"), ("compaction", "stop"), ("something_new", None),
     ],
 )  # fmt: skip
 def test_stop_reasons(native: str, reason: str | None) -> None:

@@ -21,7 +21,7 @@ from ..events import Cause, ModelEvent
 from ..framing import NDJSONDecoder, SSEDecoder
 from ..framing.sse import DEFAULT_LIMIT, SSE
 from ..parts import Origin
-from .likeness import Likeness, Unread
+from .likeness import TRIES, Likeness, Unread
 from .loose import loose_json
 
 Frame: TypeAlias = SSE
@@ -89,7 +89,7 @@ class AnswerDecoder:
         like = reader.like
         if self._idle and like.frame is not None:
             if like.read is not None and (text := like.read.text_of(data)) is not None:
-                like.missed = data
+                like.missed, like.tries = data, TRIES
                 like.say(text)
                 return reader.emit.take()
             if like.read is None and 0 < (end := self._frames.cut(data)) < len(data):

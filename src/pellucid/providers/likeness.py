@@ -28,7 +28,7 @@ _PLAIN = re.compile(r"[ !#-%(-.0-;=?-\[\]-~]+").fullmatch
 
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL).match
 
-_TRIES = 8
+TRIES = 8
 """How often in a row a frame may be learned in vain: some servers number or date every frame."""
 
 _Value: TypeAlias = Callable[[bytes, int], re.Match[bytes] | None]
@@ -138,7 +138,7 @@ class Likeness:
         self._between = b""
         """What stands between two such frames, and how much of it belongs to the first."""
         self._kept = 0
-        self.tries = _TRIES
+        self.tries = TRIES
         """How often it may still be learned in vain; with none left, it is not worth looking."""
         self.missed: bytes | None = None
         """The last frame, or the read that it was, of which only the text was looked at."""
@@ -149,8 +149,8 @@ class Likeness:
             return
         string = b'"%b"' % text.encode()
         head, found, tail = frame.partition(string)
-        if not found or string in tail:
-            return  # which of them it was is not known
+        if not found or string in tail or not head.rstrip().endswith(b":"):
+            return  # which of them it was is not known, or it is a member's name
         self.tries -= 1
         self.say = say
         self.name, self.frame, self.read = name, _around(head, tail, self._unread), None
@@ -176,7 +176,7 @@ class Likeness:
             text = around.text_of(read)
             if text is None:
                 return data[at:]
-            self.missed = read
+            self.missed, self.tries = read, TRIES
             self.say(text)
             at += len(read)
         return data[at:]
@@ -185,7 +185,7 @@ class Likeness:
         """The text of a frame that is like the one learned from."""
         text = self.frame.text_of(frame) if self.frame is not None and self.name == name else None
         if text is not None:
-            self.tries = _TRIES
+            self.tries = TRIES
         return text
 
     def forget(self) -> None:

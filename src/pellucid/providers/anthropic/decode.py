@@ -36,7 +36,7 @@ FINISH_REASONS: dict[str, FinishReason] = {
     "model_context_window_exceeded": "length",
     "tool_use": "tool_call",
     "refusal": "content_filter",
-    # `pause_turn` is none of these: the provider wants to be asked to go on.
+    "pause_turn": "pause",
 }
 
 _GUESSED = {"thinking_delta": "thinking", "signature_delta": "thinking", "text_delta": "text"}

@@ -34,6 +34,8 @@ class CallsReader:
         self._emit = emit
         self._calls: dict[int, list[_Call]] = {}
         """Under each index its calls: servers that number every call 0 tell them apart by their ids."""
+        self._ids: dict[tuple[int | None, str], _Call] = {}
+        """The same by index and id, and by id alone (under None) where a server leaves the index out."""
         self._last_call: _Call | None = None
         self._executions: set[Key] = set()
 
@@ -60,8 +62,9 @@ class CallsReader:
         if not (name or args or fragment.id or signature):
             return
         call = self._call_of(fragment, name)
-        if call.id is None:
-            call.id = fragment.id or None
+        if call.id is None and fragment.id:
+            call.id = fragment.id
+            self._know(call, fragment.index)
         if call.named:
             if args or signature:
                 self._emit.tool_call(call.key, args, signature=signature)
@@ -78,7 +81,7 @@ class CallsReader:
     def _call_of(self, fragment: ToolCall, name: str | None) -> _Call:
         """Which call this is about, or a new one."""
         id, index = fragment.id or None, fragment.index
-        if id is not None and (call := self._known_by(id, index)) is not None:
+        if id is not None and (call := self._ids.get((index, id))) is not None:
             self._last_call = call
             return call
         if index is None and id is None and name is None and self._last_call is not None:
@@ -90,12 +93,14 @@ class CallsReader:
         else:
             call = _Call(("call", index, len(self._calls), len(calls)), id)
             calls.append(call)
+            self._know(call, index)
         self._last_call = call
         return call
 
-    def _known_by(self, id: str, index: int | None) -> _Call | None:
-        groups = self._calls.values() if index is None else [self._calls.get(index, [])]
-        return next((call for calls in groups for call in calls if call.id == id), None)
+    def _know(self, call: _Call, index: int | None) -> None:
+        if call.id is not None:
+            self._ids.setdefault((index, call.id), call)
+            self._ids.setdefault((None, call.id), call)
 
     def read_executed(self, tools: list[dict[str, Any]]) -> None:
         """Groq's compound models run tools themselves, and report each twice: asked, then answered."""
@@ -138,7 +143,8 @@ def _begins_another(call: _Call, id: str | None, name: str | None) -> bool:
         return False
     if id is not None and call.id is not None:
         return True
-    return is_json("".join(call.pieces))
+    end = call.pieces[-1].rstrip() if call.pieces else ""
+    return (not end or end.endswith("}")) and is_json("".join(call.pieces))
 
 
 def _google_signature(extra: dict[str, Any] | None) -> str | None:
