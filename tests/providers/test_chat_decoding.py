@@ -834,3 +834,9 @@ def test_nothing_counts_that_follows_done() -> None:
     response = folded("openai-compat", once + once).response
     assert response is not None
     assert response.text == "hi"
+
+
+@pytest.mark.parametrize("cut", range(5))
+def test_a_body_behind_a_byte_order_mark_is_a_body(cut: int) -> None:
+    data = b"\xef\xbb\xbf" + body(content="yes")
+    assert response_of("openai", [data[:cut], data[cut:]]).text == "yes"

@@ -71,7 +71,8 @@ def _as_json(events: list[ModelEvent]) -> str:
     value: dict[str, Any] = {
         "parts": msgspec.to_builtins(response.parts),
         "usage": {name: getattr(response.usage, name) for name in Usage.__struct_fields__},
-        "finish_reason": response.finish_reason,
+        # A turn that only pauses has not finished.
+        "finish_reason": None if response.finish_reason == "pause" else response.finish_reason,
         "native_finish_reason": response.native_finish_reason,
         "model_name": response.model_name,
         "provider_name": response.origin.provider if response.origin else None,

@@ -199,13 +199,11 @@ class HTTPTurn:
 async def _fault(answer: Answer) -> ErrorInfo:
     if answer.status < 400:
         answer.close()
-        where = answer.headers.get("Location", "nowhere")
-        return ErrorInfo(
-            "model_error",
-            f"the upstream answered {answer.status}, a redirect to {where}; its base_url must be where it really is",
-            code="redirect",
-            status=answer.status,
-        )
+        where = answer.headers.get("Location")
+        message = f"the upstream answered {answer.status}, which is no answer to a request like this"
+        if where is not None:
+            message = f"the upstream answered {answer.status}, a redirect to {where}; its base_url must be where it is"
+        return ErrorInfo("model_error", message, code="redirect" if where else "not_an_answer", status=answer.status)
     headers = {name.lower(): value for name, value in answer.headers.items()}
     fault = fault_of_response(answer.status, headers, await answer.read_all(MAX_ERROR_BODY))
     return replace(fault, retry_after=answer.retry_after)

@@ -182,6 +182,9 @@ def _gave_up(reason: str | None) -> ErrorInfo:
 # --- how frames are cut ------------------------------------------------------------------------------------------
 
 
+_BOM = b"\xef\xbb\xbf"
+
+
 class Frames(Protocol):
     """Bytes to frames; raises only `FrameTooLarge`."""
 
@@ -224,15 +227,15 @@ class EventFrames:
     def feed(self, data: bytes) -> list[Frame]:
         if self._body is None:
             data = self._blank + data
-            first = data.lstrip()[:1]
-            if not first and len(data) < 1024:
+            body = data.removeprefix(_BOM).lstrip()
+            if (not body or _BOM.startswith(data)) and len(data) < 1024:
                 self._blank = data
                 return []
-            if first not in (b"{", b"[", b"<"):
+            if body[:1] not in (b"{", b"[", b"<"):
                 self._events = SSEDecoder(self._limit)
                 self.feed = self._events.feed  # type: ignore[method-assign]  # from now on without this detour
                 return self._events.feed(data)
-            self._body = Body(self._limit)
+            self._body, data = Body(self._limit), body
         self._body.add(data)
         return []
 
