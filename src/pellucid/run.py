@@ -14,6 +14,8 @@ The rules it keeps:
 * A provider that pauses (`finish_reason: pause`) is asked again, with what it said so far.
 * With `checks`, an answer is the run's last word only when its owner accepts it (CheckOutput); otherwise the model is
   told what was wrong, and asked again.
+* A choice that forces a call is kept only as long as nothing was called, or it would be forced for ever; unless the
+  call that is forced may be the answer (`checks`).
 * Results answer exactly the calls that were asked for; a run that is ended while functions run answers them itself,
   as failed.
 * Exactly one RunEnd, last; `end` reaches it from anywhere, closing what is open. What comes after it is not heard.
@@ -53,6 +55,9 @@ from .events import (
 from .fold import Fold
 from .parts import ModelRequest, ModelResponse, RetryPromptPart, ToolCallPart, ToolReturnPart, Usage
 from .settings import ModelCall
+
+MAX_TURNS = 256
+"""How often a model is asked in one run, unless its owner says otherwise: a loop that goes on so long goes nowhere."""
 
 Mint: TypeAlias = Callable[[str], str]
 """`mint("rs")` gives an id with that prefix that was never given before."""
@@ -122,12 +127,14 @@ class Run:
         server_tools: Container[str] = frozenset(),
         max_tool_calls: int | None = None,
         checks: bool = False,
+        max_turns: int = MAX_TURNS,
     ) -> None:
         self.call = call
         self.ended: RunEndEvent | None = None
         self._mint = mint
         self._server_tools = server_tools
         self._checks = checks
+        self._turns_left = max_turns
         self._checking = False
         self._tool_calls_left = max_tool_calls
         self._fold = Fold()
@@ -135,7 +142,10 @@ class Run:
         """What has begun and not ended, outermost first."""
         self._cut = False
         """Whether an item of the turn broke off."""
-        self._call_ids: set[str] = set()
+        self._call_ids = {
+            made.tool_call_id for said in call.messages if isinstance(said, ModelResponse) for made in said.tool_calls
+        }
+        """The ids of calls so far, in the whole conversation."""
         self._call_id = ""
         self._waiting: tuple[ToolCallPart, ...] = ()
         self._callers = False
@@ -190,7 +200,7 @@ class Run:
         if self._callers or self._cancelled or last:
             self._end("cancelled" if self._cancelled else "completed", out)
             return out, []
-        return out, [self._ask_again(ModelRequest(list(results)))]
+        return out, self._ask_again(out, ModelRequest(list(results)))
 
     def accept(self) -> Step:
         """The answer is the run's result."""
@@ -206,15 +216,23 @@ class Run:
         if self._cancelled:
             self._end("cancelled", out)
             return out, []
-        return out, [self._ask_again(ModelRequest([prompt]))]
+        return out, self._ask_again(out, ModelRequest([prompt]))
 
     def _checked(self) -> None:
         if not self._checking:
             raise IllegalEvent("result", "there is no answer that waits for a word")
         self._checking = False
 
-    def _ask_again(self, *new: ModelRequest) -> CallModel:
-        return CallModel(replace(self.call, messages=[*self.call.messages, *self._fold.messages, *new]))
+    def _ask_again(self, out: list[Event], *new: ModelRequest) -> list[Effect]:
+        self._turns_left -= 1
+        if self._turns_left <= 0:
+            self._end("failed", out, error=ErrorInfo("model_error", "the run took too many turns", code="max_turns"))
+            return []
+        choice = self.call.tool_choice
+        if new and choice.mode == "required" and not self._checks:
+            choice = replace(choice, mode="auto")
+        messages = [*self.call.messages, *self._fold.messages, *new]
+        return [CallModel(replace(self.call, messages=messages, tool_choice=choice))]
 
     def cancel(self) -> None:
         """Whatever ends the turn under way from now on ends the run as cancelled."""
@@ -273,7 +291,7 @@ class Run:
         elif self._cut:
             self._end("failed", out, error=ErrorInfo("model_error", "the model broke off in the middle of an item"))
         elif end.finish_reason == "pause":
-            effects.append(self._ask_again())
+            effects += self._ask_again(out)
         else:
             self._call_tools(response, out, effects)
 

@@ -60,6 +60,7 @@ class Transport:
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
+        self._lingering: set[Answer] = set()
         self._session: aiohttp.ClientSession | None = None
 
     async def open(
@@ -115,6 +116,8 @@ class Transport:
             raise ModelError(_unreachable(url, error)) from error
 
     async def aclose(self) -> None:
+        for answer in list(self._lingering):
+            answer.close()
         if self._session is not None:
             await self._session.close()
 
@@ -153,7 +156,7 @@ class Transport:
             ) from error
         except (aiohttp.ClientError, OSError) as error:
             raise _NoAnswer(_unreachable(url, error)) from error
-        return Answer(response, limits, asked)
+        return Answer(response, limits, asked, self._lingering)
 
     def _pool(self) -> aiohttp.ClientSession:
         # Made on first use: aiohttp wants a running loop.
@@ -180,6 +183,7 @@ class Answer:
         "_deadline",
         "_late",
         "_limits",
+        "_lingering",
         "_loop",
         "_over",
         "_response",
@@ -188,13 +192,15 @@ class Answer:
         "_watch",
     )
 
-    def __init__(self, response: aiohttp.ClientResponse, limits: Limits, asked: float) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, limits: Limits, asked: float, lingering: set[Answer]) -> None:
         self._response = response
         self._content = response.content
         self._data = b""
         self._over = response.content is aiohttp.streams.EMPTY_PAYLOAD
         """Whether nothing more is to be waited for: an answer without a body is over before it begins."""
         self._limits = limits
+        self._lingering = lingering
+        """Where those are that are finished, and wait for their end."""
         self._loop = asyncio.get_running_loop()
         self._deadline: tuple[float, float] | None = None
         self._late = False
@@ -292,6 +298,7 @@ class Answer:
     def close(self) -> None:
         """Give up the connection, at once if the answer is not over. Idempotent."""
         self._stop_watch()
+        self._lingering.discard(self)
         self._response.close()
 
     def finish(self) -> None:
@@ -300,7 +307,8 @@ class Answer:
         if self._content.is_eof():
             self._response.close()
         else:
-            self._watch = self._loop.call_later(1.0, self._response.close)
+            self._lingering.add(self)
+            self._watch = self._loop.call_later(1.0, self.close)
 
     def _look(self) -> None:
         now, came = self._loop.time(), self._content.total_bytes

@@ -44,7 +44,7 @@ from pellucid import (
     messages_from_json,
 )
 from pellucid.fold import fold
-from scripted import Call, delta, say
+from scripted import Call, Upstream, delta, say
 
 pytestmark = pytest.mark.anyio
 
@@ -632,3 +632,78 @@ async def test_leaving_a_stream_closes_the_upstream_at_once(make_agent: MakeAgen
         async for _ in events:
             break
     assert await asyncio.to_thread(asked()[1].connection.closed.wait, 2)
+
+
+async def test_what_the_model_cannot_honour_is_said_and_kept(make_agent: MakeAgent) -> None:
+    agent, asked = make_agent(say())
+    with pytest.warns(UserWarning, match="groq_reasoning_format"):
+        result = await agent.run("Why?", model_settings={"groq_reasoning_format": "parsed"})
+    assert any("groq_reasoning_format" in warning for warning in result.warnings)
+    assert "reasoning_format" not in asked()[0].body
+
+
+async def test_a_paused_turn_goes_on(make_agent: MakeAgent) -> None:
+    """A provider that runs tools of its own may pause in a long turn, and wants all it said back."""
+    from pellucid import Agent
+    from pellucid.models.anthropic import AnthropicModel
+    from pellucid.transport import Limits
+
+    def turn(stop: str, text: str) -> list[dict[str, Any]]:
+        return [
+            {"type": "message_start", "message": {"id": "m", "role": "assistant", "model": "claude", "content": []}},
+            {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+            {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}},
+            {"type": "content_block_stop", "index": 0},
+            {"type": "message_delta", "delta": {"stop_reason": stop}, "usage": {"output_tokens": 1}},
+            {"type": "message_stop"},
+        ]
+
+    def plays(events: list[dict[str, Any]]) -> Any:
+        async def script(call: Call) -> None:
+            await call.head()
+            for event in events:
+                await call.event(event)
+            await call.end()
+
+        return script
+
+    with Upstream() as upstream:
+        name = upstream.plays(plays(turn("pause_turn", "Searching. ")), plays(turn("end_turn", "Found.")))
+        model = AnthropicModel(name, base_url=upstream.url, api_key="k", limits=Limits(retries=0))
+        result = await Agent(model).run("Look it up.")
+        again = upstream.calls(name)[1].body["messages"]
+    assert result.output == "Found."
+    assert [message["role"] for message in again] == ["user", "assistant"]
+    assert result.usage.requests == 2
+
+
+async def test_a_run_that_fails_has_its_end_before_it_raises(make_agent: MakeAgent) -> None:
+    def broken() -> None:
+        raise KeyError("secret")
+
+    async def refuses(call: Call) -> None:
+        await call.answer(401, b'{"error": {"message": "no such key"}}')
+
+    for script, raises in ((calls(("broken", {})), KeyError), (refuses, ModelError)):
+        agent, _ = make_agent(script, tools=[broken])
+        seen: list[Any] = []
+        with pytest.raises(raises):
+            await collect(agent.run_stream_events("Go."), seen)
+        end = seen[-1]
+        assert isinstance(end, RunEndEvent)
+        assert end.status == "failed"
+        assert end.error is not None
+        assert "secret" not in end.error.message
+        assert fold(seen).ended is end
+
+
+async def collect(events: Any, into: list[Any]) -> None:
+    async for event in events:
+        into.append(event)  # noqa: PERF401 (what came before it raised is wanted)
+
+
+async def test_a_warning_points_to_who_asked(make_agent: MakeAgent) -> None:
+    agent, _ = make_agent(say())
+    with pytest.warns(UserWarning, match="groq") as warned:
+        await agent.run("Why?", model_settings={"groq_reasoning_format": "parsed"})
+    assert warned[0].filename == __file__

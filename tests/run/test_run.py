@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,7 +39,7 @@ from pellucid.parts import (
     UserPromptPart,
 )
 from pellucid.run import PREFIX_OF, CallModel, CallTools, CheckOutput, Effect, Minter, Run
-from pellucid.settings import ModelCall, ToolDefinition
+from pellucid.settings import ModelCall, ToolChoice, ToolDefinition
 
 ORIGIN = Origin("p", "w", "m")
 CALL = ModelCall("m", [ModelRequest([UserPromptPart("go")])], tools=(ToolDefinition("ours"), ToolDefinition("theirs")))
@@ -457,3 +458,40 @@ def test_a_run_that_was_cancelled_does_not_ask_again_after_a_look() -> None:
         more, effects = run.accept() if say == "accept" else run.refuse(RetryPromptPart("no"))
         assert effects == []
         assert end_of(events + more).status == "cancelled"
+
+
+def test_a_call_is_not_forced_for_ever() -> None:
+    forced = msgspec.structs.replace(CALL, tool_choice=ToolChoice("required", ("ours",)))
+    for checks, mode in ((False, "auto"), (True, "required")):
+        run = Run(forced, Minter(b"seed"), server_tools=frozenset({"ours"}), checks=checks)
+        run.start()
+        _, effects = run.feed(turn(("ours", "a")))
+        _, [ask] = run.results(returns(effects))
+        assert isinstance(ask, CallModel)
+        assert (ask.call.tool_choice.mode, ask.call.tool_choice.names) == (mode, ("ours",))
+
+
+def test_a_loop_that_goes_nowhere_ends() -> None:
+    run = a_run(max_turns=3)
+    events, effects = run.feed(turn(reason="pause"))
+    for _ in range(5):
+        if effects:
+            more, effects = run.feed(turn(reason="pause"))
+            events += more
+    end = end_of(events)
+    assert (end.status, end.error and end.error.code) == ("failed", "max_turns")
+    assert len(run.messages) == 3
+
+
+def test_ids_of_calls_are_unique_in_the_whole_conversation() -> None:
+    before = [ModelRequest([UserPromptPart("go")]), ModelResponse([ToolCallPart("ours", "{}", "f:0")], origin=ORIGIN)]
+    answered = [*before, ModelRequest([ToolReturnPart("ours", "1", "f:0")])]
+    run = Run(msgspec.structs.replace(CALL, messages=answered), Minter(b"seed"))
+    events, _ = run.feed(turn(("theirs", "f:0"), ("theirs", "f:1")))
+    calls = [
+        event.part.tool_call_id
+        for event in events
+        if isinstance(event, PartEndEvent) and "tool" in event.part.part_kind
+    ]
+    assert calls[0] not in ("f:0", "")
+    assert calls[1] == "f:1"

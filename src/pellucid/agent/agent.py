@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
@@ -30,7 +29,7 @@ from .limits import UsageLimits
 from .nodes import CallToolsNode, End, ModelRequestNode, nodes
 from .output import OutputSpec, output_of
 from .results import AgentRunResult, AgentRunResultEvent, StreamedRunResult
-from .running import AgentRun, Plan
+from .running import AgentRun, Plan, warn
 from .toolbox import Toolbox
 
 Out = TypeVar("Out")
@@ -328,10 +327,9 @@ def _model(model: Asked | str | None) -> Asked:
 
 def _warnings(model: Asked, call: ModelCall) -> list[str]:
     """What is asked of the model that it cannot do; whoever started the run is warned."""
-    find: Callable[[ModelCall], list[str]] | None = getattr(model, "warnings", None)
-    found = [] if find is None else find(call)
+    found = model.warnings(call)
     for warning in found:
-        warnings.warn(warning, UserWarning, stacklevel=2)
+        warn(warning)
     return found
 
 

@@ -9,6 +9,7 @@ Whatever ends a run, its messages can be sent again: what was cut off is marked,
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Awaitable, Callable, Container, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from ..errors import ErrorInfo, ModelError
+from ..errors import ErrorInfo, ModelError, PellucidError
 from ..events import Event, FinalResultEvent, PartStartEvent, ResponseStartEvent, RunEndEvent
 from ..models import Asked
 from ..parts import (
@@ -101,6 +102,12 @@ class AgentRun(Generic[Out]):
             if self.is_over:
                 return None
             batch = await self._run.read()
+        except PellucidError as error:
+            # The first turn could not be asked for; later ones end the run by themselves.
+            if self._failure is error:
+                raise
+            self._failure = error
+            batch = self._run.fail(error.info)
         except BaseException:
             self.cancel()
             raise
@@ -259,7 +266,8 @@ class AgentRun(Generic[Out]):
     def _ended(self, end: RunEndEvent) -> None:
         """Make the result, or keep what went wrong for who reads on."""
         if end.status == "failed":
-            self._failure = self._run.raised or ModelError(end.error or ErrorInfo("server_error", "the run failed"))
+            failed = ModelError(end.error or ErrorInfo("server_error", "the run failed"))
+            self._failure = self._failure or self._run.raised or failed
         elif end.status == "incomplete":
             self._cut_off(end)
         if not self._output:
@@ -278,8 +286,19 @@ class AgentRun(Generic[Out]):
             )
             return
         self._plan.warnings.append(why)
-        warnings.warn(why, UserWarning, stacklevel=2)
+        warn(why)
         self._output = [text]
+
+
+def warn(message: str) -> None:
+    """Warn whoever started the run: the first caller that is neither this package nor what it is called through."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _BETWEEN:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, UserWarning, stacklevel=level)
+
+
+_BETWEEN = ("pellucid", "asyncio", "contextlib")
 
 
 class _Everything:
@@ -312,4 +331,4 @@ async def _called(function: Callable[..., Any], context: RunContext[Any], value:
     return await result if isawaitable(result) else result
 
 
-__all__ = ["AgentRun", "Plan"]
+__all__ = ["AgentRun", "Plan", "warn"]

@@ -32,6 +32,24 @@ LIMITS = Limits(connect=5, retries=0)
 """An engine that does not answer is a dead one: it is waited for, not asked again."""
 
 
+DEFAULTS: ModelSettings = {"temperature": 0.2}
+"""Small models wander at higher temperatures."""
+
+
+def _body(call: ModelCall, origin: Origin, grammar: str | None) -> dict[str, Any]:
+    row = builtin_profiles()["llama.cpp"]
+    return adjust(WIRES[row.wire].encode(call, row, origin), grammar=grammar)
+
+
+def embedded_warnings(
+    call: ModelCall, settings: ModelSettings | None, origin: Origin, grammar: str | None
+) -> list[str]:
+    """One sentence for each setting, of the call or the model's own, that the engine cannot honour as given."""
+    row = builtin_profiles()["llama.cpp"]
+    merged = merge_settings(DEFAULTS if settings is None else settings, call.settings)
+    return unheard(merged, origin, row, lambda call: _body(call, origin, grammar))
+
+
 class EmbeddedModel:
     """The engine's model, as something to ask."""
 
@@ -40,8 +58,7 @@ class EmbeddedModel:
         self.name = engine.model.name
         self._profile = builtin_profiles()["llama.cpp"]
         self.origin = Origin("local", self._profile.wire, self.name)
-        # Small models wander at higher temperatures.
-        self.settings: ModelSettings = settings if settings is not None else {"temperature": 0.2}
+        self.settings: ModelSettings = settings if settings is not None else DEFAULTS
         self._wire = WIRES[self._profile.wire]
         self._transport = transport
 
@@ -59,7 +76,7 @@ class EmbeddedModel:
         """Ask, now or when it is this call's turn. Raises `RequestError` for what this model cannot do."""
         settings = merge_settings(self.settings, call.settings)
         call = replace(call, model=self.name, settings=settings, stream=True)
-        data = msgspec.json.encode(self._body(call))
+        data = msgspec.json.encode(_body(call, self.origin, self.engine.model.grammar))
         queue = self.engine.queue
         if self.ready and queue.running < queue.slots and not queue.waiting:
             await queue.enter()
@@ -73,10 +90,7 @@ class EmbeddedModel:
 
     def warnings(self, call: ModelCall) -> list[str]:
         """One sentence for each setting, of the call or the model's own, that this model cannot honour as given."""
-        return unheard(merge_settings(self.settings, call.settings), self.origin, self._profile, self._body)
-
-    def _body(self, call: ModelCall) -> dict[str, Any]:
-        return adjust(self._wire.encode(call, self._profile, self.origin), grammar=self.engine.model.grammar)
+        return embedded_warnings(call, self.settings, self.origin, self.engine.model.grammar)
 
     async def _ask(self, body: bytes) -> Turn:
         """Ask while holding a slot; the turn gives it back. Raises `ModelError`, and then it is given back here."""

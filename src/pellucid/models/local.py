@@ -12,7 +12,7 @@ from ..parts import Origin
 from ..settings import ModelCall, ModelSettings
 from ..transport import Transport
 from .door import door
-from .embedded import EmbeddedModel
+from .embedded import EmbeddedModel, embedded_warnings
 from .held import Held
 from .model import Turn
 
@@ -42,6 +42,10 @@ class LocalModel:
         except LocalError as error:
             raise ModelError(error.info) from error
         return await running.open(call)
+
+    def warnings(self, call: ModelCall) -> list[str]:
+        """One sentence for each setting, of the call or the model's own, that this model cannot honour as given."""
+        return embedded_warnings(call, self.settings, self.origin, self._model.grammar)
 
     async def aclose(self) -> None:
         """Stop the engine now."""

@@ -66,6 +66,10 @@ class Asked(Protocol):
         """Ask. Raises `ModelError` (nobody answered, or an error status) and `RequestError` (cannot be asked)."""
         ...
 
+    def warnings(self, call: ModelCall) -> list[str]:
+        """One sentence for each setting that it cannot honour as given."""
+        ...
+
 
 class Request(NamedTuple):
     """What is sent for a call, before it is signed."""

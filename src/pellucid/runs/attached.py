@@ -18,6 +18,8 @@ from ..parts import ModelResponse, RetryPromptPart, ToolCallPart, ToolReturnPart
 from ..run import CallModel, CallTools, CheckOutput, Effect, Mint, Run
 from ..settings import ModelCall
 
+FAULT = ErrorInfo("server_error", "something that was called between two turns of the model failed")
+
 
 class Answered(NamedTuple):
     """What became of the calls of one turn."""
@@ -29,8 +31,8 @@ class Answered(NamedTuple):
 
 
 class Owner(Protocol):
-    """Whose run it is: what happens between two turns of the model. A `PellucidError` from any of these ends the run
-    as failed; anything else is a fault, and leaves through `wait`."""
+    """Whose run it is: what happens between two turns of the model. Whatever is raised here ends the run as failed, and
+    is kept as its `raised`."""
 
     tools: Container[str]
     """The names of the functions that are called here; calls of others are left to the caller."""
@@ -74,7 +76,7 @@ class AttachedRun:
 
     def __init__(self, model: Asked, call: ModelCall, mint: Mint, owner: Owner = _NOBODY) -> None:
         self.run = Run(call, mint, server_tools=owner.tools, checks=owner.checks)
-        self.raised: PellucidError | None = None
+        self.raised: Exception | None = None
         """What ended the run between two turns."""
         self._model = model
         self._owner = owner
@@ -163,11 +165,11 @@ class AttachedRun:
                 case CheckOutput():
                     wrong = await self._owner.check(effect.response)
                     events, self._effects = self.run.accept() if wrong is None else self.run.refuse(wrong)
-        except IllegalEvent:
-            raise  # a fault of ours
-        except PellucidError as error:
+        except Exception as error:
             self.raised = error
-            events = self.run.end(error.info)
+            told = isinstance(error, PellucidError) and not isinstance(error, IllegalEvent)
+            # What anything else says is not for whoever reads the run.
+            events = self.run.end(error.info if isinstance(error, PellucidError) and told else FAULT)
         self._between = events
 
 

@@ -54,9 +54,11 @@ class Gateway(Starlette):
                 await stream(scope, receive, send)
             else:
                 await super().__call__(scope, receive, send)
-        except (Exception, asyncio.CancelledError):
+        except (Exception, asyncio.CancelledError) as error:
             if scope["type"] != "http":
                 raise
+            if stream is not None and isinstance(error, Exception):
+                log.error("a fault while serving %s: %s", scope["path"], place_of(error))
 
 
 def create_app(

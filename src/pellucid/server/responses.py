@@ -39,6 +39,10 @@ class ResponsesEndpoint:
             dialect = self._dialect_of(scope)
             request = parse_request(await http.read_body(scope, receive, self._limit, self._body_seconds))
             name, model = self._catalog.find(request.model)
+            mint = Minter(secrets.token_bytes(16))
+            response = request.response(mint("resp"), name, int(time.time()))
+            encoder = Encoder(response, dialect, obfuscate=request.obfuscate)
+            run = AttachedRun(model, request.call, mint)
         except RequestError as error:
             unread = error.info.kind in ("slow_request", "too_large")
             await _send_error(send, error.info, [http.CLOSE] if unread else [])
@@ -49,10 +53,6 @@ class ResponsesEndpoint:
             log.error("a fault while reading a request: %s", place_of(error))
             await _send_error(send, FAULT)
             return
-        now = int(time.time())
-        mint = Minter(secrets.token_bytes(16))
-        encoder = Encoder(request.response(mint("resp"), name, now), dialect, obfuscate=request.obfuscate)
-        run = AttachedRun(model, request.call, mint)
         async with http.Client(receive) as client:
             try:
                 if await self._begin(request, run, encoder, client, send):
@@ -60,6 +60,8 @@ class ResponsesEndpoint:
             finally:
                 # Whatever ended it (the client, a shutdown, a fault of ours): the upstream is not left working.
                 run.close()
+        if run.raised is not None and not isinstance(run.raised, PellucidError):
+            log.error("a fault between two turns: %s", place_of(run.raised))
         if client.gone:
             log.debug("a client left; its upstream was closed")
 

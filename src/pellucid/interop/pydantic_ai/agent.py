@@ -72,6 +72,10 @@ class PydanticAgent:
         self._deps = deps
         self._run = run or {}
 
+    def warnings(self, call: ModelCall) -> list[str]:
+        """Nothing is known of what the agent's own model honours; Pydantic AI has its own words for that."""
+        return []
+
     async def open(self, call: ModelCall) -> Turn:
         """Begin a run. Raises `ModelError` when it fails before it has said anything."""
         if call.tools and getattr(self._agent, "_output_validators", None):
