@@ -51,6 +51,17 @@ _NAMES = {
 _ROOM_OF = {name: room for room, names in _NAMES.items() for name in names}
 
 
+def __dir__() -> list[str]:
+    return sorted([*_ROOM_OF, *(n for room in ("parts", "events") for n in _public(room)), "__version__"])
+
+
+def _public(room: str) -> list[str]:
+    """The room's own names: what it defines, not what it imports."""
+    module = import_module(f".{room}", __name__)
+    own = (name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__)
+    return [name for name in own if name[0].isupper() or name.startswith("messages_")]
+
+
 def __getattr__(name: str) -> Any:
     # The vocabulary is offered whole; of the rooms above it, what is named here.
     for room in (_ROOM_OF[name],) if name in _ROOM_OF else ("parts", "events"):

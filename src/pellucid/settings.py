@@ -6,10 +6,11 @@ model < agent < run, shallowly. Provider-specific classes extend `ModelSettings`
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict, get_type_hints
 
 import msgspec
 
+from .errors import RequestError
 from .parts import ModelMessage
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
@@ -57,6 +58,21 @@ def merge_settings(*layers: ModelSettings | None) -> ModelSettings:
         if layer:
             merged = {**merged, **layer}
     return merged
+
+
+_TYPES = get_type_hints(ModelSettings)
+
+
+def checked_settings(settings: ModelSettings) -> ModelSettings:
+    """The settings, if the common ones among them have values that can be. Raises `RequestError` for the first that
+    has not; a provider's own are the provider's to judge."""
+    for name, value in settings.items():
+        if name in _TYPES:
+            try:
+                msgspec.convert(value, _TYPES[name])
+            except msgspec.ValidationError as error:
+                raise RequestError(f"the setting {name} cannot be {value!r}: {error}", param=name) from error
+    return settings
 
 
 class ToolDefinition(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -92,9 +92,9 @@ class Transport:
             last = attempt >= limits.retries
             try:
                 answer = await self._attempt(url, headers, body, limits)
-            except _NoAnswer:
+            except _NoAnswer as error:
                 if last:
-                    raise
+                    raise ModelError(error.info) from error.__cause__
                 wait = min(0.25 * 2**attempt, limits.retry_wait)
             else:
                 if last or answer.status not in RETRY_STATUSES:

@@ -707,3 +707,16 @@ async def test_a_warning_points_to_who_asked(make_agent: MakeAgent) -> None:
     with pytest.warns(UserWarning, match="groq") as warned:
         await agent.run("Why?", model_settings={"groq_reasoning_format": "parsed"})
     assert warned[0].filename == __file__
+
+
+async def test_what_is_misspelt_or_cannot_be_is_told_at_once(make_agent: MakeAgent) -> None:
+    from pellucid import Agent
+
+    with pytest.raises(TypeError, match="did you mean 'instructions'"):
+        Agent("openai:gpt-5", instruction="Be brief.")  # type: ignore[call-overload]
+    with pytest.raises(RequestError, match="names no type"):
+        Agent("openai:gpt-5", output_type=[])
+    agent, asked = make_agent(say())
+    with pytest.raises(RequestError, match="thinking cannot be 'lots'"):
+        await agent.run("Why?", model_settings={"thinking": "lots"})
+    assert asked() == []

@@ -187,7 +187,7 @@ def test_ask_ends_as_the_answer_did(run: Run, upstream: Upstream) -> None:
     assert (failed.returncode, failed.stdout) == (1, b"It is\n")
     assert failed.stderr == b"Error: out of memory\n"
     refused = run(*asks(upstream, upstream.plays(says_no)))
-    assert one_sentence(refused, 1) == "Error: the upstream refused the gateway's credentials: bad key\n"
+    assert one_sentence(refused, 1) == "Error: the upstream refused the credentials: bad key\n"
 
 
 def test_ask_says_when_nobody_is_there(run: Run, tmp_path: Path) -> None:

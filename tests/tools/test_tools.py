@@ -158,3 +158,16 @@ def test_whatever_a_model_writes_is_read_or_refused_in_words(arguments: dict[str
     except ValueError as error:
         said = str(error)
     assert said
+
+
+def test_a_tool_says_whether_it_wants_a_context() -> None:
+    def wants(ctx: RunContext[int], n: int) -> int:
+        return n
+
+    def plain(n: int) -> int:
+        return n
+
+    with pytest.raises(RequestError, match=r"use @agent\.tool$"):
+        Tool(wants, takes_ctx=False)
+    with pytest.raises(RequestError, match="tool_plain"):
+        Tool(plain, takes_ctx=True)

@@ -14,6 +14,7 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from inspect import isawaitable
 from typing import Any, Generic, TypedDict, TypeVar, Unpack, overload
 
@@ -21,7 +22,7 @@ from ..errors import RequestError
 from ..events import Event, FinalResultEvent
 from ..models import Asked
 from ..parts import ModelMessage, ModelRequest, ModelRequestPart, SystemPromptPart, Text, UserContent, UserPromptPart
-from ..settings import ModelCall, ModelSettings, ToolChoice, merge_settings
+from ..settings import ModelCall, ModelSettings, ToolChoice, checked_settings, merge_settings
 from ..tools import RunContext, Tool
 from ..tools.functions import takes_context
 from .handlers import EventHandler, handle
@@ -81,6 +82,11 @@ class Agent(Generic[Out]):
         self, model: Asked | str | None = None, *, output_type: Any = str, **options: Unpack[AgentOptions]
     ) -> None:
         """Raises `RequestError` for a tool or an output type that cannot be told to a model."""
+        for name in options:
+            if name not in AgentOptions.__annotations__:
+                near = get_close_matches(name, [*AgentOptions.__annotations__, "model", "output_type"], 1)
+                hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(AgentOptions.__annotations__)}"
+                raise TypeError(f"Agent() has no argument {name!r}; {hint}")
         retries = options.get("retries", 1)
         system_prompt = options.get("system_prompt", ())
         self.name = options.get("name")
@@ -223,7 +229,7 @@ class Agent(Generic[Out]):
         call = ModelCall(
             asked.name,
             [*history, *self._request(user_prompt, history)],
-            merge_settings(self._model_settings, model_settings),
+            checked_settings(merge_settings(self._model_settings, model_settings)),
             (*self._toolbox.definitions, *output.definitions),
             ToolChoice("auto" if output.by_text or not output.tools else "required"),
             output.format,

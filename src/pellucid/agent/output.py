@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
+from ..errors import RequestError
 from ..settings import OutputFormat, ToolDefinition
 from ..tools import ModelRetry, Shape, shape_of
 
@@ -120,6 +121,8 @@ def output_of(output_type: Any) -> Output:
     """Raises `RequestError` for a type that has no JSON form."""
     output = Output()
     types_ = _members(output_type)
+    if not types_:
+        raise RequestError("output_type names no type: give str, a type, or a list of types")
     forms = [type_ for type_ in types_ if type_ is not str]
     for type_ in types_:
         if type_ is str:

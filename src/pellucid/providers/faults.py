@@ -55,7 +55,7 @@ _KIND_OF_WORD: dict[str, ErrorKind] = {
 }
 
 _PREFIX = {
-    401: "the upstream refused the gateway's credentials",
+    401: "the upstream refused the credentials",
     402: "the upstream wants payment from the gateway's account",
     403: "the upstream forbids this to the gateway's account",
 }

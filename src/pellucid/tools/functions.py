@@ -45,10 +45,21 @@ def takes_context(function: Callable[..., Any]) -> bool:
     return hint is RunContext or get_origin(hint) is RunContext
 
 
+def _first_hint(function: Callable[..., Any]) -> Any:
+    """The hint of the first parameter; Any where there is a parameter without one, None where there is none."""
+    names = list(inspect.signature(function).parameters)
+    return _hints(function).get(names[0], Any) if names else None
+
+
 def signature_of(function: Callable[..., Any], context: bool | None = None) -> Signature:
     """Raises `RequestError` for a function whose parameters cannot be told to a model."""
     name = getattr(function, "__name__", repr(function))
-    with_context = takes_context(function) if context is None else context
+    annotated = takes_context(function)
+    with_context = annotated if context is None else context
+    if annotated and not with_context:
+        raise RequestError(f"the tool {name} takes a RunContext, which a plain tool gets none of: use @agent.tool")
+    if with_context and not annotated and (_first_hint(function) is not Any):
+        raise RequestError(f"the tool {name} must take a RunContext first, or be a plain one: use @agent.tool_plain")
     parameters = list(inspect.signature(function).parameters.values())[1 if with_context else 0 :]
     hints = _hints(function)
     words = docstring_parser.parse(inspect.getdoc(function) or "")
