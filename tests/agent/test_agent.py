@@ -720,3 +720,69 @@ async def test_what_is_misspelt_or_cannot_be_is_told_at_once(make_agent: MakeAge
     with pytest.raises(RequestError, match="thinking cannot be 'lots'"):
         await agent.run("Why?", model_settings={"thinking": "lots"})
     assert asked() == []
+
+
+def returned(value: Any, /) -> Any:
+    return value
+
+
+async def test_odd_functions(make_agent: MakeAgent) -> None:
+    from functools import partial, wraps
+
+    def stops() -> int:
+        return next(iter([]))
+
+    agent, _ = make_agent(calls(("stops", {})), tools=[stops])
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await agent.run("Go.")
+
+    async def later(n: int) -> int:
+        return n
+
+    @wraps(later)
+    def wrapped(n: int) -> Any:
+        return later(n)
+
+    def late() -> None:
+        raise TimeoutError("the database said no")
+
+    agent, _ = make_agent(calls(("later", {"n": 3})), say(), tools=[wrapped])
+    assert (await agent.run("Go.")).all_messages()[2].parts[0].content == 3
+    agent, _ = make_agent(calls(("later", {})), say(), tools=[partial(later, n=4)])
+    assert (await agent.run("Go.")).all_messages()[2].parts[0].content == 4
+    agent, _ = make_agent(calls(("late", {})), tools=[late], tool_timeout=5)
+    with pytest.raises(TimeoutError, match="the database said no"):
+        await agent.run("Go.")
+    for value in ("\ud83d", {(1, 2): 3}):
+        agent, _ = make_agent(calls(("odd", {})), tools=[Tool(partial(returned, value), name="odd")])
+        with pytest.raises(TypeError, match="'odd' returned"):
+            await agent.run("Go.")
+
+
+async def test_a_name_cannot_mean_two_things(make_agent: MakeAgent) -> None:
+    agent, asked = make_agent(calls(("final_result_list_2", {"response": ["a"]})), output_type=[list[int], list[str]])
+    assert (await agent.run("Go.")).output == ["a"]
+    assert len({tool["function"]["name"] for tool in asked()[0].body["tools"]}) == 2
+    agent, _ = make_agent(say(), output_type=Verdict, tools=[Tool(weather, name="final_result")])
+    with pytest.raises(RequestError, match="the name of the output"):
+        await agent.run("Go.")
+    with pytest.raises(RequestError, match="one form only"):
+        make_agent(say(), output_type=[NativeOutput(Verdict), NativeOutput(Person)])
+
+
+async def test_a_stream_that_is_left_and_read_again_loses_nothing(make_agent: MakeAgent) -> None:
+    agent, _ = make_agent(say("Hm.", "One two three."))
+    async with agent.run_stream("Count.") as stream:
+        first = await anext(stream.stream_text(delta=True))
+        assert first + "".join([text async for text in stream.stream_text(delta=True)]) == "One two three. "
+
+
+def test_breaking_out_of_events_ends_the_run_without_a_word(make_agent: MakeAgent) -> None:
+    agent, asked = make_agent(hangs)
+
+    async def main() -> None:
+        async for _ in agent.run_stream_events("Why?"):
+            break
+        assert await asyncio.to_thread(asked()[0].connection.closed.wait, 2)
+
+    asyncio.run(main())

@@ -104,3 +104,11 @@ def test_a_server_that_stamps_its_frames_now_and_then_is_learned_from_again_and_
     for number in range(400):
         reader.feed(sse(chunk(reasoning=" tok") | {"created": number // 20}, done=False))
     assert reader._reader.like.tries > 0
+
+
+def test_white_space_around_a_text_is_read_in_full() -> None:
+    """It would be JSON, but a blank line ends a frame."""
+    alike = [b'data: {"choices":[{"index":0,"delta":{"reasoning":" tok%d"}}]}\n\n' % n for n in range(4)]
+    for odd in (b'\n\n"x"', b' "x"', b'"x"\n', b'"x"\r\n\r\n'):
+        reads = [*alike, b'data: {"choices":[{"index":0,"delta":{"reasoning":%b}}]}\n\n' % odd, *alike]
+        assert played("openai-compat", reads) == played("openai-compat", reads, tries=0)

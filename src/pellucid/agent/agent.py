@@ -221,6 +221,9 @@ class Agent(Generic[Out]):
     ) -> AsyncIterator[SteppedRun[Out]]:
         """A run to go through step by step: `async for node in run`. Leaving the block ends it."""
         output = self._output if output_type is None else output_of(output_type)
+        twice = set(output.tools) & set(self._toolbox.names)
+        if twice:
+            raise RequestError(f"the tool {twice.pop()!r} has the name of the output: give one another name")
         asked = _model(model if model is not None else self._model)
         history = list(message_history or ())
         context = RunContext(deps, asked, prompt=_content(user_prompt), messages=history)
@@ -279,7 +282,9 @@ class EventStream(Generic[Out]):
 
     def __init__(self, run: AbstractAsyncContextManager[AgentRun[Out]]) -> None:
         self._run = run
+        self._entered = False
         self._events: AsyncIterator[Event | AgentRunResultEvent[Out]] | None = None
+        """Only where it is entered: what is left unread otherwise is closed with its last reader."""
 
     async def _all(self) -> AsyncIterator[Event | AgentRunResultEvent[Out]]:
         async with self._run as run:
@@ -288,11 +293,14 @@ class EventStream(Generic[Out]):
             yield AgentRunResultEvent(run.result)
 
     def __aiter__(self) -> AsyncIterator[Event | AgentRunResultEvent[Out]]:
+        if not self._entered:
+            return self._all()
         if self._events is None:
             self._events = self._all()
         return self._events
 
     async def __aenter__(self) -> EventStream[Out]:
+        self._entered = True
         return self
 
     async def __aexit__(self, *_: object) -> None:

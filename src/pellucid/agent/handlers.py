@@ -18,7 +18,9 @@ async def handle(handler: EventHandler, context: RunContext[Any], events: AsyncI
     """Tell `handler` of all `events`; what it does not read is read here."""
     tell: Callable[..., Any] = handler
     if _parameters(handler) >= 2:
-        await tell(context, events)
+        result = tell(context, events)
+        if inspect.isawaitable(result):
+            await result
         async for _ in events:
             pass
     else:

@@ -95,7 +95,8 @@ async def nodes(run: AgentRun[Out]) -> AsyncIterator[ModelRequestNode | CallTool
     """The steps of a run, in order."""
     source = _Source(run)
     while True:
-        request = next(message for message in reversed(run.all_messages()) if isinstance(message, ModelRequest))
+        requests = (message for message in reversed(run.all_messages()) if isinstance(message, ModelRequest))
+        request = next(requests, ModelRequest([]))
         asking = ModelRequestNode(source, request)
         yield asking
         await asking.finish()

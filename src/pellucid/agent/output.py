@@ -127,6 +127,8 @@ def output_of(output_type: Any) -> Output:
     for type_ in types_:
         if type_ is str:
             output.text = True
+        elif isinstance(type_, (NativeOutput, PromptedOutput)) and output.form is not None:
+            raise RequestError("an answer in text can have one form only: give one NativeOutput or PromptedOutput")
         elif isinstance(type_, NativeOutput):
             output.form = Form(type_.type_)
             output.format = OutputFormat(
@@ -145,6 +147,8 @@ def output_of(output_type: Any) -> Output:
             asked = type_ if isinstance(type_, ToolOutput) else ToolOutput(type_)
             form = Form(asked.type_)
             name = asked.name or ("final_result" if len(forms) == 1 else f"final_result_{form.name}")
+            if name in output.tools:
+                name = f"{name}_{len(output.tools) + 1}"
             output.tools[name] = form
             description = asked.description or form.description or "The final response, which ends this conversation."
             output.definitions.append(ToolDefinition(name, form.schema, description, asked.strict))
@@ -154,7 +158,7 @@ def output_of(output_type: Any) -> Output:
 def _members(output_type: Any) -> list[Any]:
     if isinstance(output_type, (list, tuple)):
         return [member for type_ in output_type for member in _members(type_)]
-    if get_origin(output_type) in (Union, types.UnionType) and str in get_args(output_type):
+    if get_origin(output_type) in (Union, types.UnionType) and type(None) not in get_args(output_type):
         return list(get_args(output_type))
     return [output_type]
 

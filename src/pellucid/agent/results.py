@@ -69,28 +69,30 @@ class StreamedRunResult(Generic[Out]):
 
     def __init__(self, run: AgentRun[Out], begun: list[Event]) -> None:
         self._run = run
-        self._begun = begun
+        self._left = begun
+        """What came and was not read yet."""
+        self._text = ""
 
     async def stream_text(self, *, delta: bool = False) -> AsyncIterator[str]:
         """The answer's text as it comes: with `delta` each new piece, else everything so far in its turn."""
-        text = ""
         async for event in self.stream_events():
             if isinstance(event, ResponseStartEvent):
-                text = ""
+                self._text = ""
             elif isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta):
                 new = event.delta.content_delta
-                text += new
+                self._text += new
                 if new:
-                    yield new if delta else text
+                    yield new if delta else self._text
 
     async def stream_events(self) -> AsyncIterator[Event]:
         """Everything that is still to come, in order."""
-        batch: list[Event] | None = self._begun
-        self._begun = []
-        while batch is not None:
-            for event in batch:
-                yield event
+        while True:
+            while self._left:
+                yield self._left.pop(0)
             batch = await self._run.read()
+            if batch is None:
+                return
+            self._left = list(batch)
 
     async def stream_output(self) -> AsyncIterator[Out]:
         """The output so far: text grows; a value of another type comes once, when it is whole."""

@@ -130,12 +130,12 @@ async def _call(box: Toolbox, call: ToolCallPart, context: RunContext[Any], atte
     except ValueError as error:
         return _again(call, attempts, retries, f"The arguments do not fit: {error}")
     try:
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout(timeout) as limit:
             value = await tool.call(about, arguments)
     except ModelRetry as error:
         return _again(call, attempts, retries, str(error))
     except TimeoutError:
-        if timeout is None:
+        if timeout is None or not limit.expired():
             raise
         return _again(call, attempts, retries, f"It did not return within {timeout:g} s.")
     attempts.succeeded(name)
@@ -161,8 +161,10 @@ def _plain(value: Any, name: str) -> Any:
     if dump is not None and not isinstance(value, type):
         return dump(mode="json")
     try:
-        return msgspec.to_builtins(value, enc_hook=_foreign)
-    except (TypeError, NotImplementedError) as error:
+        plain = msgspec.to_builtins(value, enc_hook=_foreign)
+        msgspec.json.encode(plain)  # here, where it can be said which tool it was
+        return plain
+    except (TypeError, NotImplementedError, RecursionError, UnicodeEncodeError) as error:
         raise TypeError(f"the tool {name!r} returned what JSON cannot hold: {error}") from error
 
 

@@ -28,6 +28,10 @@ _PLAIN = re.compile(r"[ !#-%(-.0-;=?-\[\]-~]+").fullmatch
 
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL).match
 
+_BRACES = re.compile(rb"[{}]").search
+
+_QUOTE = ord('"')
+
 TRIES = 8
 """How often in a row a frame may be learned in vain: some servers number or date every frame."""
 
@@ -92,6 +96,8 @@ class Around:
                     at += length
             if at != tail:
                 return None
+        if end - start < 2 or data[start] != _QUOTE or data[end - 1] != _QUOTE:
+            return None  # white space around it would be JSON too, and could end a frame
         try:
             return _decode(data[start:end]) or None
         except REFUSED:
@@ -160,7 +166,8 @@ class Likeness:
         if self.frame is None or self.name != name:
             return
         before, found, after = read.partition(frame)
-        if found and frame not in after:
+        # Nothing that could be taken for JSON stands beside it, such as a comment.
+        if found and frame not in after and not _BRACES(before + after):
             self.read = self.frame.within(before, after)
             self._between, self._kept = after + before, len(after)
 

@@ -36,6 +36,12 @@ class Signature:
     description: str | None
 
 
+def _name_of(function: Callable[..., Any]) -> str:
+    """A function's own name; that of what a partial calls, or of an object's class."""
+    inner = getattr(function, "func", function)
+    return getattr(inner, "__name__", None) or type(inner).__name__
+
+
 def takes_context(function: Callable[..., Any]) -> bool:
     """Whether the first parameter is annotated with `RunContext`."""
     parameters = list(inspect.signature(function).parameters.values())
@@ -53,7 +59,7 @@ def _first_hint(function: Callable[..., Any]) -> Any:
 
 def signature_of(function: Callable[..., Any], context: bool | None = None) -> Signature:
     """Raises `RequestError` for a function whose parameters cannot be told to a model."""
-    name = getattr(function, "__name__", repr(function))
+    name = _name_of(function)
     annotated = takes_context(function)
     with_context = annotated if context is None else context
     if annotated and not with_context:
@@ -111,6 +117,14 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
         ) from error
 
 
+def _called(function: Callable[..., Any], given: tuple[Any, ...]) -> Any:
+    try:
+        return function(*given)
+    except StopIteration as error:
+        # No future can hold this one: whoever waits would wait for ever.
+        raise RuntimeError("the function raised StopIteration") from error
+
+
 class Tool:
     """A function that a model may call.
 
@@ -131,7 +145,7 @@ class Tool:
     ) -> None:
         signature = signature_of(function, takes_ctx)
         self.function = function
-        self.name: str = name or function.__name__
+        self.name: str = name or _name_of(function)
         self.max_retries = max_retries
         self.timeout = timeout
         self.sequential = sequential
@@ -152,7 +166,8 @@ class Tool:
         given = (context, arguments) if self._signature.takes_context else (arguments,)
         if self._is_async:
             return await self._signature.call(*given)
-        return await asyncio.to_thread(self._signature.call, *given)
+        value = await asyncio.to_thread(_called, self._signature.call, given)
+        return await value if inspect.isawaitable(value) else value
 
 
 __all__ = ["ModelRetry", "Signature", "Tool", "signature_of", "takes_context"]

@@ -65,7 +65,8 @@ def _gather(value: Any, into: dict[str, Any]) -> None:
     if isinstance(value, dict):
         for name, definition in value.pop(_DEFINITIONS, {}).items():
             _gather(definition, into)
-            into[name] = definition
+            if into.setdefault(name, definition) != definition:
+                raise RequestError(f"there are two types with the name {name}: a JSON Schema can hold one", code="name")
         for inner in value.values():
             _gather(inner, into)
     elif isinstance(value, list):
