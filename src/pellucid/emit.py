@@ -125,7 +125,7 @@ class _Open(GrowingPart):
         # What ends in the middle of an object need not be parsed to know it.
         if self.checked == length or (end and not end.endswith(_ENDS_OF_JSON)):
             return False
-        if _is_json(self.text.value()):
+        if is_json(self.text.value()):
             return True
         # Not parsed again for every delta that has to wait.
         self.checked = length
@@ -135,7 +135,8 @@ class _Open(GrowingPart):
 _ENDS_OF_JSON = ("}", "]", '"', "e", "l", *"0123456789")
 
 
-def _is_json(text: str) -> bool:
+def is_json(text: str) -> bool:
+    """Whether arguments are whole already."""
     try:
         msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from cutting import cut as cut
+from cutting import merged as merged
 from pellucid.errors import ErrorInfo
-from pellucid.events import Cause, ModelEvent, PartDeltaEvent, ThinkingPartDelta
+from pellucid.events import Cause, ModelEvent
 from pellucid.fold import Fold, fold
 from pellucid.parts import ModelResponse, Origin, ThinkingPart
 from pellucid.providers.openai_chat import decoder
@@ -103,36 +104,3 @@ def said(response: ModelResponse) -> list[tuple[str, Any]]:
 
 def thoughts(response: ModelResponse) -> list[ThinkingPart]:
     return [part for part in response.parts if isinstance(part, ThinkingPart)]
-
-
-# --- cutting it --------------------------------------------------------------------------------------------------
-
-
-def cut(data: bytes, places: Iterable[int]) -> list[bytes]:
-    edges = sorted({min(place, len(data)) for place in places} | {0, len(data)})
-    return [data[a:b] for a, b in pairwise(edges)]
-
-
-def merged(events: list[ModelEvent]) -> list[Any]:
-    """The events, with neighbouring deltas of one part made one: what does not depend on how the bytes were cut."""
-    out: list[Any] = []
-    for event in events:
-        last = out[-1] if out else None
-        if isinstance(event, PartDeltaEvent) and isinstance(last, list) and last[0] == event.index:
-            last.append(event.delta)
-        else:
-            out.append([event.index, event.delta] if isinstance(event, PartDeltaEvent) else event)
-    return [_one(entry) if isinstance(entry, list) else entry for entry in out]
-
-
-def _one(run: list[Any]) -> tuple[Any, ...]:
-    index, *deltas = run
-    texts = (getattr(delta, "args_delta", None) or getattr(delta, "content_delta", None) for delta in deltas)
-    text = "".join(piece or "" for piece in texts)
-    signature, details = None, {}
-    for delta in deltas:
-        if isinstance(delta, ThinkingPartDelta):
-            signature = delta.signature_delta if delta.signature_delta is not None else signature
-            details |= delta.provider_details or {}
-    more = [entry for delta in deltas for entry in (getattr(delta, "annotations", None) or [])]
-    return (index, type(deltas[0]), text, signature, details, more)

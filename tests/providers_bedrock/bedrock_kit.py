@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 from base64 import b64encode
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from cutting import cut as cut
+from cutting import merged as merged
 from pellucid.errors import ErrorInfo
-from pellucid.events import Cause, ModelEvent, PartDeltaEvent, ThinkingPartDelta
+from pellucid.events import Cause, ModelEvent
 from pellucid.fold import Fold, fold
 from pellucid.framing import eventstream_message
 from pellucid.parts import ModelResponse, Origin
@@ -169,36 +170,3 @@ def said(response: ModelResponse) -> list[tuple[str, Any]]:
         (part.part_kind, getattr(part, "args", None) if hasattr(part, "args") else getattr(part, "content", None))
         for part in response.parts
     ]
-
-
-# --- cutting it ----------------------------------------------------------------------------------------------------
-
-
-def cut(data: bytes, places: Iterable[int]) -> list[bytes]:
-    edges = sorted({min(place, len(data)) for place in places} | {0, len(data)})
-    return [data[a:b] for a, b in pairwise(edges)]
-
-
-def merged(events: list[ModelEvent]) -> list[Any]:
-    """The events, with neighbouring deltas of one part made one: what does not depend on how the bytes were cut."""
-    out: list[Any] = []
-    for entry in events:
-        last = out[-1] if out else None
-        if isinstance(entry, PartDeltaEvent) and isinstance(last, list) and last[0] == entry.index:
-            last.append(entry.delta)
-        else:
-            out.append([entry.index, entry.delta] if isinstance(entry, PartDeltaEvent) else entry)
-    return [_one(entry) if isinstance(entry, list) else entry for entry in out]
-
-
-def _one(run: list[Any]) -> tuple[Any, ...]:
-    index, *deltas = run
-    texts = (getattr(piece, "args_delta", None) or getattr(piece, "content_delta", None) for piece in deltas)
-    whole = "".join(piece or "" for piece in texts)
-    signature, details = None, {}
-    for piece in deltas:
-        if isinstance(piece, ThinkingPartDelta):
-            signature = piece.signature_delta if piece.signature_delta is not None else signature
-            details |= piece.provider_details or {}
-    more = [note for piece in deltas for note in (getattr(piece, "annotations", None) or [])]
-    return (index, type(deltas[0]), whole, signature, details, more)

@@ -8,7 +8,6 @@ import msgspec
 
 from ..errors import RequestError
 from ..settings import ModelCall, ToolDefinition
-from .loose import REFUSED
 
 
 def offered(call: ModelCall) -> tuple[ToolDefinition, ...]:
@@ -38,15 +37,6 @@ def as_function(tool: ToolDefinition, **more: Any) -> dict[str, Any]:
         **more,
     }
     return {"type": "function", "function": {name: value for name, value in function.items() if value is not None}}
-
-
-def is_json(text: str) -> bool:
-    """Whether arguments are whole already."""
-    try:
-        msgspec.json.decode(text)
-    except REFUSED:
-        return False
-    return True
 
 
 def arguments_text(args: Any) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...emit import Emitter
-from ..functions import arguments_text, is_json
+from ...emit import Emitter, is_json
+from ..functions import arguments_text
 from .chunk import ToolCall
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...emit import Emitter, Key
+from ...emit import Emitter, Key, is_json
 from ...parts import BuiltinToolCallPart, BuiltinToolReturnPart
-from ..functions import arguments_text, is_json
+from ..functions import arguments_text
 from .chunk import ToolCall
 
 
