@@ -23,6 +23,7 @@ from pellucid.events import (
     ResponseStartEvent,
     RunEndEvent,
     SideEvent,
+    SummaryEvent,
 )
 from pellucid.fold import fold
 from pellucid.parts import (
@@ -116,6 +117,9 @@ def test_every_event_has_a_place_in_the_protocol() -> None:
         FunctionToolResultEvent(ToolReturnPart("f", "1", "c1"), "fco_1"),
         FinalResultEvent(),
         ResponseStartEvent(Origin("p", "w", "m")),
+        ItemStartEvent(0, "reasoning", id="rs_1"),
+        SummaryEvent(0, "in short"),
+        ItemEndEvent(0),
         ErrorEvent(ErrorInfo("model_error", "broke")),
         ResponseEndEvent("error"),
         RunEndEvent("failed", error=ErrorInfo("model_error", "broke")),

@@ -34,10 +34,13 @@ ERROR_KINDS: tuple[ErrorKind, ...] = get_args(ErrorKind)
 class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """One error, in nobody's dialect.
 
-    `message` says what was wrong, where, and what would be right, in a sentence for a person.
+    `message` says what was wrong, where, and what would be right, in a sentence for a person. It is ours: nothing in
+    it was written by an upstream.
+    `said` is what the upstream said about it, in its own words, which may quote anything.
     `code` is the finest machine-readable name known (the provider's own where there is one).
     `param` is the path of the offending request field (`input[2].content[0].type`).
-    `status` is the upstream's HTTP status, `native` its error body; neither leaves in a lesser view.
+    `status` is the upstream's HTTP status, `native` its error body.
+    What an upstream wrote (`said`, `native`, and `code` and `param` beside them) leaves in no lesser view.
     """
 
     kind: ErrorKind
@@ -48,13 +51,19 @@ class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defau
     retry_after: float | None = None
     """Seconds after which a retry may succeed, where the provider says so."""
     native: Any = None
+    said: str | None = None
+
+    @property
+    def told(self) -> str:
+        """The sentence with the upstream's own words, for readers who may see them."""
+        return f"{self.message}: {self.said}" if self.said else self.message
 
 
 class PellucidError(Exception):
     """The root of every exception this package raises on purpose."""
 
     def __init__(self, info: ErrorInfo) -> None:
-        super().__init__(info.message)
+        super().__init__(info.told)
         self.info = info
 
 

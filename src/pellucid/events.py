@@ -6,7 +6,7 @@ Three brackets, one inside the other (`pellucid.fold` states and enforces the le
       ItemStart … ItemEnd              one item: a stretch of reasoning, a message, a call
         PartStart PartDelta* PartEnd   one part of it
 
-`run` adds what is outside a turn: tool calls and results, and exactly one RunEnd. A part opens without text and
+`run` adds what is outside a turn: tool calls and results, and exactly one RunEnd; enrichment adds seals and summaries. A part opens without text and
 its text, signature and details come in deltas, so whoever only reads deltas has read everything; `PartEnd.part` is
 the part, whole.
 What is known only at the end of an item (OpenAI's encrypted content, say) stands on `ItemEnd` alone.
@@ -184,7 +184,8 @@ class ItemEndEvent(_Event, tag="item_end", frozen=True):
 
     `signature` is an opaque value of the whole item, which no part of it carried; `native` is whatever else must
     go back verbatim to the item's maker, in that wire's own JSON. `origin` stands on every item that carries
-    anything opaque, here or on a part, and says whose it is.
+    anything opaque, here or on a part, and says whose it is. `seal` is our own: the item as its reader may hold it
+    and give it back (`pellucid.sealing`), written once by whoever enriches the run.
     """
 
     event_kind: ClassVar[Literal["item_end"]] = "item_end"
@@ -193,6 +194,7 @@ class ItemEndEvent(_Event, tag="item_end", frozen=True):
     signature: str | None = None
     native: Any = None
     origin: Origin | None = None
+    seal: str | None = None
 
 
 class PartStartEvent(_Event, tag="part_start", frozen=True):
@@ -264,6 +266,19 @@ class RunEndEvent(_Event, tag="run_end", frozen=True):
     incomplete_reason: IncompleteReason | None = None
 
 
+class SummaryEvent(_Event, tag="summary", frozen=True):
+    """One paragraph of a summary of the open reasoning item, written by us and not by its model.
+
+    It may stand anywhere inside the item, also while a part of it is open, and is no part of what the model said: no
+    history holds it. Readers who may see it get it as a thinking part of form `summary` (`pellucid.view`).
+    """
+
+    event_kind: ClassVar[Literal["summary"]] = "summary"
+    index: int
+    """The item's."""
+    text: str
+
+
 class SideEvent(_Event, tag="side", frozen=True):
     """What only one protocol knows (AG-UI's state and activity, a local queue's position, …).
 
@@ -290,7 +305,7 @@ ModelEvent: TypeAlias = (
 """What a turn is made of. Decoders write all of it but side events."""
 
 Event: TypeAlias = (
-    ModelEvent | FunctionToolCallEvent | FunctionToolResultEvent | FinalResultEvent | RunEndEvent | SideEvent
+    ModelEvent | SummaryEvent | FunctionToolCallEvent | FunctionToolResultEvent | FinalResultEvent | RunEndEvent
 )
 """What a run writes, and everything downstream reads."""
 

@@ -18,6 +18,7 @@ The rules. `Fold.feed` raises `IllegalEvent` with the rule's name for the first 
     error       At most one error in a turn, and only ResponseEnd after it.
     result      A tool result answers a call that was announced, once. (A retry prompt that names no tool answers the
                 turn itself.)
+    summary     A summary of ours stands inside the reasoning item that it tells of; no message holds it.
     run         RunEnd comes once, outside a turn, and last.
 
 Side events and FinalResult may stand anywhere before RunEnd and change nothing.
@@ -49,6 +50,7 @@ from .events import (
     ResponseStartEvent,
     RunEndEvent,
     SideEvent,
+    SummaryEvent,
     ThinkingPartDelta,
 )
 from .growing import TEXT_FIELD, GrowingPart
@@ -272,6 +274,14 @@ class Fold:
         self.ended = event
         self.error = event.error or self.error
 
+    def _summary(self, event: SummaryEvent) -> None:
+        self._inside(event)
+        item = self._item
+        if item is None or item.index != event.index or item.kind != "reasoning":
+            _refuse("summary", f"a summary of item {event.index}, which is not an open reasoning item")
+        if not event.text:
+            _refuse("empty", f"a summary of item {event.index} that says nothing")
+
     def _anywhere(self, event: SideEvent | FinalResultEvent) -> None:
         pass
 
@@ -350,5 +360,6 @@ _STEPS: dict[type[Event], Callable[[Fold, Any], None]] = {
     FunctionToolResultEvent: Fold._tool_result,
     FinalResultEvent: Fold._anywhere,
     SideEvent: Fold._anywhere,
+    SummaryEvent: Fold._summary,
     RunEndEvent: Fold._run_end,
 }

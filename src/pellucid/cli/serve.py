@@ -109,7 +109,7 @@ async def _greet(config: Config, server: uvicorn.Server, local: EmbeddedModel | 
         try:
             await local.engine.ready(LOAD_SECONDS)
         except PellucidError as error:
-            console.print(f"  it did not load: {error.info.message}", markup=False)
+            console.print(f"  it did not load: {error.info.told}", markup=False)
             return
         console.print("  ready. It is a small model, for trying things out; the README says how to use a better one.")
     profiles = config.all_profiles()

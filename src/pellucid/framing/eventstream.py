@@ -138,7 +138,7 @@ class EventStreamDecoder:
 
 class _Broken(Exception):
     def __init__(self, info: ErrorInfo) -> None:
-        super().__init__(info.message)
+        super().__init__(info.told)
         self.info = info
 
 

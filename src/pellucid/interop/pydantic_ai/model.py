@@ -297,5 +297,5 @@ def _raised(model: str, error: ErrorInfo, *, in_stream: bool = False) -> ModelAP
     """The error as Pydantic AI raises it, with its category where there is a status to tell it by."""
     more: Any = {"provider_error_code": error.code, "retry_after": error.retry_after, "in_stream": in_stream}
     if error.status is None:
-        return ModelAPIError(model, error.message, **more)
-    return ModelHTTPError(error.status, model, error.native or error.message, **more)
+        return ModelAPIError(model, error.told, **more)
+    return ModelHTTPError(error.status, model, error.native or error.told, **more)

@@ -37,6 +37,7 @@ from ...events import (
     ResponseStartEvent,
     RunEndEvent,
     SideEvent,
+    SummaryEvent,
     TextPartDelta,
 )
 from ...framing import sse_event
@@ -252,7 +253,7 @@ class Encoder:
         elif event.status == "failed":
             error = _writable(event.error or ErrorInfo("server_error", "the run failed without saying why"))
             response.status = "failed"
-            response.error = t.ResponseError(error.code or error.kind, error.message)
+            response.error = t.ResponseError(error.code or error.kind, error.told)
             self._error_event(error)
             self._response_event("failed")
         else:
@@ -478,6 +479,7 @@ _STEPS: dict[type[Any], Callable[[Encoder, Any, int], None]] = {
     FunctionToolCallEvent: Encoder._unshown,
     FinalResultEvent: Encoder._unshown,
     SideEvent: Encoder._unshown,
+    SummaryEvent: Encoder._unshown,  # the reader's view made a part of it
 }
 """What becomes of each event; deltas do not pay for the table."""
 

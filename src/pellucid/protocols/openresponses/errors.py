@@ -46,7 +46,7 @@ def status_of(error: ErrorInfo) -> int:
 def error_payload(error: ErrorInfo) -> dict[str, Any]:
     """The `error` object: of a body, and of the `error` event."""
     return {
-        "message": error.message,
+        "message": error.told,
         "type": _TYPE[error.kind],
         "param": error.param,
         "code": error.code or error.kind,
