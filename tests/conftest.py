@@ -1,4 +1,4 @@
-"""The scripted upstream, once for all tests."""
+"""The scripted upstream, once for all tests; and a home of their own for what gateways keep."""
 
 from __future__ import annotations
 
@@ -7,6 +7,14 @@ from collections.abc import Iterator
 import pytest
 
 from scripted import Upstream
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nothing that a test keeps is where a user keeps theirs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
+        yield
 
 
 @pytest.fixture(scope="session")

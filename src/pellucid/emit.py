@@ -709,7 +709,7 @@ def replay(response: ModelResponse) -> list[ModelEvent]:
     origin = response.origin or Origin("unknown", "unknown", response.model_name or "unknown")
     out: list[ModelEvent] = [ResponseStartEvent(origin, response.provider_response_id, response.model_name)]
     index, last_kind = 0, None
-    for item_index, parts in enumerate(_items_of(response.parts)):
+    for item_index, parts in enumerate(items_of(response.parts)):
         first = parts[0]
         out.append(ItemStartEvent(item_index, ITEM_OF[type(first)], first.item_id, getattr(first, "id", None)))
         for part in parts:
@@ -736,7 +736,7 @@ def replay(response: ModelResponse) -> list[ModelEvent]:
     return out
 
 
-def _items_of(parts: list[ModelResponsePart]) -> list[list[ModelResponsePart]]:
+def items_of(parts: list[ModelResponsePart]) -> list[list[ModelResponsePart]]:
     """Neighbours with one `item_id` and one kind of item belong together; a part without an id stands alone."""
     items: list[list[ModelResponsePart]] = []
     for part in parts:

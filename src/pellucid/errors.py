@@ -77,8 +77,9 @@ class RequestError(PellucidError):
         kind: ErrorKind = "invalid_request",
         code: str | None = None,
         param: str | None = None,
+        said: str | None = None,
     ) -> None:
-        super().__init__(ErrorInfo(kind=kind, message=message, code=code, param=param))
+        super().__init__(ErrorInfo(kind=kind, message=message, code=code, param=param, said=said))
 
 
 class ModelError(PellucidError):

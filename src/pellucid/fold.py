@@ -42,6 +42,7 @@ from .events import (
     FunctionToolResultEvent,
     ItemEndEvent,
     ItemStartEvent,
+    ModelEvent,
     PartDelta,
     PartDeltaEvent,
     PartEndEvent,
@@ -94,7 +95,8 @@ class Fold:
         self._delta: type[PartDelta] | None = None
         self._growing: GrowingPart | None = None
         self._text_field = ""
-        self._calls: dict[str, bool] = {}
+        self._calls: dict[str, ToolCallPart | None] = {}
+        """The calls that were announced: the part until it is answered, then None."""
         self._results: list[ToolReturnPart | RetryPromptPart] = []
 
     def feed(self, event: Event) -> None:
@@ -120,6 +122,26 @@ class Fold:
             model_name=self._turn.model_name,
             provider_response_id=self._turn.provider_response_id,
         )
+
+    @property
+    def unanswered(self) -> list[ToolCallPart]:
+        """The calls that were announced and have no result."""
+        return [call for call in self._calls.values() if call is not None]
+
+    def closing(self, error: ErrorInfo | None) -> list[ModelEvent]:
+        """What closes a turn that broke off here, innermost first: because of `error`, or cancelled. Nothing is fed."""
+        if self._turn is None:
+            return []
+        out: list[ModelEvent] = []
+        if self._open is not None:
+            part = self._growing.whole(complete=False) if self._growing is not None else self._open.part
+            out.append(PartEndEvent(self._open.index, part))
+        if self._item is not None:
+            out.append(ItemEndEvent(self._item.index, "incomplete"))
+        if error is not None and not self._failed:
+            out.append(ErrorEvent(error))
+        out.append(ResponseEndEvent(None if error is None else "error"))
+        return out
 
     # --- turns -----------------------------------------------------------------------------------------------
 
@@ -175,19 +197,13 @@ class Fold:
             _refuse("item", f"item {event.index} closes but is not open")
         if self._open is not None:
             _refuse("closed", f"item {event.index} closes while part {self._open.index} is open")
-        first = self._item_first
-        if first == len(self._parts):
-            if item.kind == "reasoning":
-                # A signature (or nothing but an id) in place of any text is still a thought that happened.
-                whole = event.status == "completed"
-                self._parts.append(ThinkingPart("", id=item.native_id, complete=whole))
-            elif event.status == "completed":
-                _refuse("empty", f"a {item.kind} item without a part")
-        cut = any(not getattr(part, "complete", True) for part in self._parts[first:])
+        parts = self._parts[self._item_first :]
+        if not parts and item.kind != "reasoning" and event.status == "completed":
+            _refuse("empty", f"a {item.kind} item without a part")
+        cut = any(not getattr(part, "complete", True) for part in parts)
         if cut and event.status == "completed":
             _refuse("incomplete", f"item {event.index} is completed but a part of it was cut off")
-        if first < len(self._parts):
-            self._parts[first:] = _with_item_data(self._parts[first:], item, event)
+        self._parts[self._item_first :] = item_parts(parts, item, event)
         self._item = None
         self._items += 1
 
@@ -254,7 +270,7 @@ class Fold:
 
     def _tool_call(self, event: FunctionToolCallEvent) -> None:
         self._outside(event)
-        self._calls[event.part.tool_call_id] = False
+        self._calls[event.part.tool_call_id] = event.part
 
     def _tool_result(self, event: FunctionToolResultEvent) -> None:
         self._outside(event)
@@ -263,9 +279,9 @@ class Fold:
         if isinstance(result, RetryPromptPart) and result.tool_name is None:
             self._results.append(result)
             return
-        if self._calls.get(call_id, True):
+        if self._calls.get(call_id) is None:
             _refuse("result", f"a result for call {call_id!r}, which is not waiting for one")
-        self._calls[call_id] = True
+        self._calls[call_id] = None
         self._results.append(event.result)
 
     def _run_end(self, event: RunEndEvent) -> None:
@@ -326,10 +342,14 @@ def _text_of(part: ModelResponsePart) -> str:
     return part.content if isinstance(part, (ThinkingPart, TextPart, RefusalPart)) else ""
 
 
-def _with_item_data(
-    parts: list[ModelResponsePart], start: ItemStartEvent, end: ItemEndEvent
-) -> list[ModelResponsePart]:
-    """The parts of an item with its public id. Its own signature and native data live on its first part."""
+def item_parts(parts: list[ModelResponsePart], start: ItemStartEvent, end: ItemEndEvent) -> list[ModelResponsePart]:
+    """The parts of an item as its message holds them: with its public id, its own signature and native data on the
+    first."""
+    if not parts and start.kind == "reasoning":
+        # A signature (or nothing but an id) in place of any text is still a thought that happened.
+        parts = [ThinkingPart("", id=start.native_id, complete=end.status == "completed")]
+    if not parts:
+        return []
     if start.id is not None:
         parts = [part if part.item_id is not None else replace(part, item_id=start.id) for part in parts]
     first = parts[0]

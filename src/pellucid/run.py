@@ -34,7 +34,6 @@ from msgspec.structs import replace
 
 from .errors import ErrorInfo, IllegalEvent
 from .events import (
-    DELTA_OF,
     ErrorEvent,
     Event,
     FunctionToolCallEvent,
@@ -111,10 +110,6 @@ class CheckOutput(msgspec.Struct, frozen=True):
 Effect: TypeAlias = CallModel | CallTools | CheckOutput
 Step: TypeAlias = tuple[list[Event], list[Effect]]
 
-_Start: TypeAlias = ResponseStartEvent | ItemStartEvent | PartStartEvent
-_STARTS = (ResponseStartEvent, ItemStartEvent, PartStartEvent)
-_ENDS = (ResponseEndEvent, ItemEndEvent, PartEndEvent)
-
 
 class Run:
     """One run, from the first call to RunEnd."""
@@ -138,8 +133,6 @@ class Run:
         self._checking = False
         self._tool_calls_left = max_tool_calls
         self._fold = Fold()
-        self._open: list[_Start] = []
-        """What has begun and not ended, outermost first."""
         self._cut = False
         """Whether an item of the turn broke off."""
         self._call_ids = {
@@ -172,16 +165,12 @@ class Run:
             told = self._told(event)
             fold(told)
             out.append(told)
-            if isinstance(told, _STARTS):
-                self._open.append(told)
-                if isinstance(told, ResponseStartEvent):
-                    self._cut = False
-            elif isinstance(told, _ENDS):
-                self._open.pop()
-                if isinstance(told, ItemEndEvent):
-                    self._cut = self._cut or told.status == "incomplete"
-                elif isinstance(told, ResponseEndEvent):
-                    self._turn_ended(told, out, effects)
+            if isinstance(told, ResponseStartEvent):
+                self._cut = False
+            elif isinstance(told, ItemEndEvent):
+                self._cut = self._cut or told.status == "incomplete"
+            elif isinstance(told, ResponseEndEvent):
+                self._turn_ended(told, out, effects)
         return out, effects
 
     def results(self, results: list[ToolReturnPart | RetryPromptPart], *, last: bool = False) -> Step:
@@ -249,7 +238,7 @@ class Run:
         why = "The run ended before this function returned."
         unanswered = [ToolReturnPart(call.tool_name, why, call.tool_call_id, "failed") for call in self._waiting]
         out = self._answer(unanswered)  # so that the history can be sent again
-        out += self.feed(self._closing(error))[0]
+        out += self.feed(self._fold.closing(error))[0]
         if self.ended is None:
             self._end("cancelled" if self._cancelled else "failed", out, error=error)
         return out
@@ -328,23 +317,6 @@ class Run:
         self.ended = RunEndEvent(status, self._fold.usage, error, reason)
         self._fold.feed(self.ended)
         out.append(self.ended)
-
-    def _closing(self, error: ErrorInfo | None) -> list[ModelEvent]:
-        """The events that end what is open, innermost first."""
-        out: list[ModelEvent] = []
-        snapshot = self._fold.snapshot()
-        for start in reversed(self._open):
-            match start:
-                case PartStartEvent():
-                    streams = snapshot is not None and type(start.part) in DELTA_OF
-                    out.append(PartEndEvent(start.index, snapshot.parts[-1] if snapshot and streams else start.part))
-                case ItemStartEvent():
-                    out.append(ItemEndEvent(start.index, "incomplete"))
-                case ResponseStartEvent():
-                    if error is not None and self._fold.error is None:
-                        out.append(ErrorEvent(error))
-                    out.append(ResponseEndEvent(None if self._cancelled else "error"))
-        return out
 
     def _told(self, event: ModelEvent) -> ModelEvent:
         """The event with its public ids."""

@@ -1,11 +1,19 @@
-"""Text that grows by a token at a time.
+"""Text: that grows by a token at a time, and that UTF-8 cannot hold.
 
 A list of tokens keeps some fifty bytes of string object for every few characters, for as long as the answer lasts; one
 string that is added to is copied each time. Here tokens are joined as soon as there is a handful of them, and the
 handfuls once, at the end.
+
+Strings may hold half a surrogate pair (from somebody's Python, or JSON's escapes), and opaque values may hold what JSON
+cannot; `writable` gives what can be written of them.
 """
 
 from __future__ import annotations
+
+import re
+from typing import Any, TypeVar
+
+import msgspec
 
 _HANDFUL = 16
 
@@ -57,3 +65,52 @@ class GrowingText:
         self._tokens.clear()
         self.length = 0
         return text
+
+
+# --- text that is no text --------------------------------------------------------------------------------------
+
+_LONE = re.compile("[\ud800-\udfff]")
+_MAX_DEPTH = 200
+"""Deeper than anything that was meant, and not as deep as the stack."""
+
+_encode = msgspec.json.Encoder().encode
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def shown(text: str) -> str:
+    """The text as UTF-8 can hold it: what it cannot hold is U+FFFD."""
+    return text if text.isascii() else _LONE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def writable(value: S) -> S:
+    """The value itself; or, if it holds what JSON cannot, one in which that is replaced."""
+    try:
+        _encode(value)
+    except (UnicodeEncodeError, TypeError, ValueError, RecursionError):
+        cleaned: S = _cleaned(value, 0)
+        return cleaned
+    return value
+
+
+def _cleaned(value: Any, depth: int) -> Any:
+    if isinstance(value, str):
+        return shown(value)
+    if value is None or value is msgspec.UNSET or isinstance(value, bool | int | float):
+        return value
+    if depth > _MAX_DEPTH:
+        return None
+    if isinstance(value, msgspec.Struct):
+        fields = {name: _cleaned(getattr(value, name), depth + 1) for name in value.__struct_fields__}
+        return type(value)(**fields)
+    if isinstance(value, list | tuple):
+        return [_cleaned(entry, depth + 1) for entry in value]
+    if isinstance(value, dict):
+        return {
+            _cleaned(name, depth + 1) if isinstance(name, str) else str(name): _cleaned(entry, depth + 1)
+            for name, entry in value.items()
+        }
+    try:
+        return msgspec.to_builtins(value)
+    except (TypeError, NotImplementedError, RecursionError):
+        return shown(repr(value))

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import ssl
 import time
 from collections.abc import Mapping
@@ -139,7 +140,9 @@ class Transport:
             raise ModelError(_silent("first_byte_timeout", limits.first_byte, _host(url))) from error
         except aiohttp.InvalidURL as error:
             raise ModelError(
-                ErrorInfo(kind="server_error", code="bad_upstream_url", message=f"{url!r} is not a URL")
+                ErrorInfo(
+                    kind="server_error", code="bad_upstream_url", message=f"{_host(url)!r} is no address of a server"
+                )
             ) from error
         except aiohttp.ServerDisconnectedError as error:
             detail = "it closed the connection without an answer"
@@ -152,6 +155,8 @@ class Transport:
                     kind="model_error",
                     code="not_http",
                     message=f"{_host(url)} answered something that is not HTTP/1.1",
+                    # On one line, without the arrow that points at the place.
+                    said=" ".join(str(error.message).split()).rstrip(" ^") or None,
                 )
             ) from error
         except (aiohttp.ClientError, OSError) as error:
@@ -378,15 +383,29 @@ def _host(url: str) -> str:
 
 
 def _unreachable(url: str, error: BaseException, detail: str = "") -> ErrorInfo:
-    detail = detail or _said(getattr(error, "os_error", error))
-    return ErrorInfo(kind="unavailable", code="unreachable", message=f"cannot reach {_host(url)}: {detail}")
+    said = None
+    if not detail:
+        error = getattr(error, "os_error", error)
+        detail = _why_not(error)
+        # What a library says may quote the other side: its certificate, or what it sent.
+        said = str(error) if detail in (_INSECURE, _FAILED) else None
+    return ErrorInfo("unavailable", f"cannot reach {_host(url)}: {detail}", code="unreachable", said=said or None)
 
 
-def _said(error: BaseException) -> str:
+_INSECURE = "no secure connection comes about"
+_FAILED = "the connection failed"
+
+
+def _why_not(error: BaseException) -> str:
     """What the system says, without the addresses that a library repeats."""
-    if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) and (error.errno or 0) > 0:
-        return os.strerror(error.errno or 0)
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+    if isinstance(error, TimeoutError):
+        return "it did not answer in time"
+    if isinstance(error, ssl.SSLError | ssl.CertificateError | aiohttp.ClientSSLError):
+        return _INSECURE
+    if isinstance(error, socket.gaierror) and error.strerror:
+        return error.strerror
+    number = error.errno if isinstance(error, OSError) else None
+    return os.strerror(number) if number is not None and number > 0 else _FAILED
 
 
 def _silent(code: str, seconds: float, who: str = "the upstream") -> ErrorInfo:

@@ -21,6 +21,8 @@ ANSWER = (
     + event(b"[DONE]")
 )
 
+FAILED = event(delta(reasoning_content="Hm. ")) + event({"error": {"message": "out of memory"}}) + event(b"[DONE]")
+
 
 def one_sentence(done: subprocess.CompletedProcess[bytes], status: int = 2) -> str:
     """A command that failed as it should: the status, nothing on stdout, and what it said."""
@@ -55,8 +57,17 @@ def test_decode_reads_a_file_and_a_whole_body(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize("data", [b"", b"\x00\xff" * 100, b"<html>", ANSWER[:70]])
 def test_decode_shows_what_is_wrong_with_the_bytes(run: Run, data: bytes) -> None:
     done = run("decode", "--from", "vllm", input=data)
-    assert done.returncode == 0
-    assert json.loads(done.stdout)["error"]["message"]
+    assert done.returncode == 1
+    error = json.loads(done.stdout)["error"]
+    assert done.stderr.decode().startswith(f"Error: {error['message']}")
+
+
+def test_decode_of_an_answer_that_is_an_error_tells_it_and_what_came_before(run: Run) -> None:
+    done = run("decode", "--from", "vllm", input=FAILED)
+    value = json.loads(done.stdout)
+    assert [part["content"] for part in value["parts"]] == ["Hm. "]
+    assert (value["error"]["said"], value["finish_reason"]) == ("out of memory", "error")
+    assert (done.returncode, done.stderr) == (1, b"Error: the upstream reported an error: out of memory\n")
 
 
 @pytest.mark.parametrize("command", [["decode"], ["translate", "--to", "openresponses"]])
@@ -82,6 +93,18 @@ def test_translate_gives_the_whole_response_too(run: Run) -> None:
     response = json.loads(done.stdout)
     assert (done.returncode, response["status"]) == (0, "completed")
     assert [item["type"] for item in response["output"]] == ["reasoning", "message"]
+
+
+def test_a_checked_translation_of_an_error_is_legal_and_fails(run: Run) -> None:
+    args = ("translate", "--from", "vllm", "--to", "openresponses")
+    checked, unchecked = run(*args, "--check", input=FAILED), run(*args, input=FAILED)
+    assert checked.stdout == unchecked.stdout
+    assert b"event: response.failed\n" in checked.stdout
+    assert checked.returncode == 1
+    assert checked.stderr == b"legal\nError: the upstream reported an error: out of memory\n"
+    assert (unchecked.returncode, unchecked.stderr) == (0, b"")
+    cut_off = ANSWER.partition(b"42")[0]
+    assert run(*args, "--check", input=cut_off).returncode == 1
 
 
 def test_translate_is_the_same_each_time(run: Run) -> None:
@@ -185,9 +208,9 @@ def test_ask_ends_as_the_answer_did(run: Run, upstream: Upstream) -> None:
     assert b"(cut off: max_output_tokens)" in cut.stderr
     failed = run(*asks(upstream, upstream.plays(fails)))
     assert (failed.returncode, failed.stdout) == (1, b"It is\n")
-    assert failed.stderr == b"Error: out of memory\n"
+    assert failed.stderr == b"Error: the upstream reported an error: out of memory\n"
     refused = run(*asks(upstream, upstream.plays(says_no)))
-    assert one_sentence(refused, 1) == "Error: the upstream refused the credentials: bad key\n"
+    assert one_sentence(refused, 1) == "Error: the upstream refused the credentials (status 401): bad key\n"
 
 
 def test_ask_says_when_nobody_is_there(run: Run, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from openai import OpenAI
 from pydantic import BaseModel
 from pydantic_ai import Agent, UsageLimits
 from pydantic_ai import messages as theirs
+from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
 from pydantic_ai.models.test import TestModel
 from test_pydantic_ai_messages import THEIR_RESPONSE_PARTS
@@ -264,6 +265,25 @@ def test_what_fails_first_is_raised_and_what_fails_later_is_an_event() -> None:
     assert isinstance(error, ErrorEvent)
     assert isinstance(end, ResponseEndEvent)
     assert "secret" not in str(error)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ModelHTTPError(400, "m", {"error": {"message": "the secret", "code": "the secret"}}),
+        ModelAPIError("m", "the secret"),
+    ],
+)
+def test_what_its_model_said_is_no_part_of_our_message(wrong: Exception) -> None:
+    async def fails(messages: list[theirs.ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        raise wrong
+        yield ""
+
+    with pytest.raises(ModelError, match="the secret") as raised:
+        asyncio.run(read(PydanticAgent(Agent(FunctionModel(stream_function=fails)), "a")))
+    info = raised.value.info
+    assert "secret" not in info.message
+    assert info.code is None or "secret" not in info.code
 
 
 def test_the_limit_of_a_run_is_told() -> None:

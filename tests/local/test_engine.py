@@ -218,6 +218,8 @@ async def test_what_is_no_model_is_said(tmp_path):
         with pytest.raises(EngineError, match=r"could not load .*m\.gguf") as caught:
             await engine.ready(30)
         assert caught.value.info.code == "bad_model"
+        assert caught.value.info.said
+        assert caught.value.info.said not in caught.value.info.message
 
 
 async def test_too_little_memory_is_said_before_loading(tiny_weights, tmp_path):

@@ -242,6 +242,21 @@ async def test_a_file_of_ones_own_is_taken_as_it_is(tmp_path):
         await fetch(MODEL, path=tmp_path / "none.gguf")
 
 
+async def test_what_a_server_says_is_no_part_of_our_message(tmp_path):
+    async def refuse(_):
+        return web.Response(status=403, reason="you asked for secrets")
+
+    app = web.Application()
+    app.router.add_get("/{name}", refuse)
+    async with TestServer(app) as server:
+        model = msgspec.structs.replace(MODEL, url=str(server.make_url("/tiny.gguf")))
+        with pytest.raises(FetchError, match="you asked for secrets") as caught:
+            await fetch(model, root=tmp_path)
+    assert "it answered 403" in caught.value.info.message
+    assert "secrets" not in caught.value.info.message
+    assert caught.value.info.said == "you asked for secrets"
+
+
 async def test_no_source_is_said_with_what_to_do(tmp_path):
     with pytest.raises(FetchError, match=r"names no source.*\n.*Give the path of a GGUF file"):
         await fetch(MODEL, root=tmp_path)

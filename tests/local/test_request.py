@@ -135,5 +135,9 @@ def test_errors_are_put_into_words():
     assert (info.kind, info.code, info.param) == ("too_large", "context_length_exceeded", "messages")
     assert "9356 tokens, and its context has 4096" in info.message
     assert explain(503, {"error": {"message": "Loading model"}}).kind == "unavailable"
-    assert explain(400, {"error": {"message": "bad"}}).message == "the embedded engine: bad"
+    assert (
+        explain(400, {"error": {"message": "bad"}}).told == "the embedded engine refused the request (status 400): bad"
+    )
+    assert explain(500, {"error": {"message": "bad"}}).told == "the embedded engine failed (status 500): bad"
+    assert "4096" not in explain(400, {"error": reply["error"] | {"n_prompt_tokens": "many"}}).told
     assert explain(500, "<html>").kind == "model_error"

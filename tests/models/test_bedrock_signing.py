@@ -197,6 +197,17 @@ def test_nothing_to_sign_with_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert refused.value.info.kind == "unauthorized"
 
 
+def test_what_the_tools_of_amazon_say_is_no_part_of_our_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "nobodys")
+    sigv4._session.cache_clear()
+    try:
+        with pytest.raises(RequestError, match="nobodys") as refused:
+            sigv4._credentials()
+    finally:
+        sigv4._session.cache_clear()
+    assert refused.value.info.message == "Amazon Bedrock: the AWS credentials cannot be read"
+
+
 def test_without_the_extra_the_message_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 

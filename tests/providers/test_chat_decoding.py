@@ -301,51 +301,65 @@ def test_a_refusal_is_not_an_error() -> None:
 ERRORS: dict[str, tuple[str | dict[str, Any], ErrorInfo]] = {
     "an error event": (
         'event: error\ndata: {"error": {"message": "Overloaded", "type": "overloaded_error"}}',
-        ErrorInfo("unavailable", "Overloaded", code="overloaded_error"),
+        ErrorInfo("unavailable", "the upstream is not available for now: Overloaded", code="overloaded_error"),
     ),
     "an error event with a bare object": (
         'event: error\ndata: {"code": "InvalidParameter", "message": "No."}',
-        ErrorInfo("model_error", "No.", code="InvalidParameter"),
+        ErrorInfo("model_error", "the upstream reported an error: No.", code="InvalidParameter"),
     ),
-    "an error event with plain text": ("event: error\ndata: Overloaded", ErrorInfo("model_error", "Overloaded")),
+    "an error event with plain text": (
+        "event: error\ndata: Overloaded",
+        ErrorInfo("model_error", "the upstream reported an error: Overloaded"),
+    ),
     "an error object in data": (
         {"error": {"message": "No.", "type": "BadRequestError", "code": 400, "param": "messages"}},
-        ErrorInfo("invalid_request", "No.", code="400", param="messages", status=400),
+        ErrorInfo(
+            "invalid_request",
+            "the upstream refused the request (status 400): No.",
+            code="400",
+            param="messages",
+            status=400,
+        ),
     ),
     "an error text in data": (
         {"error": "model runner has crashed"},
-        ErrorInfo("model_error", "model runner has crashed"),
+        ErrorInfo("model_error", "the upstream reported an error: model runner has crashed"),
     ),
     "an error object alone": (
         {"object": "error", "message": "No.", "type": "BadRequestError", "code": 400},
-        ErrorInfo("invalid_request", "No.", code="400", status=400),
+        ErrorInfo("invalid_request", "the upstream refused the request (status 400): No.", code="400", status=400),
     ),
     "a validation error": (
         {"detail": [{"loc": ["body"], "msg": "Field required", "type": "missing"}]},
-        ErrorInfo("model_error", "Field required", code="missing"),
+        ErrorInfo("model_error", "the upstream reported an error: Field required", code="missing"),
     ),
     "an error in a list": (
         'data: [{"error": {"code": 503, "message": "Busy.", "status": "UNAVAILABLE"}}]',
-        ErrorInfo("unavailable", "Busy.", code="503", status=503),
+        ErrorInfo("unavailable", "the upstream is not available for now (status 503): Busy.", code="503", status=503),
     ),
     "an error beside a choice": (
         chunk("error", content="")
         | {"error": {"code": 502, "message": "Provider returned error", "metadata": {"raw": "upstream said no"}}},
-        ErrorInfo("unavailable", "Provider returned error: upstream said no", code="502", status=502),
+        ErrorInfo(
+            "unavailable",
+            "the upstream is not available for now (status 502): Provider returned error: upstream said no",
+            code="502",
+            status=502,
+        ),
     ),
     "an error under x_groq": (
         {"choices": [], "x_groq": {"id": "r", "error": "over capacity"}},
-        ErrorInfo("model_error", "over capacity"),
+        ErrorInfo("model_error", "the upstream reported an error: over capacity"),
     ),
     "a status under base_resp": (
         {"choices": None, "base_resp": {"status_code": 1004, "status_msg": "not authorized"}},
-        ErrorInfo("model_error", "not authorized", code="1004"),
+        ErrorInfo("model_error", "the upstream reported an error: not authorized", code="1004"),
     ),
     "bytes that are no JSON": (
         "data: Internal Server Error",
         ErrorInfo(
             "model_error",
-            "the upstream did not answer in Chat Completions JSON; what came begins with 'Internal Server Error'",
+            "the upstream did not answer in Chat Completions JSON: 'Internal Server Error'",
             code="not_chat_completions",
         ),
     ),
@@ -353,7 +367,8 @@ ERRORS: dict[str, tuple[str | dict[str, Any], ErrorInfo]] = {
 
 
 def told(error: ErrorInfo) -> ErrorInfo:
-    return ErrorInfo(error.kind, error.message, error.code, error.param, error.status)
+    """Our words and theirs in one sentence, and what is known besides."""
+    return ErrorInfo(error.kind, error.told, error.code, error.param, error.status)
 
 
 @pytest.mark.parametrize("name", ERRORS)
@@ -391,7 +406,7 @@ def test_a_finish_reason_that_is_an_error_is_an_error(reason: str) -> None:
 def test_only_the_first_error_counts() -> None:
     data = sse(chunk(content="a"), {"error": {"message": "one"}}, {"error": {"message": "two"}})
     errors = [event.error for event in events_of("openai-compat", data) if isinstance(event, ErrorEvent)]
-    assert [error.message for error in errors] == ["one"]
+    assert [error.said for error in errors] == ["one"]
 
 
 @pytest.mark.parametrize("cause", ["error", "cancelled"])
@@ -532,7 +547,8 @@ def test_an_answer_that_is_not_one_is_an_error(garbage: bytes) -> None:
 def test_a_page_in_place_of_an_answer_is_quoted() -> None:
     result = folded("openai-compat", b"<html><title>502 Bad Gateway</title></html>")
     assert result.error is not None
-    assert "502 Bad Gateway" in result.error.message
+    assert "502 Bad Gateway" in result.error.told
+    assert "502" not in result.error.message
 
 
 def test_what_an_answer_is_shows_in_its_first_byte_not_in_its_header() -> None:

@@ -21,7 +21,7 @@ OPENAI = {
     }
 }
 
-BODIES: list[tuple[str, int, Any, str, str, str | None]] = [
+BODIES: list[tuple[str, int, Any, str, str | None, str | None]] = [
     ("OpenAI", 400, OPENAI, "invalid_request", OPENAI["error"]["message"], "unsupported_parameter"),
     ("an error as text", 400, {"error": "no such model"}, "invalid_request", "no such model", None),
     ("vLLM", 400, {"object": "error", "message": "too long", "type": "BadRequestError", "param": None, "code": 400},
@@ -46,19 +46,86 @@ BODIES: list[tuple[str, int, Any, str, str, str | None]] = [
     ("a page", 502, b"<html>\r\n<head><title>502 Bad Gateway</title></head>\r\n<body>\xff</body></html>",
      "unavailable", "502 Bad Gateway", None),
     ("a page without a title", 502, b"<p>Bad</p>", "unavailable", "<p>Bad</p>", None),
-    ("nothing", 500, b"", "model_error", "the upstream answered 500 without a message", None),
-    ("an empty object", 500, {}, "model_error", "the upstream answered 500 without a message", None),
-    ("an empty error", 500, {"error": None}, "model_error", "the upstream answered 500 without a message", None),
-    ("an error without words", 429, {"error": {"code": 429}}, "too_many_requests",
-     "the upstream answered 429 without a message", "429"),
+    ("nothing", 500, b"", "model_error", None, None),
+    ("an empty object", 500, {}, "model_error", None, None),
+    ("an empty error", 500, {"error": None}, "model_error", None, None),
+    ("an error without words", 429, {"error": {"code": 429}}, "too_many_requests", None, "429"),
     ("not UTF-8", 400, b'{"error": {"message": "a\xffb"}}', "invalid_request", "a\ufffdb", None),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "status", "body", "kind", "message", "code"), BODIES, ids=[row[0] for row in BODIES])
-def test_a_body(name: str, status: int, body: Any, kind: str, message: str, code: str | None) -> None:
+OURS = {
+    "invalid_request": "the upstream refused the request",
+    "not_found": "the upstream did not find what it was asked for",
+    "too_many_requests": "the upstream takes no more requests for now",
+    "unavailable": "the upstream is not available for now",
+    "model_error": "the upstream failed",
+}
+
+
+@pytest.mark.parametrize(("name", "status", "body", "kind", "said", "code"), BODIES, ids=[row[0] for row in BODIES])
+def test_a_body(name: str, status: int, body: Any, kind: str, said: str | None, code: str | None) -> None:
     info = fault_of_response(status, {}, body if isinstance(body, bytes) else json.dumps(body).encode())
-    assert (info.kind, info.message, info.code, info.status) == (kind, message, code, status)
+    assert (info.kind, info.said, info.code, info.status) == (kind, said, code, status)
+    assert info.message == f"{OURS[kind]} (status {status})"
+    assert info.told == (f"{info.message}: {said}" if said else info.message)
+
+
+def test_a_code_is_a_word_and_what_is_not_is_said() -> None:
+    info = fault_of_value({"error": {"code": "You asked for it", "type": "bad_thing", "message": "No."}})
+    assert (info.code, info.said) == ("bad_thing", "No.: You asked for it")
+    info = fault_of_value({"error": {"code": "x" * 101, "param": "the second of them", "message": "No."}})
+    assert (info.code, info.param, info.said) == (None, None, f"No.: {'x' * 101}: the second of them")
+    info = fault_of_value({"error": {"code": "No.", "message": "No."}})
+    assert info.said == "No."
+
+
+WORDS_FOR = {
+    "context_length_exceeded": "the conversation is too long for the upstream's model",
+    "insufficient_quota": "the gateway's account at the upstream has no quota left",
+}
+
+
+@pytest.mark.parametrize("code", WORDS_FOR)
+def test_codes_that_say_more_than_a_status(code: str) -> None:
+    fault = {"error": {"code": code, "message": "m"}}
+    assert fault_of_value(fault).told == f"{WORDS_FOR[code]}: m"
+    assert fault_of_value(fault, 400).told == f"{WORDS_FOR[code]} (status 400): m"
+
+
+UNKNOWN_MODEL = [
+    {"error": {"message": "The model `gpt-99` does not exist", "code": "model_not_found"}},
+    {"type": "error", "error": {"type": "not_found_error", "message": "model: gpt-99"}},
+    {"error": {"code": 404, "message": "models/gpt-99 is not found for API version v1beta", "status": "NOT_FOUND"}},
+    {"error": 'model "gpt-99" not found, try pulling it first'},
+    b"no such model: gpt-99",
+]
+
+
+@pytest.mark.parametrize("body", UNKNOWN_MODEL)
+def test_a_model_that_the_upstream_does_not_know_is_named(body: Any) -> None:
+    info = fault_of_response(404, {}, body if isinstance(body, bytes) else json.dumps(body).encode(), "gpt-99")
+    assert (info.kind, info.message) == ("not_found", "the upstream knows no model 'gpt-99' (status 404)")
+    assert info.code
+    assert info.said
+
+
+def test_it_is_also_known_by_its_code_alone() -> None:
+    info = fault_of_response(400, {}, json.dumps(UNKNOWN_MODEL[0]).encode(), "gpt-99")
+    assert (info.kind, info.code) == ("not_found", "model_not_found")
+    assert info.message == "the upstream knows no model 'gpt-99' (status 400)"
+
+
+def test_what_else_may_not_be_found() -> None:
+    info = fault_of_response(404, {}, b'{"error": {"message": "No such file"}}', "gpt-99")
+    assert info.told == (
+        "the upstream did not find something that was asked for, perhaps the model 'gpt-99' (status 404): No such file"
+    )
+    info = fault_of_response(404, {}, b"<title>404</title>", "gpt-99")
+    assert info.told == (
+        "the upstream has nothing at the address where the model 'gpt-99' was asked for; see its base_url (status 404)"
+        ": 404"
+    )
 
 
 def test_the_parameter_and_the_providers_own_body_are_kept() -> None:
@@ -71,7 +138,8 @@ def test_what_is_wrong_with_our_own_account_is_not_the_callers_fault(status: int
     info = fault_of_response(status, {}, b'{"error": {"message": "Incorrect API key"}}')
     assert info.kind == "model_error"
     assert words in info.message
-    assert info.message.endswith(": Incorrect API key")
+    assert info.told == f"{info.message}: Incorrect API key"
+    assert info.message.endswith(f" (status {status})")
 
 
 @pytest.mark.parametrize(

@@ -244,7 +244,9 @@ OVERLOADED = {
 
 def test_an_error_in_the_stream() -> None:
     result = folded(sse(start(), *thinking(0, "why")[:2], OVERLOADED))
-    assert result.error == ErrorInfo("unavailable", "Overloaded", code="overloaded_error", native=OVERLOADED)
+    message = "the upstream is not available for now"
+    said_so = ErrorInfo("unavailable", message, code="overloaded_error", native=OVERLOADED, said="Overloaded")
+    assert result.error == said_so
     assert result.response is not None
     assert said(result.response) == [("thinking", "why")]
     assert not result.response.parts[0].complete  # type: ignore[union-attr]
@@ -272,7 +274,7 @@ def test_kinds_of_errors(kind: str, type: str, stream: bool) -> None:
     error = {"type": "error", "error": {"type": type, "message": "no"}}
     result = folded(sse(error) if stream else json.dumps(error).encode())
     assert result.error is not None
-    assert (result.error.kind, result.error.message) == (kind, "no")
+    assert (result.error.kind, result.error.said) == (kind, "no")
 
 
 @pytest.mark.parametrize("data", [b"<html><h1>Bad gateway</h1>", b'{"id": "x", "choices": []}', b"data: nonsense\n\n"])

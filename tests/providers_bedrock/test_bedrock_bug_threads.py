@@ -185,5 +185,5 @@ def test_the_effort_of_closed_gpts_was_said_as_the_open_ones_take_it() -> None:
 
 def test_an_exception_frame_was_taken_for_the_end() -> None:
     error, response = failed(stream(thought(0, "a"), exception("throttlingException", {"message": "Too many tokens"})))
-    assert (error.kind, error.message) == ("too_many_requests", "Too many tokens")
+    assert (error.kind, error.said) == ("too_many_requests", "Too many tokens")
     assert said(response) == [("thinking", "a")]

@@ -507,7 +507,7 @@ def test_exceptions_in_the_stream(name: str, kind: str) -> None:
     error, response = failed(
         stream(thought(0, "a", signature="s"), delta(1, text="b"), exception(name, {"message": "no"}))
     )
-    assert (error.kind, error.code, error.message) == (kind, name, "no")
+    assert (error.kind, error.code, error.said) == (kind, name, "no")
     assert said(response) == [("thinking", "a"), ("text", "b")]
     assert [part.complete for part in response.parts] == [True, False]
 
@@ -515,24 +515,23 @@ def test_exceptions_in_the_stream(name: str, kind: str) -> None:
 def test_a_models_own_failure_tells_what_it_was() -> None:
     value = {"message": "The model failed.", "originalStatusCode": 429, "originalMessage": "Slow down."}
     error, _ = failed(stream(exception("modelStreamErrorException", value)))
-    assert (error.kind, error.status, error.message) == ("too_many_requests", 429, "The model failed.: Slow down.")
+    assert (error.kind, error.status, error.said) == ("too_many_requests", 429, "The model failed.: Slow down.")
 
 
 def test_an_exception_that_comes_as_an_event_is_one() -> None:
     error, _ = failed(stream(event("throttlingException", message="no")))
-    assert (error.kind, error.message) == ("too_many_requests", "no")
+    assert (error.kind, error.said) == ("too_many_requests", "no")
 
 
 def test_an_exception_without_a_word() -> None:
-    assert failed(stream(exception("internalServerException")))[0].message == (
-        "the upstream reported internalServerException without a word of explanation"
-    )
+    error, _ = failed(stream(exception("internalServerException")))
+    assert error.told == "the upstream reported an error: internalServerException"
 
 
 def test_an_error_in_the_headers() -> None:
     headers = {":message-type": "error", ":error-code": "InternalServerException", ":error-message": "Broken."}
     error, response = failed(stream(text(0, "a"), eventstream_message(b"", headers)))
-    assert (error.kind, error.code, error.message) == ("model_error", "InternalServerException", "Broken.")
+    assert (error.kind, error.code, error.said) == ("model_error", "InternalServerException", "Broken.")
     assert said(response) == [("text", "a")]
 
 
@@ -540,7 +539,7 @@ def test_nothing_follows_an_exception() -> None:
     error, response = failed(
         stream(text(0, "a"), exception("throttlingException", {"message": "no"}), text(1, "b"), exception("x"), over())
     )
-    assert (error.message, said(response)) == ("no", [("text", "a")])
+    assert (error.said, said(response)) == ("no", [("text", "a")])
 
 
 def test_a_stream_that_breaks_off_between_messages() -> None:
@@ -586,15 +585,19 @@ def test_a_stream_that_cannot_be_read(broken: bytes) -> None:
 def test_a_message_that_is_no_json() -> None:
     error, response = failed(stream(text(0, "a"), frame("contentBlockDelta", b"<html>"), over()))
     assert (error.code, said(response)) == ("not_converse", [("text", "a")])
-    assert "'<html>'" in error.message
+    assert error.told == "the upstream did not answer in Bedrock's Converse format: '<html>'"
 
 
 @pytest.mark.parametrize(
     ("data", "code", "message"),
     [
         (b"", "empty_stream", "ended without a single word of Converse"),
-        (b"<html>Bad Gateway", "not_converse", "what came begins with '<html>Bad Gateway'"),
-        (b"upstream connect error", "not_converse", "what came begins with 'upstream connect error'"),
+        (b"<html>Bad Gateway", "not_converse", "did not answer in Bedrock's Converse format: '<html>Bad Gateway'"),
+        (
+            b"upstream connect error",
+            "not_converse",
+            "did not answer in Bedrock's Converse format: 'upstream connect error'",
+        ),
         (b'{"choices": []}', "not_converse", "did not answer in Bedrock's Converse format"),
         (b"[1]", "not_converse", "did not answer in Bedrock's Converse format"),
         (b'{"message": "Too many tokens"}', None, "Too many tokens"),
@@ -602,14 +605,14 @@ def test_a_message_that_is_no_json() -> None:
         (
             b'{"Output":{"__type":"com.amazon.coral.service#UnknownOperationException"},"Version":"1.0"}',
             "UnknownOperationException",
-            "the upstream reported UnknownOperationException without a word of explanation",
+            "the upstream reported an error: UnknownOperationException",
         ),
     ],
 )
 def test_an_answer_that_is_something_else(data: bytes, code: str | None, message: str) -> None:
     error, response = failed(data)
     assert error.code == code
-    assert message in error.message
+    assert message in error.told
     assert response.parts == []
 
 

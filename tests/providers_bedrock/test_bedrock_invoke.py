@@ -98,7 +98,7 @@ def test_an_exception_ends_it() -> None:
     data = b"".join(chunk(event) for event in NATIVE[:3])
     result = folded(data + exception("modelTimeoutException", {"message": "Too slow."}) + WHOLE)
     assert result.error is not None
-    assert (result.error.kind, result.error.message) == ("timeout", "Too slow.")
+    assert (result.error.kind, result.error.said) == ("timeout", "Too slow.")
     assert [(part.content, part.complete) for part in result.response.parts] == [("Let me\nsee.", False)]
 
 

@@ -339,17 +339,21 @@ def test_a_stream_that_broke_off(frames: list[Any]) -> None:
 @pytest.mark.parametrize(
     ("last", "kind", "message"),
     [
-        (end("ERROR", error="the model fell over"), "model_error", "the model fell over"),
-        (end("ERROR"), "model_error", "the upstream gave up without saying why (finish reason 'ERROR')"),
+        (
+            end("ERROR", error="the model fell over"),
+            "model_error",
+            "the upstream reported an error: the model fell over",
+        ),
+        (end("ERROR"), "model_error", "the upstream's model ended its turn with an error: ERROR"),
         (end("TIMEOUT"), "timeout", "the upstream's model ran out of time"),
-        ({"message": "internal server error"}, "model_error", "internal server error"),
+        ({"message": "internal server error"}, "model_error", "the upstream reported an error: internal server error"),
         ({"id": "x", "message": "too many", "error": {"type": "rate_limit_error"}}, "too_many_requests", None),
     ],
 )
 def test_an_error(last: dict[str, Any], kind: str, message: str | None) -> None:
     error, response = error_of("cohere", sse(START, *block(0, "thinking", "a"), last))
     assert error.kind == kind
-    assert message is None or error.message == message
+    assert message is None or error.told == message
     assert response.parts == [ThinkingPart("a", provider_name="cohere", complete=False)]
 
 

@@ -12,6 +12,7 @@ from google_kit import (
     array,
     body,
     call,
+    cut,
     events_of,
     folded,
     origin,
@@ -22,6 +23,8 @@ from google_kit import (
     text,
     thought,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pellucid.errors import ErrorInfo
 from pellucid.events import ItemStartEvent, PartDeltaEvent
@@ -338,6 +341,22 @@ def test_thoughts_are_counted_in_and_counts_are_cumulative() -> None:
     assert usage.details == {"thoughts_tokens": 258}
 
 
+_COUNTED = ("promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount", "cachedContentTokenCount")
+counts = st.none() | st.dictionaries(st.sampled_from(_COUNTED), st.none() | st.integers(0, 999), max_size=4)
+
+
+@given(st.lists(counts, min_size=1, max_size=8), st.lists(st.integers(0, 2000), max_size=4))
+def test_the_last_count_of_each_kind_holds_in_whatever_chunk_it_came(told: list[Any], places: list[int]) -> None:
+    chunks = [answer(text("a")) | ({} if counted is None else {"usageMetadata": counted}) for counted in told]
+    data = sse(*chunks, answer(text(""), finish="STOP"))
+    known = {name: count for counted in told for name, count in (counted or {}).items() if count is not None}
+    for reads in ([data], cut(data, places), [data[:1], *cut(data[1:], range(0, len(data), 40))]):
+        usage = response_of(reads).usage
+        assert usage.input_tokens == known.get("promptTokenCount")
+        assert usage.output_reasoning_tokens == known.get("thoughtsTokenCount")
+        assert usage.cache_read_tokens == known.get("cachedContentTokenCount")
+
+
 def test_what_is_not_counted_is_not_known() -> None:
     usage = response_of(stream(text("a"))).usage
     assert (usage.input_tokens, usage.output_tokens, usage.output_reasoning_tokens) == (None, None, None)
@@ -386,11 +405,13 @@ def test_a_reason_that_says_nothing(reason: str) -> None:
 def test_reasons_that_are_failures(reason: str) -> None:
     result = folded(stream(thought("t"), finish=reason, finishMessage="Malformed function call: f("))
     assert result.error is not None
-    assert (result.error.code, result.error.message) == (reason, "Malformed function call: f(")
+    assert (result.error.code, result.error.said) == (reason, "Malformed function call: f(")
     assert result.response is not None
     assert said(result.response) == [("thinking", "t")], "what came is kept"
     assert result.response.finish_reason == "error"
-    assert folded(stream(text("a"), finish=reason)).error is not None, "also without a message"
+    without = folded(stream(text("a"), finish=reason)).error
+    assert without is not None, "also without a message"
+    assert (without.message, without.said) == (result.error.message, reason)
 
 
 def test_all_tokens_spent_on_thought() -> None:
@@ -482,7 +503,7 @@ def test_an_error_in_a_stream(data: bytes) -> None:
     result = folded(data)
     assert result.error is not None
     assert (result.error.kind, result.error.code) == ("unavailable", "UNAVAILABLE")
-    assert result.error.message == "The model is overloaded."
+    assert result.error.told == ("the upstream is not available for now (status 503): The model is overloaded.")
     assert result.response is not None
     assert result.response.text == "a", "what came before is kept"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from google_kit import cut, events_of, folded, merged, response_of, said
 from hypothesis import given
 from hypothesis import strategies as st
@@ -133,7 +134,21 @@ def test_ends() -> None:
         written(*steps, {"event_type": "error", "error": {"code": "busy", "message": "later"}}, status=None)
     )
     assert said_so.error is not None
-    assert (said_so.error.code, said_so.error.message) == ("busy", "later")
+    assert (said_so.error.code, said_so.error.said) == ("busy", "later")
+
+
+@pytest.mark.parametrize("last", [None, {}, {"total_tokens": 133}, {"total_thought_tokens": None}])
+def test_counts_that_come_only_in_the_beginning_are_kept(last: dict[str, Any] | None) -> None:
+    more = {"usage": last} if last is not None else {}
+    events = [
+        {"interaction": interaction("in_progress", usage=USAGE), "event_type": "interaction.created"},
+        start(0, "model_output"),
+        delta(0, "text", text="a"),
+        stop(0),
+        {"interaction": interaction("completed", **more), "event_type": "interaction.completed"},
+    ]
+    usage = response_of("".join(f"data: {json.dumps(event)}\n\n" for event in events).encode()).usage
+    assert (usage.input_tokens, usage.output_tokens, usage.output_reasoning_tokens) == (53, 80, 65)
 
 
 def test_a_call_that_was_cut_off_is_not_whole() -> None:

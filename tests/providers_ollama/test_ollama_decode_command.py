@@ -30,7 +30,7 @@ MESSAGE = {"reasoning": "why", "content": "so"}
 def test_both_wires_are_understood(provider: str, data: bytes) -> None:
     result = CliRunner().invoke(decode, ["--from", provider], input=data)
     assert result.exit_code == 0, result.output
-    parts = json.loads(result.output)["parts"]
+    parts = json.loads(result.stdout)["parts"]
     assert [(part["part_kind"], part["content"]) for part in parts] == [("thinking", "why"), ("text", "so")]
 
 
@@ -38,18 +38,19 @@ def test_the_content_type_decides() -> None:
     data = lines({"error": "no"})
     for given in ([], ["--content-type", "application/x-ndjson"]):
         result = CliRunner().invoke(decode, ["--from", "ollama", *given], input=data)
-        assert json.loads(result.output)["error"]["message"] == "no"
-        assert json.loads(result.output)["provider_name"] == ("ollama-native" if given else "ollama")
+        assert json.loads(result.stdout)["error"]["said"] == "no"
+        assert result.exit_code == 1
+        assert json.loads(result.stdout)["provider_name"] == ("ollama-native" if given else "ollama")
 
 
 def test_the_native_row_can_be_named() -> None:
     result = CliRunner().invoke(decode, ["--from", "ollama-native"], input=NATIVE)
-    assert json.loads(result.output)["parts"][0]["content"] == "why"
+    assert json.loads(result.stdout)["parts"][0]["content"] == "why"
 
 
 @pytest.mark.parametrize("path", recordings("ollama"), ids=lambda path: path.name)
 def test_recordings_of_the_compatible_endpoint_stay_with_it(path) -> None:  # type: ignore[no-untyped-def]
     result = CliRunner().invoke(decode, ["--from", "ollama"], input=(path / "response.body").read_bytes())
-    value = json.loads(result.output)
+    value = json.loads(result.stdout)
     assert value["provider_name"] == "ollama"
     assert value["parts"][0]["part_kind"] == "thinking"

@@ -253,6 +253,65 @@ def test_a_response_that_the_provider_kept_is_not_sent_again() -> None:
     assert body["input"] == [{"role": "user", "content": "b"}]
 
 
+def _gone_on(*history: ModelRequest | ModelResponse, **more: Any) -> dict[str, Any]:
+    asked: Any = {"openai_previous_response_id": "auto", **more}
+    return encode(ModelCall("m", list(history), settings=asked), ROWS[OPENAI], origin())
+
+
+def _answer(id: str | None, text: str = "old", **more: Any) -> ModelResponse:
+    made = {"origin": origin(), "finish_reason": "stop", **more}
+    return ModelResponse([TextPart(text, id="msg")], provider_response_id=id, **made)
+
+
+def _question(text: str) -> ModelRequest:
+    return ModelRequest([UserPromptPart(text)])
+
+
+A, B, C = (_question(name) for name in "abc")
+
+
+def test_auto_goes_on_from_the_last_response_that_was_kept() -> None:
+    body = _gone_on(A, _answer("resp_1"), B, _answer("resp_2"), C)
+    assert (body["previous_response_id"], body["store"]) == ("resp_2", True)
+    assert body["input"] == [{"role": "user", "content": "c"}]
+
+
+def test_auto_begins_by_asking_that_answers_be_kept() -> None:
+    body = _gone_on(A)
+    assert "previous_response_id" not in body
+    assert body["store"] is True
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        _answer(None),
+        _answer("resp_2", finish_reason="error"),
+        _answer("resp_2", finish_reason=None),
+        _answer("resp_2", origin=Origin("elsewhere", "openai_responses", "m")),
+        _answer("resp_2", origin=None),
+    ],
+)
+def test_auto_passes_over_what_the_provider_does_not_have(lost: ModelResponse) -> None:
+    body = _gone_on(A, _answer("resp_1"), B, lost, C)
+    assert body["previous_response_id"] == "resp_1"
+    assert [item["content"] for item in body["input"] if item["role"] == "user"] == ["b", "c"]
+    assert "previous_response_id" not in _gone_on(A, lost, C)
+
+
+@pytest.mark.parametrize("more", [{"openai_store": False}, {"openai_conversation_id": "conv_1"}])
+def test_auto_is_nothing_where_nothing_is_kept_or_all_is(more: dict[str, Any]) -> None:
+    history = [A, _answer("resp_1"), B]
+    plain: Any = more
+    assert _gone_on(*history, **more) == encode(ModelCall("m", list(history), settings=plain), ROWS[OPENAI], origin())
+
+
+def test_auto_with_nothing_new_to_say_sends_everything() -> None:
+    body = _gone_on(A, _answer("resp_1"))
+    assert "previous_response_id" not in body
+    assert len(body["input"]) == 2
+
+
 # --- the send-back matrix --------------------------------------------------------------------------------------------
 
 SEALED = ThinkingPart("s", id="rs", signature="E", form="summary")

@@ -17,8 +17,9 @@ import uvloop
 
 from pellucid.models import Asked
 from pellucid.server import create_app
-from pellucid.server.app import LocalModelService, settings_of
+from pellucid.server.app import settings_of
 from pellucid.server.config import Config, check_config
+from pellucid.server.services import LocalModelService
 from pellucid.transport import Transport
 
 
@@ -186,6 +187,8 @@ def serve(
     """The gateway on a free port of this process, until the end of the block."""
     config = check_config(config, {}) if isinstance(config, dict) else config
     config = msgspec.structs.replace(config, server=msgspec.structs.replace(config.server, port=0))
+    if config.storage.url is None:
+        config = msgspec.structs.replace(config, storage=msgspec.structs.replace(config.storage, url="sqlite://"))
     server = uvicorn.Server(uvicorn.Config(create_app(config, local, transport, more), **settings_of(config)))
     thread = threading.Thread(target=lambda: uvloop.run(server.serve()), name="gateway")
     thread.start()

@@ -12,7 +12,7 @@ from pellucid.protocols.openresponses import Encoder
 from pellucid.protocols.openresponses.verify import verify
 from pellucid.providers.answer import AnswerDecoder
 from pellucid.run import Run
-from pellucid.server import responses
+from pellucid.server.openresponses import create
 from scripted import Call, Upstream, delta, say
 from scripted.gateway import Served
 
@@ -57,7 +57,7 @@ def told_without_content(caplog: pytest.LogCaptureFixture, where: str) -> None:
 
 @pytest.mark.parametrize(
     ("where", "name", "place"),
-    [(AnswerDecoder, "feed", "models.model"), (Run, "feed", "runs.attached"), (Encoder, "feed", "server.responses")],
+    [(AnswerDecoder, "feed", "models.model"), (Run, "feed", "runs.attached"), (Encoder, "feed", "server.serving")],
     ids=["decoder", "run", "encoder"],
 )
 def test_in_mid_stream(
@@ -86,7 +86,7 @@ def test_in_mid_stream(
 
 
 @pytest.mark.parametrize(
-    ("where", "name"), [(AnswerDecoder, "feed"), (Run, "feed"), (Encoder, "feed"), (responses, "parse_request")]
+    ("where", "name"), [(AnswerDecoder, "feed"), (Run, "feed"), (Encoder, "feed"), (create, "parse_request")]
 )
 def test_before_anything_was_sent(
     gateway: Served,

@@ -50,6 +50,10 @@ async def fails(call: Call) -> None:
     await call.gone()
 
 
+FAILED = "the upstream reported an error: out of memory"
+"""That, as who may see raw reasoning reads it."""
+
+
 async def says_no(call: Call) -> None:
     await call.answer(
         429, json.dumps({"error": {"message": "slow down", "code": "rate_limit"}}).encode(), Retry_After="60"
@@ -140,8 +144,8 @@ def test_a_stream_that_fails(client: openai.OpenAI, upstream: Upstream, headers:
     stream = client.responses.create(model=upstream.plays(fails), input="Why?", stream=True)
     if headers["OpenResponses-Reasoning-Events"] == "openai":
         *_, error, last = stream
-        assert (error.type, error.message, last.type) == ("error", "out of memory", "response.failed")
-        assert last.response.error.message == "out of memory"
+        assert (error.type, error.message, last.type) == ("error", FAILED, "response.failed")
+        assert last.response.error.message == FAILED
     else:
         with pytest.raises(openai.APIError, match="out of memory"):
             list(stream)
@@ -151,7 +155,7 @@ def test_a_whole_response_that_failed(client: openai.OpenAI, upstream: Upstream)
     response = client.responses.create(model=upstream.plays(fails), input="Why?")
     assert response.status == "failed"
     assert response.error is not None
-    assert response.error.message == "out of memory"
+    assert response.error.message == FAILED
 
 
 @pytest.mark.parametrize("stream", [False, True])

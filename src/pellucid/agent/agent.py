@@ -23,7 +23,7 @@ from ..events import Event, FinalResultEvent
 from ..models import Asked
 from ..parts import ModelMessage, ModelRequest, ModelRequestPart, SystemPromptPart, Text, UserContent, UserPromptPart
 from ..settings import ModelCall, ModelSettings, ToolChoice, checked_settings, merge_settings
-from ..tools import RunContext, Tool
+from ..tools import AnyTool, Rules, RunContext, Tool, Toolbox
 from ..tools.functions import takes_context
 from .handlers import EventHandler, handle
 from .limits import UsageLimits
@@ -31,7 +31,6 @@ from .nodes import CallToolsNode, End, ModelRequestNode, nodes
 from .output import OutputSpec, output_of
 from .results import AgentRunResult, AgentRunResultEvent, StreamedRunResult
 from .running import AgentRun, Plan, warn
-from .toolbox import Toolbox
 
 Out = TypeVar("Out")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -54,7 +53,7 @@ class AgentOptions(TypedDict, total=False):
     retries: int
     """How often in a row a function, or the output, may fail before the run does (1)."""
     output_retries: int
-    tools: Sequence[Tool | Callable[..., Any]]
+    tools: Sequence[AnyTool | Callable[..., Any]]
     tool_timeout: float | None
     """Seconds for each function."""
     history_processors: Sequence[Callable[..., Any]]
@@ -95,7 +94,7 @@ class Agent(Generic[Out]):
         self._instructions: list[str | Callable[..., Any]] = _listed(options.get("instructions"))
         self._system = [system_prompt] if isinstance(system_prompt, str) else list(system_prompt)
         self._output = output_of(output_type)
-        self._toolbox = Toolbox(options.get("tools", ()), retries, options.get("tool_timeout"))
+        self._toolbox = Toolbox(options.get("tools", ()), Rules(retries=retries, timeout=options.get("tool_timeout")))
         self._output_retries = options.get("output_retries", retries)
         self._processors = list(options.get("history_processors", ()))
         self._validators: list[Callable[..., Any]] = []

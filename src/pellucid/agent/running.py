@@ -34,13 +34,13 @@ from ..parts import (
 from ..run import Minter
 from ..runs import Answered, AttachedRun
 from ..settings import ModelCall
-from ..tools import ModelRetry, RunContext
+from ..tools import Attempts, ModelRetry, RunContext, Toolbox, call_all
+from ..tools.calling import Result, arguments_of
 from ..tools.functions import takes_context
 from .errors import UnexpectedModelBehavior
 from .limits import RunUsage, UsageLimits, run_usage
 from .output import Output
 from .results import AgentRunResult
-from .toolbox import Attempts, Result, Toolbox, arguments_of, call_all
 
 Out = TypeVar("Out")
 
@@ -75,7 +75,7 @@ class AgentRun(Generic[Out]):
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._attempts = Attempts()
+        self._attempts = Attempts(UnexpectedModelBehavior)
         self._requests = 0
         self._tool_calls = 0
         self._output: list[Any] = []

@@ -1,4 +1,7 @@
-"""`pellucid decode`: captured provider bytes in, one JSON object of parts out."""
+"""`pellucid decode`: captured provider bytes in, one JSON object of parts out.
+
+An answer that is an error is printed like any other, with what was said before it, and is the exit status 1.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,9 @@ from typing import Any, BinaryIO
 import click
 import msgspec
 
-from ..errors import RequestError
+from ..errors import ErrorInfo, RequestError
 from ..events import ModelEvent
-from ..fold import fold
+from ..fold import Fold, fold
 from ..parts import Usage
 from ..providers.loose import loose_json
 from ..providers.profiles import Profile, builtin_profiles
@@ -21,8 +24,21 @@ from ..providers.wires import decode as decode_answer
 @click.option("--content-type", metavar="T", help="The answer's Content-Type, if it cannot be told from the bytes.")
 @click.argument("file", type=click.File("rb"), default="-")
 def decode(provider: str, content_type: str | None, file: BinaryIO) -> None:
-    """Decode a provider's answer, streamed or whole, and print it as one JSON object."""
-    click.echo(_as_json(decode_bytes(provider, content_type, file.read())))
+    """Decode a provider's answer, streamed or whole, and print it as one JSON object.
+
+    An answer that is an error is told once more on standard error, with exit status 1.
+    """
+    folded = fold(list(decode_bytes(provider, content_type, file.read())))
+    click.echo(_as_json(folded))
+    raise SystemExit(status_of(folded.error))
+
+
+def status_of(error: ErrorInfo | None) -> int:
+    """The exit status for an answer that ended so; why it failed is told on standard error."""
+    if error is None:
+        return 0
+    click.echo(f"Error: {error.told}", err=True)
+    return 1
 
 
 def decode_bytes(provider: str, content_type: str | None, data: bytes) -> list[ModelEvent]:
@@ -64,8 +80,7 @@ def guess_content_type(data: bytes) -> str:
     return "application/json" if data.lstrip()[:1] in (b"{", b"[") else "text/event-stream"
 
 
-def _as_json(events: list[ModelEvent]) -> str:
-    folded = fold(list(events))
+def _as_json(folded: Fold) -> str:
     response = folded.response
     assert response is not None
     value: dict[str, Any] = {

@@ -1,4 +1,8 @@
-"""`pellucid translate`: captured provider bytes in, what a client would get out."""
+"""`pellucid translate`: captured provider bytes in, what a client would get out.
+
+With `--check`, the exit status is 1 where the events break a rule, and also where the answer is an error: what a client
+would get is legal then, and still no answer.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,14 @@ from typing import BinaryIO
 import click
 import msgspec
 
+from ..errors import ErrorInfo
 from ..events import ModelEvent
 from ..parts import ModelRequest, UserPromptPart
 from ..protocols.openresponses import Dialect, Encoder, parse_request
 from ..protocols.openresponses.verify import verify
 from ..run import Minter, Run
 from ..settings import ModelCall
-from .decode import decode_bytes
+from .decode import decode_bytes, status_of
 
 # Ids and times are made up the same way each time, so that two translations can be compared.
 SEED, EPOCH = bytes(16), 0
@@ -32,7 +37,7 @@ PROTOCOLS: dict[str, Dialect] = {"openresponses": "openresponses", "openresponse
     help="The client's protocol; openresponses-openai has OpenAI's names for reasoning events.",
 )
 @click.option("--stream/--no-stream", default=True, help="As a stream of events, or as the whole response.")
-@click.option("--check", is_flag=True, help="Also say whether the events keep the protocol's rules.")
+@click.option("--check", is_flag=True, help="Also say whether the events keep the rules, and the answer is no error.")
 @click.option("--content-type", metavar="T", help="The answer's Content-Type, if it cannot be told from the bytes.")
 @click.argument("file", type=click.File("rb"), default="-")
 def translate(
@@ -40,7 +45,7 @@ def translate(
 ) -> None:
     """Translate a provider's answer into what a client of PROTOCOL would get."""
     dialect = PROTOCOLS[protocol]
-    body, whole = openresponses(decode_bytes(provider, content_type, file.read()), dialect)
+    body, whole, error = openresponses(decode_bytes(provider, content_type, file.read()), dialect)
     sys.stdout.buffer.write(body if stream else msgspec.json.format(whole, indent=2) + b"\n")
     sys.stdout.buffer.flush()
     if check:
@@ -48,11 +53,11 @@ def translate(
         for rule in broken:
             click.echo(rule, err=True)
         click.echo("legal" if not broken else f"{len(broken)} rules broken", err=True)
-        raise SystemExit(1 if broken else 0)
+        raise SystemExit(status_of(error) or (1 if broken else 0))
 
 
-def openresponses(events: list[ModelEvent], dialect: Dialect) -> tuple[bytes, bytes]:
-    """The stream, and the whole response."""
+def openresponses(events: list[ModelEvent], dialect: Dialect) -> tuple[bytes, bytes, ErrorInfo | None]:
+    """The stream, the whole response, and why the answer is an error, if it is one."""
     request = parse_request(b'{"input": "(captured)"}')
     mint = Minter(SEED)
     encoder = Encoder(request.response(mint("resp"), _model_of(events), EPOCH), dialect)
@@ -60,7 +65,7 @@ def openresponses(events: list[ModelEvent], dialect: Dialect) -> tuple[bytes, by
     run.start()
     told, _ = run.feed(events)
     body = encoder.start() + encoder.feed(told + run.end(), EPOCH)
-    return body, msgspec.json.encode(encoder.response)
+    return body, msgspec.json.encode(encoder.response), run.ended.error if run.ended is not None else None
 
 
 def _model_of(events: list[ModelEvent]) -> str:

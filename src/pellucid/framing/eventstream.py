@@ -142,12 +142,13 @@ class _Broken(Exception):
         self.info = info
 
 
-def _broken(what: str) -> _Broken:
+def _broken(what: str, said: str | None = None) -> _Broken:
     return _Broken(
         ErrorInfo(
             kind="model_error",
             code="frame_broken",
             message=f"the upstream's event stream cannot be read any further: {what}",
+            said=said,
         )
     )
 
@@ -169,7 +170,7 @@ def read_headers(head: bytes) -> dict[str, HeaderValue]:
             name, kind = head[at + 1 : name_end].decode(), head[name_end]
             value, at = _read_value(head, kind, name_end + 1)
             if name in headers:
-                raise _broken(f"a message has the header {name!r} twice")
+                raise _broken("a message has a header twice", name)
             headers[name] = value
     except (IndexError, StructError):
         raise _broken("a message's headers end in the middle of one") from None

@@ -49,6 +49,8 @@ class Failed(msgspec.Struct, frozen=True, tag_field="event", tag="failed"):
     code: str
     """As in ``EngineError``."""
     message: str
+    said: str | None = None
+    """In llama.cpp's words, or the system's."""
 
 
 def missing_cpu_features(cpuinfo: str) -> list[str]:
@@ -156,7 +158,8 @@ def serve(spec: Spec) -> Ready | Failed:
     try:
         import xllamacpp
     except ImportError as error:
-        return Failed("not_installed", f"the embedded engine is not installed ({error}): pip install 'pellucid[local]'")
+        message = "the embedded engine is not installed; pip install 'pellucid[local]'"
+        return Failed("not_installed", message, str(error))
     params = xllamacpp.CommonParams()
     params.model.path = spec.path
     params.model_alias = {spec.name}
@@ -175,9 +178,8 @@ def serve(spec: Spec) -> Ready | Failed:
     try:
         server = xllamacpp.Server(params)
     except Exception as error:  # whatever the binding raises: the reason is the message
-        return Failed(
-            "bad_model", f"llama.cpp could not load {spec.path}: {error or type(error).__name__} (log: {spec.log})"
-        )
+        message = f"llama.cpp could not load {spec.path} (log: {spec.log})"
+        return Failed("bad_model", message, str(error) or type(error).__name__)
     _keep.append(server)
     return Ready(int(server.listening_address.rpartition(":")[2]))
 

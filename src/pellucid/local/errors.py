@@ -1,4 +1,7 @@
-"""What can go wrong with the embedded engine. Each message says what was wrong, where, and what would be right."""
+"""What can go wrong with the embedded engine. Each message says what was wrong, where, and what would be right.
+
+What llama.cpp, pip or a server said about it, in their words, is `said` and no part of the message.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,8 @@ class LocalError(PellucidError):
     kind: ErrorKind = "unavailable"
     code: str | None = None
 
-    def __init__(self, message: str, code: str | None = None) -> None:
-        super().__init__(ErrorInfo(kind=self.kind, message=message, code=code or self.code))
+    def __init__(self, message: str, code: str | None = None, *, said: str | None = None) -> None:
+        super().__init__(ErrorInfo(kind=self.kind, message=message, code=code or self.code, said=said or None))
 
 
 class UnknownModel(LocalError):

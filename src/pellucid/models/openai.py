@@ -39,8 +39,10 @@ class OpenAIResponsesModelSettings(OpenAIChatModelSettings, total=False):
     """Whether the ids of earlier reasoning, texts and calls go back; unsaid, they do. To be switched off where the
     history is edited, or an item is refused "without its required following item"."""
     openai_truncation: Literal["disabled", "auto"]
-    openai_previous_response_id: str
-    """Go on from an answer that OpenAI kept; what came before it is not sent again."""
+    openai_previous_response_id: Literal["auto"] | str
+    """Go on from an answer that OpenAI kept; what came before it is not sent again. `auto`: from the last answer in the
+    history that this model gave, whole; for that, OpenAI is asked to keep answers, unless `openai_store` is False: then
+    all of the history is sent, as it is without this."""
     openai_conversation_id: str
     openai_native_tools: list[dict[str, Any]]
     """OpenAI's own tools, as it writes them."""

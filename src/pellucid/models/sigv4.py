@@ -77,7 +77,10 @@ def _credentials() -> Credentials:
         found = found.get_frozen_credentials() if found is not None else None
     except BotoCoreError as error:
         raise RequestError(
-            f"Amazon Bedrock: there are no AWS credentials: {error}", kind="unauthorized", code="missing_api_key"
+            "Amazon Bedrock: the AWS credentials cannot be read",
+            kind="unauthorized",
+            code="missing_api_key",
+            said=str(error),
         ) from error
     if found is None:
         raise RequestError(

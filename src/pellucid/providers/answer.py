@@ -21,6 +21,7 @@ from ..events import Cause, ModelEvent
 from ..framing import NDJSONDecoder, SSEDecoder
 from ..framing.sse import DEFAULT_LIMIT, SSE
 from ..parts import Origin
+from .faults import beginning, turn_failed
 from .likeness import TRIES, Likeness, Unread
 from .loose import loose_json
 
@@ -65,9 +66,8 @@ class Reader:
 
     def refuse(self, data: bytes) -> None:
         """What came is not of this wire."""
-        start = data[:80].decode("utf-8", "replace")
-        message = f"the upstream did not answer in {self.wire} JSON; what came begins with {start!r}"
-        self.fail(ErrorInfo("model_error", message, code=self.code))
+        message = f"the upstream did not answer in {self.wire} JSON"
+        self.fail(ErrorInfo("model_error", message, code=self.code, said=beginning(data)))
 
 
 class AnswerDecoder:
@@ -154,7 +154,7 @@ class AnswerDecoder:
             reader.flush()
             reader.settle()
             if reader.emit.finish_reason == "error":
-                reader.fail(_gave_up(reader.emit.native_finish_reason))
+                reader.fail(turn_failed(reader.emit.native_finish_reason))
 
 
 def _is_json(data: bytes) -> bool:
@@ -173,10 +173,6 @@ def _truncated(wire: str) -> ErrorInfo:
 def _empty(wire: str) -> ErrorInfo:
     message = f"the upstream's answer ended without a single word of {wire}"
     return ErrorInfo("model_error", message, code="empty_stream")
-
-
-def _gave_up(reason: str | None) -> ErrorInfo:
-    return ErrorInfo("model_error", f"the upstream gave up without saying why (finish reason {reason!r})", code=reason)
 
 
 # --- how frames are cut ------------------------------------------------------------------------------------------

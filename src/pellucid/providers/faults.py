@@ -1,8 +1,13 @@
-"""Providers' errors, in our own words.
+"""Providers' errors: what they mean in our own words, and what was said in theirs.
 
 A provider says that something is wrong by an HTTP status, by an error object in a body or a stream, or both. What
-the kind of an error is follows from the status where there is one, else from the object's own type and code. The
-provider's sentence is kept: it is the one that helps.
+the kind of an error is follows from the status where there is one, else from the object's own type and code.
+
+* `message` is made of our sentences, the status, and the name of the model that was asked for: of nothing else. An
+  upstream may quote the prompt or the reasoning back, and the message reaches readers who may see neither.
+* The provider's sentence is kept whole in `said`: it is the one that helps. The two are read together, with a colon
+  between them, so our sentences end where a colon may follow.
+* A code is one word, and a param a path; what is longer is a sentence, and stands in `said` too.
 """
 
 from __future__ import annotations
@@ -54,11 +59,60 @@ _KIND_OF_WORD: dict[str, ErrorKind] = {
     "timeout": "timeout",
 }
 
-_PREFIX = {
+_NO_MODEL = "model_not_found"
+
+# --- our sentences -----------------------------------------------------------------------------------------------
+
+_OF_KIND: dict[ErrorKind, str] = {
+    "invalid_request": "the upstream refused the request",
+    "not_found": "the upstream did not find what it was asked for",
+    "too_large": "the request is too large for the upstream",
+    "too_many_requests": "the upstream takes no more requests for now",
+    "unavailable": "the upstream is not available for now",
+    "timeout": "the upstream did not finish in time",
+    "unsupported": "the upstream's model cannot do what it was asked for",
+}
+
+_OF_STATUS = {
     401: "the upstream refused the credentials",
     402: "the upstream wants payment from the gateway's account",
     403: "the upstream forbids this to the gateway's account",
+    408: "the upstream did not get the request in time",
 }
+
+_OF_CODE = {
+    "context_length_exceeded": "the conversation is too long for the upstream's model",
+    "insufficient_quota": "the gateway's account at the upstream has no quota left",
+}
+
+TURN_FAILED = "the upstream's model ended its turn with an error"
+
+
+def our_words(kind: ErrorKind, status: int | None = None, code: str | None = None) -> str:
+    """The sentence for what an upstream reported, with the status and not a word of the upstream's."""
+    known = _OF_CODE.get(code or "") or _OF_STATUS.get(status or 0) or _OF_KIND.get(kind)
+    if status is None:
+        return known or "the upstream reported an error"
+    return f"{known or 'the upstream failed'} (status {status})"
+
+
+def turn_failed(reason: str | None) -> ErrorInfo:
+    """A model's turn ended for a reason that means failure, and nothing was said about it but that."""
+    return ErrorInfo("model_error", TURN_FAILED, code=a_word(reason), said=reason)
+
+
+def beginning(data: bytes) -> str:
+    """How bytes begin that are not understood, to be quoted."""
+    return repr(data[:80].decode("utf-8", "replace"))
+
+
+_WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/#@+-]{0,99}").fullmatch
+_PATH = re.compile(r"[A-Za-z0-9_$][A-Za-z0-9_$.:/\[\]'\"@+-]{0,199}").fullmatch
+
+
+def a_word(text: str | None) -> str | None:
+    """A provider's code, if it is one word as programs use them, and no sentence."""
+    return text if text is not None and _WORD(text) else None
 
 
 def kind_of_status(status: int) -> ErrorKind:
@@ -69,47 +123,73 @@ def kind_of_status(status: int) -> ErrorKind:
     return "invalid_request" if 400 <= status < 500 else "model_error"
 
 
-def fault_of_response(status: int, headers: Mapping[str, str], body: bytes) -> ErrorInfo:
-    """What an HTTP response that is not a success means. Bodies may be JSON in any of the known forms, or not JSON."""
+# --- their answers -----------------------------------------------------------------------------------------------
+
+
+def fault_of_response(status: int, headers: Mapping[str, str], body: bytes, model: str | None = None) -> ErrorInfo:
+    """What an HTTP response that is not a success means. Bodies may be JSON in any of the known forms, or not JSON.
+
+    `model` is what was asked for, to be named where the upstream does not find it.
+    """
     try:
         value = loose_json(body)
     except ValueError:
         value = _words(body.decode("utf-8", "replace"))
     info = fault_of_value(value, status)
-    prefix = _PREFIX.get(status)
-    message = f"{prefix}: {info.message}" if prefix else info.message
-    return msgspec.structs.replace(info, message=message, retry_after=_retry_after(headers))
+    if info.kind == "not_found" and model is not None:
+        info = _not_found(info, status, model)
+    return msgspec.structs.replace(info, retry_after=_retry_after(headers))
+
+
+def _not_found(info: ErrorInfo, status: int, model: str) -> ErrorInfo:
+    if info.code == _NO_MODEL or re.search(rf"(?<!\w){re.escape(model)}(?!\w)", info.said or ""):
+        message = f"the upstream knows no model {model!r} (status {status})"
+        return msgspec.structs.replace(info, message=message, code=info.code or _NO_MODEL)
+    if isinstance(info.native, dict | list):
+        message = f"the upstream did not find something that was asked for, perhaps the model {model!r}"
+    else:
+        message = f"the upstream has nothing at the address where the model {model!r} was asked for; see its base_url"
+    return msgspec.structs.replace(info, message=f"{message} (status {status})")
 
 
 def fault_of_value(value: Any, status: int | None = None) -> ErrorInfo:
     """What an error object means: `{"error": {…}}`, `{"error": "…"}`, `{"message": …}`, `[{"error": …}]`, or text."""
     fault = _innermost(value)
+    code = param = None
+    words: list[str] = []
     if isinstance(fault, dict):
-        message = _first_text(fault, "message", "Message", "status_msg", "msg", "detail", "error", "type") or ""
-        code = _first_text(fault, "code", "status", "type", "status_code")
+        said = _first_text(fault, "message", "Message", "status_msg", "msg", "detail", "error", "type") or ""
+        codes = [text for name in _CODES if (text := _first_text(fault, name)) is not None]
+        code = next(filter(a_word, codes), None)
         words = [str(fault.get(name)) for name in ("code", "type", "status")]
         if status is None and len(words[0]) == 3 and words[0].isdecimal() and 400 <= int(words[0]) < 600:
             status = int(words[0])
-        param = fault.get("param")
+        param = _first_text(fault, "param")
         # OpenRouter says that somebody failed, and hides away what they said.
         metadata = fault.get("metadata")
         behind = _first_text(metadata, "raw") if isinstance(metadata, dict) else None
-        if behind:
-            message = f"{message}: {behind[:1000]}"
+        sentences = [text for text in codes[:1] if not a_word(text)]
+        if param is not None and not _PATH(param):
+            sentences, param = [*sentences, param], None
+        said = ": ".join(dict.fromkeys(text for text in (said, *sentences, behind) if text))
     else:
-        message, code, words, param = str(fault or ""), None, [], None
+        said = str(fault or "")
     known = [_KIND_OF_WORD[word] for word in words if word in _KIND_OF_WORD]
     kind: ErrorKind = kind_of_status(status) if status is not None else known[0] if known else "model_error"
-    if not message:
-        message = f"the upstream answered {status} without a message" if status else "the upstream reported an error"
+    if code == _NO_MODEL and kind == "invalid_request":
+        kind = "not_found"
     return ErrorInfo(
         kind=kind,
-        message=message,
+        message=our_words(kind, status, code),
         code=code,
-        param=param if isinstance(param, str) else None,
+        param=param,
         status=status,
         native=value,
+        said=said or None,
     )
+
+
+_CODES = ("code", "status", "type", "status_code")
 
 
 def _innermost(value: Any) -> Any:

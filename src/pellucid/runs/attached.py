@@ -7,16 +7,18 @@ between two turns: functions that are called, answers that are looked at.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Container
+import time
+from collections.abc import Awaitable, Callable, Container
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from ..errors import ErrorInfo, IllegalEvent, PellucidError
-from ..events import Event
+from ..events import Event, RunEndEvent
 from ..models import Asked, Turn
 from ..parts import ModelResponse, RetryPromptPart, ToolCallPart, ToolReturnPart
 from ..run import CallModel, CallTools, CheckOutput, Effect, Mint, Run
 from ..settings import ModelCall
+from ..telemetry import log, place_of
 
 FAULT = ErrorInfo("server_error", "something that was called between two turns of the model failed")
 
@@ -71,11 +73,29 @@ class Nobody:
 _NOBODY = Nobody()
 
 
+def _as_it_is(events: list[Event]) -> list[Event]:
+    return events
+
+
 class AttachedRun:
     """Drives one `Run` against one model."""
 
-    def __init__(self, model: Asked, call: ModelCall, mint: Mint, owner: Owner = _NOBODY) -> None:
-        self.run = Run(call, mint, server_tools=owner.tools, checks=owner.checks)
+    def __init__(
+        self,
+        model: Asked,
+        call: ModelCall,
+        mint: Mint,
+        owner: Owner = _NOBODY,
+        *,
+        max_tool_calls: int | None = None,
+        enrich: Callable[[list[Event]], list[Event]] | None = None,
+        log_faults: bool = False,
+    ) -> None:
+        """`enrich` sees every batch once, before anybody else does (seals are written there). `log_faults`: whether
+        what is `raised` is logged, as nobody will raise it again."""
+        self.run = Run(call, mint, server_tools=owner.tools, max_tool_calls=max_tool_calls, checks=owner.checks)
+        self._enriched = enrich or _as_it_is
+        self._log_faults = log_faults
         self.raised: Exception | None = None
         """What ended the run between two turns."""
         self._model = model
@@ -90,6 +110,14 @@ class AttachedRun:
         [effect] = self.run.start()
         assert isinstance(effect, CallModel)
         self._turn = await self._model.open(await self._owner.prepare(effect.call))
+
+    @property
+    def ended(self) -> RunEndEvent | None:
+        return self.run.ended
+
+    @property
+    def now(self) -> int:
+        return int(time.time())
 
     @property
     def waiting(self) -> bool:
@@ -110,14 +138,14 @@ class AttachedRun:
         if batch is None:
             # A turn that stops without its end is a fault of whatever plays the model.
             self._turn = None
-            return self.run.end(ErrorInfo("model_error", "the model's turn stopped without an end"))
+            return self._enriched(self.run.end(ErrorInfo("model_error", "the model's turn stopped without an end")))
         events, effects = self.run.feed(batch)
         if effects or self.run.ended is not None:
             # The model has said all: what the turn holds (a connection, a place in a line) is given back now.
             self._turn = None
             turn.cancel()
             self._effects = effects
-        return events
+        return self._enriched(events)
 
     async def read(self) -> list[Event] | None:
         """Both."""
@@ -136,6 +164,14 @@ class AttachedRun:
         if error is None:
             self.run.cancel()
         return self.run.feed(last)[0] + self.run.end(error)
+
+    async def stop(self, error: ErrorInfo | None = None) -> list[Event]:
+        """`cancel`, whatever state this is in (see `Running`)."""
+        try:
+            return self._enriched(self.cancel(error))
+        except Exception as fault:
+            log.error("a run could not be stopped in form: %s", place_of(fault))
+            return self._enriched(self.fail(error or FAULT))
 
     def fail(self, error: ErrorInfo) -> list[Event]:
         """The same after a fault of ours: nothing more is asked of the turn, and what was told is closed."""
@@ -168,6 +204,8 @@ class AttachedRun:
         except Exception as error:
             self.raised = error
             told = isinstance(error, PellucidError) and not isinstance(error, IllegalEvent)
+            if self._log_faults and not told:
+                log.error("a fault between two turns: %s", place_of(error))
             # What anything else says is not for whoever reads the run.
             events = self.run.end(error.info if isinstance(error, PellucidError) and told else FAULT)
         self._between = events

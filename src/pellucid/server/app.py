@@ -1,64 +1,77 @@
-"""The ASGI application: routes, and what lives as long as the server does."""
+"""The ASGI application: which path leads to what, and what lives as long as the server does."""
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from typing import Any, Protocol
+from typing import Any
 
-from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.routing import Router
+from starlette.types import Receive, Scope, Send
 
-from .. import __version__
 from ..errors import ErrorInfo, ErrorKind
 from ..models import Asked
-from ..protocols.openresponses import error_body
-from ..telemetry import log, place_of
+from ..protocols import openresponses
 from ..transport import Transport
-from .catalog import Catalog
+from . import chat_completions, http, plain
 from .config import Config
 from .connection import connections
-from .openapi import document
-from .responses import FAULT, ResponsesEndpoint
+from .openresponses import routes as responses
+from .openresponses.routes import SPOKEN as RESPONSES
+from .services import LocalModelService, Services
+
+SPOKEN = [*RESPONSES, *chat_completions.SPOKEN]
+"""What clients can be pointed at."""
+
+_KIND_OF_STATUS: dict[int, ErrorKind] = {404: "not_found"}
 
 
-class LocalModelService(Asked, Protocol):
-    """The embedded model, as the server needs it: it starts, says whether it is ready, and stops."""
+class Gateway:
+    """The application. Streams pass through nothing that stands between a read and its write."""
 
-    async def start(self) -> None: ...
+    def __init__(self, services: Services) -> None:
+        self.services = services
 
-    async def stop(self) -> None: ...
+        @asynccontextmanager
+        async def lifespan(app: Any) -> AsyncIterator[None]:
+            await services.start()
+            try:
+                yield
+            finally:
+                await services.stop()
 
-    @property
-    def ready(self) -> bool: ...
-
-
-class Gateway(Starlette):
-    """The application, quiet: a fault of ours was answered and logged by `_fault`, without what it may quote.
-
-    Streams do not pass through the framework's layers, each of which would stand between every read and its write.
-    """
-
-    streams: dict[tuple[str, str], ASGIApp]
+        self._router = Router(
+            [*responses(services), *chat_completions.routes(services), *plain.routes(services, SPOKEN)],
+            redirect_slashes=False,
+            lifespan=lifespan,
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            preflight = self.services.guard.cors.preflight(scope)
+            if preflight is not None:
+                await send({"type": "http.response.start", "status": 204, "headers": preflight})
+                await send({"type": "http.response.body"})
+                return
+        scope["app"] = self
         try:
-            stream = self.streams.get((scope["method"], scope["path"])) if scope["type"] == "http" else None
-            if stream is not None:
-                await stream(scope, receive, send)
-            else:
-                await super().__call__(scope, receive, send)
-        except (Exception, asyncio.CancelledError) as error:
-            if scope["type"] != "http":
-                raise
-            if stream is not None and isinstance(error, Exception):
-                log.error("a fault while serving %s: %s", scope["path"], place_of(error))
+            await self._router(scope, receive, send)
+        except HTTPException as error:
+            await self._no_route(scope, send, error)
+
+    async def _no_route(self, scope: Scope, send: Send, error: HTTPException) -> None:
+        path = scope["path"]
+        if error.status_code == 405:
+            message = f"{scope['method']} is not allowed on {path}"
+        elif error.status_code == 404:
+            message = f"there is nothing at {path}; this gateway speaks {', '.join(SPOKEN)}"
+        else:
+            message = str(error.detail)
+        info = ErrorInfo(_KIND_OF_STATUS.get(error.status_code, "invalid_request"), message)
+        headers = [(name.lower().encode(), value.encode()) for name, value in (error.headers or {}).items()]
+        headers += self.services.guard.cors.headers(scope)
+        await http.send_json(send, error.status_code, openresponses.error_body(info), headers)
 
 
 def create_app(
@@ -67,83 +80,11 @@ def create_app(
     transport: Transport | None = None,
     more: Iterable[Asked] = (),
 ) -> Gateway:
-    """The gateway as an ASGI application. `more` models (agents, say) are served under their own names."""
-    door = transport or Transport(config.limits)
-    catalog = Catalog(config, door, local, more)
-    started = int(time.time())
+    """The gateway as an ASGI application. `more` models (agents, say) are served under their own names.
 
-    async def models(request: Request) -> Response:
-        entries = [
-            {"id": name, "object": "model", "created": started, "owned_by": catalog.find(name)[1].origin.provider}
-            for name in catalog.names()
-        ]
-        return JSONResponse({"object": "list", "data": entries})
-
-    async def index(request: Request) -> Response:
-        return JSONResponse({"pellucid": __version__, "speaks": [*SPOKEN, "GET /v1/models", "GET /openapi.json"]})
-
-    async def health(request: Request) -> Response:
-        return JSONResponse({"status": "ok"})
-
-    async def ready(request: Request) -> Response:
-        if local is not None and not local.ready:
-            return JSONResponse({"status": "loading", "detail": "the embedded model is loading"}, 503)
-        return JSONResponse({"status": "ready"})
-
-    openapi_document = document()
-
-    async def openapi(request: Request) -> Response:
-        return JSONResponse(openapi_document)
-
-    @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        if local is not None:
-            await local.start()
-        try:
-            yield
-        finally:
-            if local is not None:
-                await local.stop()
-            await door.aclose()
-
-    responses = ResponsesEndpoint(config, catalog)
-    gateway = Gateway(
-        routes=[
-            Route("/v1/responses", responses, methods=["POST"]),
-            Route("/", index),
-            Route("/v1/models", models),
-            Route("/health", health),
-            Route("/ready", ready),
-            Route("/openapi.json", openapi),
-        ],
-        exception_handlers={HTTPException: _http_error, Exception: _fault},
-        lifespan=lifespan,
-    )
-    gateway.streams = {("POST", "/v1/responses"): responses}
-    return gateway
-
-
-SPOKEN = ["POST /v1/responses"]
-"""What clients can be pointed at."""
-
-_KIND_OF_STATUS: dict[int, ErrorKind] = {404: "not_found", 405: "invalid_request"}
-
-
-async def _http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    if error.status_code == 405:
-        message = f"{request.method} is not allowed on {request.url.path}"
-    elif error.status_code == 404:
-        message = f"there is nothing at {request.url.path}; this gateway speaks {', '.join(SPOKEN)}"
-    else:
-        message = str(error.detail)
-    info = ErrorInfo(_KIND_OF_STATUS.get(error.status_code, "invalid_request"), message)
-    return JSONResponse(error_body(info), error.status_code, headers=error.headers)
-
-
-async def _fault(request: Request, error: Exception) -> Response:
-    log.error("a fault while serving %s %s: %s", request.method, request.url.path, place_of(error))
-    return JSONResponse(error_body(FAULT), 500)
+    Raises `ConfigError` for what the configuration names and cannot be had.
+    """
+    return Gateway(Services(config, local, transport, more))
 
 
 def settings_of(config: Config) -> dict[str, Any]:
@@ -152,6 +93,8 @@ def settings_of(config: Config) -> dict[str, Any]:
         "host": config.server.host,
         "port": config.server.port,
         "http": connections(config.server.request_seconds, config.server.unread_seconds),
+        "ws": "websockets-sansio",
+        "ws_max_size": config.server.max_body_bytes,
         "loop": "uvloop",
         "log_level": "warning",
         "access_log": False,

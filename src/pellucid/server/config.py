@@ -24,6 +24,7 @@ from ..local import catalogue
 from ..providers.profiles import Profile, builtin_profiles, load_profiles
 from ..settings import ModelSettings
 from ..transport import Limits, Seconds
+from .access import OPEN_TO_OTHERS, AccessConfig, check_access
 
 Count = Annotated[int, Meta(ge=1)]
 
@@ -83,8 +84,94 @@ class LocalConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     context: Count | None = None
 
 
+DAY = 86_400.0
+
+
+def data_dir(environ: Mapping[str, str] = os.environ) -> Path:
+    """Where what the gateway keeps is kept, unless the configuration says otherwise."""
+    base = environ.get("XDG_DATA_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "share") / "pellucid"
+
+
+class StorageConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where responses, conversations and keys are kept, and for how long."""
+
+    url: str | None = None
+    """`sqlite:///file` or `postgresql://host/database`; by default a SQLite file in the user's data directory."""
+    url_env: str | None = None
+    """The environment variable that holds the url, where there is a password in it."""
+    store: bool = True
+    """Whether a response is kept when its request does not say."""
+    retention_seconds: Annotated[float, Meta(gt=0)] | None = 30 * DAY
+    """How long; null: until it is deleted."""
+
+
+class RelayConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What replicas share while responses are live."""
+
+    url: str | None = None
+    """`redis://host:6379`; by default the memory of this process."""
+    url_env: str | None = None
+    """The environment variable that holds the url, where there is a password in it."""
+    lease_seconds: Annotated[float, Meta(ge=1, le=3600)] = 15.0
+    """How long the background responses of a replica that died wait for another one to end them."""
+
+
+class SealingConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Sealed reasoning. Replicas share one set of keys."""
+
+    keys_file: str | None = None
+    """By default in the user's data directory; PELLUCID_SEAL_KEYS in the environment goes before it."""
+
+
+class SummariesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Summaries of reasoning by models that make none."""
+
+    model: str | None = None
+    """A public name; by default the embedded model, where there is one. `none`: no summaries are made."""
+    seconds: Annotated[float, Meta(gt=0, le=600)] = 10.0
+    """How long an answer waits for the last of them."""
+
+
+class MCPConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A Model Context Protocol server: one that is started here (`command`), or one that is reached at `url`."""
+
+    command: str | None = None
+    args: list[str] = []
+    env: dict[str, str] = {}
+    url: str | None = None
+    headers: dict[str, str] = {}
+    headers_env: dict[str, str] = {}
+    """Headers whose values come from the environment: secrets are not in this file."""
+    allowed_tools: list[str] | None = None
+    timeout_seconds: Seconds | None = None
+
+
+class ToolsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Functions that this server calls itself, for any caller whose policy allows it."""
+
+    functions: list[str] = []
+    """`package.module:function`."""
+    timeout_seconds: Seconds = 60.0
+    mcp: dict[str, MCPConfig] = {}
+
+
+class EgressConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What may be reached on somebody else's word (images, MCP servers that a request names)."""
+
+    allow: list[str] = []
+    """Host names, addresses or networks that are not public, or `*`."""
+
+
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     server: ServerConfig = ServerConfig()
+    access: AccessConfig = AccessConfig()
+    storage: StorageConfig = StorageConfig()
+    relay: RelayConfig = RelayConfig()
+    sealing: SealingConfig = SealingConfig()
+    summaries: SummariesConfig = SummariesConfig()
+    tools: ToolsConfig = ToolsConfig()
+    egress: EgressConfig = EgressConfig()
     limits: Limits = Limits()
     providers: dict[str, ProviderConfig] = {}
     models: dict[str, ModelConfig] = {}
@@ -215,13 +302,37 @@ def _inconsistencies(config: Config, environ: Mapping[str, str]) -> list[str]:
             mistakes.append(
                 f"server.default_model: no model {server.default_model!r}; {_meant(server.default_model, names)}"
             )
+    mistakes += check_access(config.access, environ)
+    mistakes += _kept(config, environ)
     if server.workers > 1:
         mistakes.append("server.workers: only 1 is possible yet")
-    if _open_to_others(server.host) and not server.allow_unauthenticated:
-        mistakes.append(
-            f"server.host: {server.host!r} can be reached by others, and this server knows no keys yet; listen on "
-            "127.0.0.1 behind a proxy that checks who is asking, or set server.allow_unauthenticated = true"
-        )
+    if _open_to_others(server.host) and not (server.allow_unauthenticated or config.access.guarded):
+        mistakes.append(OPEN_TO_OTHERS.format(host=server.host))
+    return mistakes
+
+
+def _kept(config: Config, environ: Mapping[str, str]) -> list[str]:
+    mistakes = [
+        f"{key}.url_env: the environment has no {section.url_env}"
+        for key, section in (("storage", config.storage), ("relay", config.relay))
+        if section.url_env is not None and not environ.get(section.url_env)
+    ]
+    for key, url, schemes in (
+        ("storage.url", config.storage.url, ("sqlite", "postgresql", "postgresql+asyncpg", "postgres")),
+        ("relay.url", config.relay.url, ("memory", "redis", "rediss", "unix")),
+    ):
+        if url is not None and url.partition(":")[0] not in schemes:
+            mistakes.append(f"{key}: {url!r} is none of {', '.join(f'{scheme}://…' for scheme in schemes)}")
+    for name, server in config.tools.mcp.items():
+        at = f"tools.mcp.{name}"
+        if (server.command is None) == (server.url is None):
+            mistakes.append(f"{at}: needs a command or a url, and one of them only")
+        mistakes += [f"{at}.headers{mistake}" for mistake in _headers(server.headers)]
+        mistakes += [
+            f"{at}.headers_env.{header}: the environment has no {variable}"
+            for header, variable in server.headers_env.items()
+            if not environ.get(variable)
+        ]
     return mistakes
 
 

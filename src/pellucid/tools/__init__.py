@@ -1,7 +1,26 @@
-"""What a model may call: functions of ours, as the model is told of them and as they are called."""
+"""What a model may call, as the model is told of it and as it is called: functions, and tools of MCP servers."""
 
+from .calling import Attempts, Rules, Toolbox, call_all
 from .context import RunContext
+from .entry_points import load_tools
 from .functions import ModelRetry, Tool
+from .protocol import AnyTool, ToolFailed
+from .serving import ServerTools, gather
 from .shapes import Shape, shape_of
 
-__all__ = ["ModelRetry", "RunContext", "Shape", "Tool", "shape_of"]
+__all__ = [
+    "AnyTool",
+    "Attempts",
+    "ModelRetry",
+    "Rules",
+    "RunContext",
+    "ServerTools",
+    "Shape",
+    "Tool",
+    "ToolFailed",
+    "Toolbox",
+    "call_all",
+    "gather",
+    "load_tools",
+    "shape_of",
+]

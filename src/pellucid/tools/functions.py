@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import threading
 from collections.abc import Callable
+from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Annotated, Any, get_origin, get_type_hints
 
@@ -125,6 +128,34 @@ def _called(function: Callable[..., Any], given: tuple[Any, ...]) -> Any:
         raise RuntimeError("the function raised StopIteration") from error
 
 
+async def _in_thread(function: Callable[..., Any], given: tuple[Any, ...]) -> Any:
+    """Call it in a thread that nobody waits for at the end of the process, and that nobody else needs: a pool whose
+    threads hang resolves no more names."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Any] = loop.create_future()
+    around = copy_context()
+
+    def settle(value: Any, error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is None:
+            done.set_result(value)
+        else:
+            done.set_exception(error)
+
+    def run() -> None:
+        value, fault = None, None
+        try:
+            value = around.run(_called, function, given)
+        except BaseException as error:
+            fault = error
+        with suppress(RuntimeError):  # the loop may be closed by now
+            loop.call_soon_threadsafe(settle, value, fault)
+
+    threading.Thread(target=run, name=_name_of(function), daemon=True).start()
+    return await done
+
+
 class Tool:
     """A function that a model may call.
 
@@ -166,7 +197,7 @@ class Tool:
         given = (context, arguments) if self._signature.takes_context else (arguments,)
         if self._is_async:
             return await self._signature.call(*given)
-        value = await asyncio.to_thread(_called, self._signature.call, given)
+        value = await _in_thread(self._signature.call, given)
         return await value if inspect.isawaitable(value) else value
 
 

@@ -37,6 +37,7 @@ from ...emit import Emitter
 from ...errors import ErrorInfo, ErrorKind, ModelError, RequestError
 from ...events import ModelEvent, SideEvent
 from ...models import Turn
+from ...providers.faults import a_word
 from ...settings import ModelCall
 from ...telemetry import log, place_of
 from . import inward
@@ -364,11 +365,13 @@ def _fault(error: Exception) -> ErrorInfo:
         return ErrorInfo(
             _KIND_OF_STATUS.get(error.status_code, "model_error"),
             f"the agent's model answered {error.status_code}",
-            code=error.provider_error_code,
+            code=a_word(error.provider_error_code),
             retry_after=error.retry_after,
+            said=error.message,
         )
     if isinstance(error, ModelAPIError):
-        return ErrorInfo("model_error", "the agent's model failed", code=error.provider_error_code)
+        code = a_word(error.provider_error_code)
+        return ErrorInfo("model_error", "the agent's model failed", code=code, said=error.message)
     if isinstance(error, UsageLimitExceeded):
         return ErrorInfo("model_error", "the agent came to the limit of what one run of it may use", code="usage_limit")
     if isinstance(error, AgentRunError):

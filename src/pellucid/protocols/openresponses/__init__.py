@@ -4,8 +4,22 @@ The specification of 2026-04-24, with its names for raw reasoning (`response.rea
 (`response.reasoning_text.*`), which have the same fields.
 """
 
-from .encode import Dialect, Encoder
-from .errors import error_body, status_of
-from .request import Request, parse_request
+from .encode import Dialect, Encoder, Framing
+from .errors import error_body, error_payload, status_of
+from .items import Known, item_messages
+from .request import Request, parse_request, read_json, request_of
 
-__all__ = ["Dialect", "Encoder", "Request", "error_body", "parse_request", "status_of"]
+__all__ = [
+    "Dialect",
+    "Encoder",
+    "Framing",
+    "Known",
+    "Request",
+    "error_body",
+    "error_payload",
+    "item_messages",
+    "parse_request",
+    "read_json",
+    "request_of",
+    "status_of",
+]

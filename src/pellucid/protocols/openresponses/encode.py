@@ -9,15 +9,16 @@ events that come by the thousand are written from templates, everything else fro
 what UTF-8 cannot hold (half a surrogate pair, from somebody's Python) is shown as U+FFFD.
 
 What becomes of what this protocol has no word for: a provider's own tools, files, compactions and opaque blocks
-are not shown (extension items would break clients that were not asked); they stay in the record of the turn.
+are not shown (extension items would break clients that were not asked); they stay in the record of the turn. What is
+sealed of them, and of text and calls (a signature, say), rides in the `encrypted_content` of a reasoning item made for
+the purpose, right behind the item or in its place, when the reader takes seals.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
 
@@ -51,11 +52,17 @@ from ...parts import (
     ToolReturnPart,
     Usage,
 )
+from ...text import shown, writable
 from . import types as t
 from .errors import error_payload
 
 Dialect = Literal["openresponses", "openai"]
 """Whose names raw reasoning events get. The fields are the same."""
+
+Framing = Literal["events", "lines"]
+"""Server-sent events; or an event's JSON a line, of which each is a message of a socket."""
+
+_END: dict[Framing, bytes] = {"events": b"\n\n", "lines": b"\n"}
 
 REASONING_EVENTS: dict[Dialect, str] = {
     "openresponses": "response.reasoning",
@@ -70,14 +77,29 @@ _json = msgspec.json.Encoder().encode
 class Encoder:
     """One response's stream. `feed` gives bytes to send; `response` is the resource as it stands."""
 
-    def __init__(self, response: t.Response, dialect: Dialect = "openresponses", *, obfuscate: bool = False) -> None:
+    def __init__(
+        self,
+        response: t.Response,
+        dialect: Dialect = "openresponses",
+        *,
+        obfuscate: bool = False,
+        seals: bool = False,
+        after: int = -1,
+        framing: Framing = "events",
+    ) -> None:
+        """`seals`: whether items carry what is sealed of them. `after`: events up to this number are not sent again."""
         self.response = response
+        self._seals = seals
+        self._after = after
+        self._framing: Framing = framing
         self._dialect = dialect
         self._reasoning = REASONING_EVENTS[dialect]
         self._obfuscate = obfuscate
         self._sequence = 0
         self._out: list[bytes] = []
         self._item: _Item | None = None
+        self._hidden = ""
+        """The id of the open item, if this protocol has no word for it."""
         self._part: _Part | None = None
         self._thought: ThinkingPart | None = None
         """A thinking part that has begun and shown nothing yet."""
@@ -116,13 +138,14 @@ class Encoder:
             try:
                 data = _json(text)
             except UnicodeEncodeError:
-                data = _json(_shown(text))
+                data = _json(shown(text))
             tail = part.tail
             if rest is not None and rest.logprobs:
-                tail = b',"logprobs":%b}\n\n' % _json(_logprobs(rest.logprobs))
+                tail = b',"logprobs":%b}%b' % (_json(_logprobs(rest.logprobs)), _END[self._framing])
             if self._obfuscate and part.name != "response.refusal":
                 tail = b',"obfuscation":"%b"%b' % (b"x" * (-len(data) % 32), tail)
-            self._out.append(part.head % self._sequence + part.middle + data + tail)
+            if self._sequence > self._after:
+                self._out.append(part.head % self._sequence + part.middle + data + tail)
             self._sequence += 1
         if rest is not None and rest.annotations:
             for citation in _citations(rest.annotations):
@@ -139,6 +162,7 @@ class Encoder:
     def _item_start(self, event: ItemStartEvent, now: int) -> None:
         opening = _OPENING.get(event.kind)
         if opening is None:
+            self._hidden = event.id or ""
             return
         self._item = _Item(event.id or "", len(self.response.output), event.kind)
         # A call's name is known only with its part, and the item's first event must carry it.
@@ -147,11 +171,30 @@ class Encoder:
 
     def _item_end(self, event: ItemEndEvent, now: int) -> None:
         item, self._item = self._item, None
-        if item is None or (item.kind == "tool_call" and item.call is None):
+        seal = event.seal if self._seals else None
+        if item is None:
+            if seal is not None:
+                self._carrier(_carrier_id(self._hidden), seal)
+            return
+        if item.kind == "tool_call" and item.call is None:
             return
         done = item.done(event.status)
-        self.response.output = [*self.response.output, done]
-        self._write("response.output_item.done", output_index=item.index, item=done)
+        if isinstance(done, t.ReasoningItem) and seal is not None:
+            done.encrypted_content = seal
+        self._done(done)
+        if seal is not None and not isinstance(done, t.ReasoningItem):
+            self._carrier(_carrier_id(item.id), seal)
+
+    def _carrier(self, id: str, seal: str) -> None:
+        """A reasoning item made to hold what is sealed of an item that has no place for it."""
+        item = t.ReasoningItem(id=id, summary=[], status="in_progress")
+        self._write("response.output_item.added", output_index=len(self.response.output), item=item)
+        self._done(msgspec.structs.replace(item, status="completed", encrypted_content=seal))
+
+    def _done(self, item: t.Item) -> None:
+        index = len(self.response.output)
+        self.response.output = [*self.response.output, item]
+        self._write("response.output_item.done", output_index=index, item=item)
 
     # --- parts -------------------------------------------------------------------------------------------------
 
@@ -171,7 +214,7 @@ class Encoder:
             self._write("response.content_part.added", **place, part=t.Refusal(refusal=""))
             self._open("response.refusal", place)
         elif isinstance(part, ToolCallPart):
-            part = _writable(part)
+            part = writable(part)
             item.call = t.FunctionCallItem(
                 id=item.id, call_id=part.tool_call_id, name=part.tool_name, arguments="", status="in_progress"
             )
@@ -188,7 +231,7 @@ class Encoder:
         return self._open(self._reasoning, place)
 
     def _open(self, name: str, place: dict[str, Any]) -> _Part:
-        self._part = _Part(name, place)
+        self._part = _Part(name, place, self._framing)
         return self._part
 
     def _part_end(self, event: PartEndEvent, now: int) -> None:
@@ -196,7 +239,7 @@ class Encoder:
         self._part = self._thought = None
         if item is None or open_ is None:
             return
-        part = _writable(part)
+        part = writable(part)
         name, place = open_.name, open_.place
         if isinstance(part, ThinkingPart) and part.form == "summary":
             summary = t.SummaryText(text=part.content)
@@ -230,13 +273,11 @@ class Encoder:
     def _tool_result(self, event: FunctionToolResultEvent, now: int) -> None:
         if event.result.tool_name is None:
             return  # a word to the model about its answer, not a call's result
-        result = _writable(event.result)
+        result = writable(event.result)
         text = result.content_as_text() if isinstance(result, ToolReturnPart) else result.content
         item = t.FunctionCallOutputItem(id=event.id or "", call_id=result.tool_call_id, output=text)
-        index = len(self.response.output)
-        self.response.output = [*self.response.output, item]
-        self._write("response.output_item.added", output_index=index, item=item)
-        self._write("response.output_item.done", output_index=index, item=item)
+        self._write("response.output_item.added", output_index=len(self.response.output), item=item)
+        self._done(item)
 
     def _response_start(self, event: ResponseStartEvent, now: int) -> None:
         if self.response.status == "queued":
@@ -245,22 +286,24 @@ class Encoder:
 
     def _run_end(self, event: RunEndEvent, now: int) -> None:
         response = self.response
-        response.usage = _usage(event.usage)
+        response.usage = usage_of(event.usage)
         if event.status == "completed":
             response.status = "completed"
             response.completed_at = now
             self._response_event("completed")
         elif event.status == "failed":
-            error = _writable(event.error or ErrorInfo("server_error", "the run failed without saying why"))
+            error = writable(event.error or ErrorInfo("server_error", "the run failed without saying why"))
             response.status = "failed"
             response.error = t.ResponseError(error.code or error.kind, error.told)
             self._error_event(error)
             self._response_event("failed")
         else:
+            # The specification has no event for what was cancelled. Whoever asks for the response is told.
             response.status = "incomplete"
             response.incomplete_details = t.IncompleteDetails(event.incomplete_reason or "cancelled")
             self._response_event("incomplete")
-        self._out.append(DONE)
+        if self._framing == "events":
+            self._out.append(DONE)
 
     def _error_event(self, error: ErrorInfo) -> None:
         payload = error_payload(error)
@@ -275,9 +318,11 @@ class Encoder:
         self._write(f"response.{name}", response=self.response)
 
     def _write(self, name: str, **fields: Any) -> None:
-        data = _json({"type": name, "sequence_number": self._sequence, **fields})
+        number = self._sequence
         self._sequence += 1
-        self._out.append(sse_event(data, name))
+        if number > self._after:
+            data = _json({"type": name, "sequence_number": number, **fields})
+            self._out.append(sse_event(data, name) if self._framing == "events" else data + b"\n")
 
     def _take(self) -> bytes:
         out = self._out
@@ -285,6 +330,10 @@ class Encoder:
             return b""
         self._out = []
         return out[0] if len(out) == 1 else b"".join(out)
+
+
+def _carrier_id(id: str) -> str:
+    return "rs_" + id.partition("_")[2]
 
 
 class _Item:
@@ -324,15 +373,16 @@ class _Part:
 
     __slots__ = ("annotations", "head", "middle", "name", "place", "tail")
 
-    def __init__(self, name: str, place: dict[str, Any]) -> None:
+    def __init__(self, name: str, place: dict[str, Any], framing: Framing) -> None:
         self.name = name
         self.place = place
         self.annotations: list[t.UrlCitation] = []
         event = f"{name}.delta"
         # The place is not part of the template: an id may hold a percent sign.
-        self.head = f'event: {event}\ndata: {{"type":"{event}","sequence_number":%d'.encode()
+        line = f"event: {event}\ndata: " if framing == "events" else ""
+        self.head = f'{line}{{"type":"{event}","sequence_number":%d'.encode()
         self.middle = b"," + _json(place)[1:-1] + b',"delta":'
-        self.tail = b',"logprobs":[]}\n\n' if name == "response.output_text" else b"}\n\n"
+        self.tail = (b',"logprobs":[]}' if name == "response.output_text" else b"}") + _END[framing]
 
 
 def _content(
@@ -347,7 +397,7 @@ def _content(
     return None
 
 
-def _usage(usage: Usage) -> t.Usage | None:
+def usage_of(usage: Usage) -> t.Usage | None:
     if usage.input_tokens is None and usage.output_tokens is None:
         return None
     read, wrote = usage.input_tokens or 0, usage.output_tokens or 0
@@ -364,11 +414,11 @@ def _logprobs(raw: list[dict[str, Any]]) -> list[t.LogProb]:
     """Log-probabilities with every field the schema requires; entries without a token are left out."""
     return [
         t.LogProb(
-            token=_shown(entry["token"]),
+            token=shown(entry["token"]),
             logprob=_float(entry.get("logprob")),
             bytes=_bytes(entry),
             top_logprobs=[
-                t.TopLogProb(token=_shown(top["token"]), logprob=_float(top.get("logprob")), bytes=_bytes(top))
+                t.TopLogProb(token=shown(top["token"]), logprob=_float(top.get("logprob")), bytes=_bytes(top))
                 for top in _tokens(entry.get("top_logprobs"))
             ],
         )
@@ -399,7 +449,7 @@ def _bytes(entry: dict[str, Any]) -> list[int]:
     raw = entry.get("bytes")
     if isinstance(raw, list) and all(type(byte) is int for byte in raw):
         return raw
-    return list(_shown(entry["token"]).encode())
+    return list(shown(entry["token"]).encode())
 
 
 def _citations(raw: list[dict[str, Any]]) -> list[t.UrlCitation]:
@@ -411,8 +461,8 @@ def _citations(raw: list[dict[str, Any]]) -> list[t.UrlCitation]:
         if entry.get("type") == "url_citation" and isinstance(fields.get("url"), str):
             found.append(
                 t.UrlCitation(
-                    url=_shown(fields["url"]),
-                    title=_shown(fields["title"]) if isinstance(fields.get("title"), str) else "",
+                    url=shown(fields["url"]),
+                    title=shown(fields["title"]) if isinstance(fields.get("title"), str) else "",
                     start_index=_index(fields, "start_index"),
                     end_index=_index(fields, "end_index"),
                 )
@@ -423,40 +473,6 @@ def _citations(raw: list[dict[str, Any]]) -> list[t.UrlCitation]:
 def _index(fields: dict[str, Any], name: str) -> int:
     value = fields.get(name)
     return value if type(value) is int else 0
-
-
-# --- text that is no text --------------------------------------------------------------------------------------
-
-_LONE = re.compile("[\ud800-\udfff]")
-
-S = TypeVar("S", bound=msgspec.Struct)
-
-
-def _shown(text: str) -> str:
-    """The text as UTF-8 can hold it."""
-    return text if text.isascii() else _LONE.sub("\N{REPLACEMENT CHARACTER}", text)
-
-
-def _writable(value: S) -> S:
-    """The value itself; or, if it holds text that UTF-8 cannot, one in which that is replaced."""
-    try:
-        _json(value)
-    except UnicodeEncodeError:
-        return msgspec.convert(_all_shown(msgspec.to_builtins(value)), type(value))
-    except (TypeError, ValueError, RecursionError):
-        # What is opaque need not be JSON, or can be bottomless; it is not shown.
-        pass
-    return value
-
-
-def _all_shown(value: Any) -> Any:
-    if isinstance(value, str):
-        return _shown(value)
-    if isinstance(value, list | tuple):
-        return [_all_shown(entry) for entry in value]
-    if isinstance(value, dict):
-        return {_all_shown(name): _all_shown(entry) for name, entry in value.items()}
-    return value
 
 
 _OPENING: dict[str, Callable[[str], t.Item | None]] = {

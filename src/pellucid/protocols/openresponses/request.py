@@ -1,53 +1,92 @@
-"""A request's bytes, checked and turned into a `ModelCall`; and the response resource that echoes it.
+"""A request's bytes, checked; the `ModelCall` it asks for, once it is known what it goes on from; and its echo.
 
-Everything that is wrong is said with its path. What is valid but not yet done here (`previous_response_id`,
-`background`, …) is refused with a clear error. What asks for nothing that could be missed (`store`, `truncation:
-auto`, `include`) is accepted, and the echo says what holds.
+Everything that is wrong is said with its path.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any, Literal, NamedTuple, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import msgspec.inspect
 
 from ...errors import RequestError
-from ...parts import (
-    Audio,
-    File,
-    Image,
-    ModelMessage,
-    ModelRequest,
-    ModelRequestPart,
-    ModelResponse,
-    ModelResponsePart,
-    RefusalPart,
-    SystemPromptPart,
-    Text,
-    TextPart,
-    ThinkingPart,
-    ToolCallPart,
-    ToolReturnPart,
-    UserContent,
-    UserPromptPart,
-    Video,
-)
+from ...parts import ModelMessage, ModelRequest, SystemPromptPart
 from ...settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition
 from . import types as t
+from .items import Known, messages_of
 
 
 class Request(NamedTuple):
     """A request as it was understood."""
 
-    model: str | None
-    """The model's public name; None for the server's default."""
-    call: ModelCall
-    """What to ask the model; its `model` is still the public name."""
-    stream: bool
-    obfuscate: bool
     body: t.CreateResponse
+    raw_input: str | list[Any]
+    """The input as it was received."""
+
+    @property
+    def model(self) -> str | None:
+        """The model's public name; None for the server's default."""
+        return self.body.model
+
+    @property
+    def stream(self) -> bool:
+        return bool(self.body.stream)
+
+    @property
+    def obfuscate(self) -> bool:
+        return self.body.stream_options is not None and self.body.stream_options.include_obfuscation
+
+    @property
+    def wants_seals(self) -> bool:
+        return "reasoning.encrypted_content" in (self.body.include or [])
+
+    @property
+    def wants_summaries(self) -> bool:
+        reasoning = self.body.reasoning
+        return reasoning is not None and bool(reasoning.summary or reasoning.generate_summary)
+
+    @property
+    def references(self) -> list[str]:
+        """The ids of earlier items that the input refers to."""
+        return [item.id for item in self.body.input or [] if isinstance(item, t.ItemReference)]
+
+    def input_items(self, mint: Callable[[str], str]) -> list[dict[str, Any]]:
+        """The input as items, as received, each with an id."""
+        if isinstance(self.raw_input, str):
+            content = [{"type": "input_text", "text": self.raw_input}]
+            return [{"id": mint("msg"), "type": "message", "role": "user", "content": content}]
+        return [item if item.get("id") else {**item, "id": mint(_PREFIX[item["type"]])} for item in self.raw_input]
+
+    def messages(self, known: Known = Known()) -> list[ModelMessage]:  # noqa: B008 (it is immutable)
+        """What the input adds to the conversation. Raises `RequestError`."""
+        return messages_of(self.body.input or [], known)
+
+    def call(self, messages: Sequence[ModelMessage], server_tools: Sequence[ToolDefinition] = ()) -> ModelCall:
+        """What to ask the model, whose name is still the public one. Raises `RequestError`.
+
+        `server_tools` are offered beside the caller's own, which go before one of the same name.
+        """
+        body = self.body
+        tools, choice = _tools(body, server_tools)
+        said = list(messages)
+        if body.instructions:
+            system = SystemPromptPart(body.instructions)
+            if said and isinstance(said[0], ModelRequest):
+                said[0] = ModelRequest([system, *said[0].parts])
+            else:
+                said.insert(0, ModelRequest([system]))
+        return ModelCall(
+            model=body.model or "",
+            messages=said,
+            settings=_settings(body, bool(tools)),
+            tools=tools,
+            tool_choice=choice,
+            output=_output(body.text),
+            stream=True,
+        )
 
     def response(self, id: str, model: str, created_at: int) -> t.Response:
         """The resource as it is before anything has come: the request, echoed with every default filled in."""
@@ -88,26 +127,44 @@ class Request(NamedTuple):
 
 def parse_request(data: bytes) -> Request:
     """Raises `RequestError` naming the field and what would be right."""
-    body = _decode(data)
-    _refuse_what_is_not_here(body)
-    tools, choice = _tools(body)
-    call = ModelCall(
-        model=body.model or "",
-        messages=_messages(body),
-        settings=_settings(body),
-        tools=tools,
-        tool_choice=choice,
-        output=_output(body.text),
-        stream=True,
-    )
-    options = body.stream_options
-    return Request(
-        model=body.model,
-        call=call,
-        stream=bool(body.stream),
-        obfuscate=options.include_obfuscation if options is not None else False,
-        body=body,
-    )
+    return request_of(read_json(data))
+
+
+def request_of(raw: dict[str, Any]) -> Request:
+    """The same for JSON that was read. Raises `RequestError`."""
+    given = raw.get("input")
+    if isinstance(given, list):
+        raw["input"] = given = [_with_type(item) for item in given]
+    _known_tool_types(raw.get("tools"))
+    body = _convert(raw)
+    if body.input in (None, []) and body.previous_response_id is None and body.conversation is None:
+        raise RequestError("input: a text or a list of items is required", code="missing", param="input")
+    if body.previous_response_id is not None and body.conversation is not None:
+        raise RequestError(
+            "previous_response_id and conversation: only one of them can be what the response goes on from",
+            code="mutually_exclusive",
+            param="previous_response_id",
+        )
+    if body.background and body.store is False:
+        raise RequestError(
+            "background: a response that nobody waits for must be stored; leave store out, or set it to true",
+            code="invalid_value",
+            param="background",
+        )
+    for index, tool in enumerate(body.tools or []):
+        _not_too_deep(tool.parameters, f"tools[{index}].parameters")
+    _output(body.text)
+    return Request(body, given if given is not None else [])
+
+
+_PREFIX = {
+    "message": "msg",
+    "reasoning": "rs",
+    "function_call": "fc",
+    "function_call_output": "fco",
+    "compaction": "cmp",
+    "item_reference": "ref",
+}
 
 
 def _or(value: Any, default: Any) -> Any:
@@ -123,16 +180,18 @@ _PATH = re.compile(r" - at `(?:key` in `)?\$\.?(.*?)`$")
 _STEP = re.compile(r"\w+|\[.*?\]")
 
 
-def _decode(data: bytes) -> t.CreateResponse:
+def read_json(data: bytes | str) -> dict[str, Any]:
+    """A body as a JSON object. Raises `RequestError`."""
     try:
         raw = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise RequestError(f"the body is not valid JSON: {error}", code="invalid_json") from None
     if not isinstance(raw, dict):
         raise RequestError("the body must be a JSON object", code="invalid_type")
-    if isinstance(raw.get("input"), list):
-        raw["input"] = [_with_type(item) for item in raw["input"]]
-    _known_tool_types(raw.get("tools"))
+    return raw
+
+
+def _convert(raw: dict[str, Any]) -> t.CreateResponse:
     try:
         return msgspec.convert(raw, t.CreateResponse)
     except msgspec.ValidationError as error:
@@ -197,185 +256,17 @@ def _known_tool_types(tools: Any) -> None:
             )
 
 
-def _refuse_what_is_not_here(body: t.CreateResponse) -> None:
-    whole = "send the whole conversation in `input` instead"
-    for name, wanted, instead in (
-        ("previous_response_id", body.previous_response_id is not None, whole),
-        ("conversation", body.conversation is not None, whole),
-        ("background", bool(body.background), "ask for a stream, or wait for the answer"),
-    ):
-        if wanted:
-            raise RequestError(
-                f"{name}: this server keeps no responses yet; {instead}",
-                kind="unsupported",
-                code="unsupported_parameter",
-                param=name,
-            )
-    if body.input is None or body.input == []:
-        raise RequestError("input: a text or a list of items is required", code="missing", param="input")
-
-
-# --- messages ----------------------------------------------------------------------------------------------------
-
-
-def _messages(body: t.CreateResponse) -> list[ModelMessage]:
-    messages: list[ModelMessage] = []
-    if body.instructions:
-        messages.append(ModelRequest([SystemPromptPart(body.instructions)]))
-    if isinstance(body.input, str):
-        _say(messages, UserPromptPart(body.input))
-        return messages
-    names: dict[str, str] = {}
-    for index, item in enumerate(body.input or []):
-        at = f"input[{index}]"
-        match item:
-            case t.MessageParam(role="assistant"):
-                for part in _assistant_parts(item, at):
-                    _answer(messages, part)
-            case t.MessageParam(role="user"):
-                content = item.content if isinstance(item.content, str) else _contents(item.content, at)
-                _say(messages, UserPromptPart(content))
-            case t.MessageParam():
-                text = _only_text(item.content, at)
-                _say(messages, SystemPromptPart(text, "developer" if item.role == "developer" else "system"))
-            case t.ReasoningParam():
-                for thought in _reasoning_parts(item, at):
-                    _answer(messages, thought)
-            case t.FunctionCallParam():
-                names[item.call_id] = item.name
-                whole = item.status != "incomplete"
-                _answer(messages, ToolCallPart(item.name, item.arguments, item.call_id, complete=whole))
-            case t.FunctionCallOutputParam():
-                if item.call_id not in names:
-                    _wrong(at, f"no function_call with call_id {item.call_id!r} comes before this output", "call_id")
-                _say(messages, ToolReturnPart(names[item.call_id], _tool_output(item, at), item.call_id))
-            case t.ItemReference():
-                _not_here(at, "item_reference")
-            case t.CompactionParam():
-                _not_here(at, "compaction")
-    return messages
-
-
-def _say(messages: list[ModelMessage], part: ModelRequestPart) -> None:
-    last = messages[-1] if messages else None
-    if isinstance(last, ModelRequest):
-        last.parts.append(part)
-    else:
-        messages.append(ModelRequest([part]))
-
-
-def _answer(messages: list[ModelMessage], part: ModelResponsePart) -> None:
-    last = messages[-1] if messages else None
-    if isinstance(last, ModelResponse):
-        last.parts.append(part)
-    else:
-        messages.append(ModelResponse([part]))
-
-
-def _assistant_parts(item: t.MessageParam, at: str) -> list[ModelResponsePart]:
-    whole = item.status != "incomplete"
-    if isinstance(item.content, str):
-        return [TextPart(item.content, complete=whole)]
-    parts: list[ModelResponsePart] = []
-    for index, content in enumerate(item.content):
-        match content:
-            case t.Refusal():
-                parts.append(RefusalPart(content.refusal))
-            case t.OutputTextParam() | t.PlainTextParam() | t.InputText():
-                parts.append(TextPart(content.text, complete=whole))
-            case _:
-                _wrong(f"{at}.content[{index}]", "an assistant message holds output_text and refusal only", "type")
-    return parts
-
-
-def _reasoning_parts(item: t.ReasoningParam, at: str) -> list[ModelResponsePart]:
-    """The thought itself where the client gave it back, else its summaries."""
-    if item.encrypted_content:
-        _wrong(
-            at,
-            "this value was not sealed here and cannot be opened; leave encrypted_content out",
-            "encrypted_content",
-            "invalid_encrypted_content",
-        )
-    whole = item.status != "incomplete"
-    if item.content:
-        return [ThinkingPart(c.text, complete=whole) for c in item.content if c.text]
-    return [ThinkingPart(s.text, form="summary", complete=whole) for s in item.summary if s.text]
-
-
-def _contents(contents: list[t.InputContent], at: str) -> list[UserContent]:
-    return [_content(content, f"{at}.content[{index}]") for index, content in enumerate(contents)]
-
-
-def _content(content: t.InputContent, at: str) -> UserContent:
-    match content:
-        case t.InputText() | t.OutputTextParam() | t.PlainTextParam():
-            return Text(content.text)
-        case t.InputImage(image_url=None, file_id=None):
-            _wrong(at, "an input_image needs an image_url or a file_id", "image_url")
-        case t.InputImage():
-            return Image(url=content.image_url, file_id=content.file_id, detail=content.detail)
-        case t.InputFile(file_data=None, file_url=None, file_id=None):
-            _wrong(at, "an input_file needs file_data, file_url or a file_id", "file_data")
-        case t.InputFile():
-            data, media_type = content.file_data, None
-            if data is not None and data.startswith("data:"):
-                head, _, data = data.partition(",")
-                media_type = head[5:].partition(";")[0] or None
-            return File(
-                url=content.file_url,
-                data=data,
-                media_type=media_type,
-                file_id=content.file_id,
-                filename=content.filename,
-            )
-        case t.InputVideo():
-            return Video(url=content.video_url)
-        case t.InputAudio():
-            return Audio(data=content.input_audio.data, media_type=f"audio/{content.input_audio.format}")
-        case t.Refusal():
-            _wrong(at, "a refusal is something an assistant says", "type")
-
-
-def _only_text(content: str | list[t.InputContent], at: str) -> str:
-    if isinstance(content, str):
-        return content
-    texts = []
-    for index, entry in enumerate(content):
-        if not isinstance(entry, t.InputText | t.PlainTextParam | t.OutputTextParam):
-            _wrong(f"{at}.content[{index}]", "only text can stand here", "type")
-        texts.append(entry.text)
-    return "\n".join(texts)
-
-
-def _tool_output(item: t.FunctionCallOutputParam, at: str) -> str:
-    return item.output if isinstance(item.output, str) else _only_text(item.output, f"{at}.output")
-
-
-def _wrong(at: str, message: str, field: str, code: str = "invalid_value") -> NoReturn:
-    raise RequestError(f"{at}: {message}", code=code, param=f"{at}.{field}")
-
-
-def _not_here(at: str, kind: str) -> NoReturn:
-    raise RequestError(
-        f"{at}: this server keeps no responses yet, so an item of type {kind!r} means nothing to it",
-        kind="unsupported",
-        code="unsupported_item",
-        param=f"{at}.type",
-    )
-
-
 # --- settings, tools, output -------------------------------------------------------------------------------------
 
 
-def _settings(body: t.CreateResponse) -> ModelSettings:
+def _settings(body: t.CreateResponse, tools: bool) -> ModelSettings:
     asked: dict[str, Any] = {
         "max_tokens": body.max_output_tokens,
         "temperature": body.temperature,
         "top_p": body.top_p,
         "presence_penalty": body.presence_penalty,
         "frequency_penalty": body.frequency_penalty,
-        "parallel_tool_calls": body.parallel_tool_calls if body.tools else None,
+        "parallel_tool_calls": body.parallel_tool_calls if tools else None,
         "service_tier": body.service_tier,
         "user": body.safety_identifier or body.user,
         "cache_key": body.prompt_cache_key,
@@ -392,13 +283,15 @@ def _settings(body: t.CreateResponse) -> ModelSettings:
     return msgspec.convert(settings, ModelSettings)
 
 
-def _tools(body: t.CreateResponse) -> tuple[tuple[ToolDefinition, ...], ToolChoice]:
+def _tools(
+    body: t.CreateResponse, server_tools: Sequence[ToolDefinition]
+) -> tuple[tuple[ToolDefinition, ...], ToolChoice]:
     """The functions that may be called. A list of allowed tools is enforced by offering no others."""
-    for index, tool in enumerate(body.tools or []):
-        _not_too_deep(tool.parameters, f"tools[{index}].parameters")
     offered = tuple(
         ToolDefinition(tool.name, tool.parameters or {}, tool.description, tool.strict) for tool in body.tools or []
     )
+    own = {tool.name for tool in offered}
+    offered += tuple(tool for tool in server_tools if tool.name not in own)
     names = {tool.name for tool in offered}
     choice = body.tool_choice
     match choice:

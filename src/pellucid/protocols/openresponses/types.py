@@ -175,6 +175,21 @@ class Response(msgspec.Struct, kw_only=True):
     prompt_cache_key: str | None = None
 
 
+class CompactionItem(_Typed, tag="compaction"):
+    id: str
+    encrypted_content: str
+
+
+class CompactedResponse(msgspec.Struct, kw_only=True):
+    """What `POST /v1/responses/compact` answers."""
+
+    id: str
+    object: Literal["response.compaction"] = "response.compaction"
+    created_at: int
+    output: list[CompactionItem]
+    usage: Usage
+
+
 # --- the request -------------------------------------------------------------------------------------------------
 
 Text10M = Annotated[str, Meta(max_length=10_485_760)]

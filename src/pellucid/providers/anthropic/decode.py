@@ -255,8 +255,9 @@ def _refusal(details: dict[str, Any]) -> str:
 def _spliced(first: str | None, second: str | None) -> ErrorInfo:
     return ErrorInfo(
         "model_error",
-        f"another message ({second}) began in the stream before {first} was over; what came of the first is kept",
+        "another message began in the stream before the first was over; what came of the first is kept",
         code="spliced_stream",
+        said=f"{first}, then {second}",
     )
 
 

@@ -1,4 +1,7 @@
-"""What can go wrong on this wire: exceptions and errors in the stream, answers that are something else."""
+"""What can go wrong on this wire: exceptions and errors in the stream, answers that are something else.
+
+The words of an exception, and its name where it has none, are `said`; see `..faults`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from typing import Any
 
 from ...errors import ErrorInfo, ErrorKind
 from ...framing.eventstream import EventStreamMessage
-from ..faults import fault_of_value, kind_of_status
+from ..faults import a_word, beginning, fault_of_value, kind_of_status, our_words
 from .chunk import read_object, text_of
 
 # By the name's first letter in lower case: in a stream it is `throttlingException`, elsewhere `ThrottlingException`.
@@ -50,20 +53,21 @@ def fault_of_exception(name: str, body: dict[str, Any], said: str | None = None)
     """An exception by its name, with what its body says: `message`, and of a model's own failure what that was."""
     name = name.rpartition("#")[2]  # `com.amazon.coral.service#UnknownOperationException`
     kind = _KIND_OF_EXCEPTION.get(name[:1].lower() + name[1:], "model_error")
-    message = text_of(body, "message") or text_of(body, "Message") or said
+    said = text_of(body, "message") or text_of(body, "Message") or said
     original, status = text_of(body, "originalMessage"), body.get("originalStatusCode")
     if type(status) is int and 400 <= status < 600:
         kind = kind_of_status(status)
     else:
         status = None
-    if original and original != message:
-        message = f"{message}: {original}" if message else original
+    if original and original != said:
+        said = f"{said}: {original}" if said else original
     return ErrorInfo(
         kind=kind,
-        message=message or f"the upstream reported {name} without a word of explanation",
-        code=name,
+        message=our_words(kind, status),
+        code=a_word(name),
         status=status,
         native=body or None,
+        said=said or name or None,
     )
 
 
@@ -81,13 +85,14 @@ def fault_of_body(value: Any) -> ErrorInfo | None:
 
 
 def not_this_wire(data: bytes) -> ErrorInfo:
-    start = data[:80].decode("utf-8", "replace")
     return ErrorInfo(
         kind="model_error",
         code="not_converse",
-        message=f"the upstream did not answer in Bedrock's Converse format; what came begins with {start!r}",
+        message="the upstream did not answer in Bedrock's Converse format",
+        said=beginning(data),
     )
 
 
 def gave_up(reason: str | None) -> ErrorInfo:
-    return ErrorInfo("model_error", f"the upstream could not read what its own model wrote ({reason})", code=reason)
+    message = "the upstream could not read what its own model wrote"
+    return ErrorInfo("model_error", message, code=a_word(reason), said=reason)

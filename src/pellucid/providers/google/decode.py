@@ -27,7 +27,7 @@ from ...framing.sse import DEFAULT_LIMIT, SSE
 from ...parts import BuiltinToolCallPart, BuiltinToolReturnPart, FilePart, FinishReason, OpaquePart, Origin
 from ...text import GrowingText
 from ..answer import AnswerDecoder, EventFrames, Frame, Reader
-from ..faults import fault_of_value
+from ..faults import TURN_FAILED, a_word, fault_of_value
 from ..likeness import NUMBER, unread
 from ..profiles import Profile
 from . import grounding
@@ -154,7 +154,7 @@ class AnswerReader(Reader):
         # What is told at the end.
         self._usage: Object = {}
         self._grounding: Object | None = None
-        self._fault: str | None = None
+        self._fault: ErrorInfo | None = None
 
     # --- frames ----------------------------------------------------------------------------------------------
 
@@ -180,8 +180,7 @@ class AnswerReader(Reader):
             emit.start(chunk.response_id or None, chunk.model_version or None)
         if chunk.usage_metadata:
             self.heard = True
-            # Cumulative; a later chunk may tell less.
-            self._usage = {**self._usage, **chunk.usage_metadata} if self._usage else chunk.usage_metadata
+            self._count(chunk.usage_metadata)
         if chunk.candidates:
             self.heard = True
             for at, candidate in enumerate(chunk.candidates):
@@ -210,7 +209,11 @@ class AnswerReader(Reader):
         if missed is not None:
             chunk = read_chunk(missed[missed.index(b"{") : missed.rindex(b"}") + 1])
             if chunk is not None and chunk.usage_metadata:
-                self._usage |= chunk.usage_metadata
+                self._count(chunk.usage_metadata)
+
+    def _count(self, counted: Object) -> None:
+        """Counts are cumulative; a later chunk may tell less of them, or of some that it tells nothing."""
+        self._usage = {**self._usage, **{name: value for name, value in counted.items() if value is not None}}
 
     def _aside(self, chunk: Chunk, data: bytes) -> None:
         """What comes instead of an answer: an error, or why the prompt was refused."""
@@ -253,7 +256,12 @@ class AnswerReader(Reader):
         self.emit.finish(mapped, reason)
         self._fault = None
         if mapped == "error":
-            self._fault = candidate.finish_message or f"the model broke off ({reason})"
+            self._fault = ErrorInfo(
+                _KIND_OF_REASON.get(reason.upper(), "model_error"),
+                _WORDS_OF_REASON.get(reason.upper(), TURN_FAILED),
+                code=reason.upper(),
+                said=candidate.finish_message or reason,
+            )
         self._keep(**{snake_name: getattr(candidate, snake_name) for snake_name in _OF_CANDIDATE})
 
     def _keep(self, **told: Any) -> None:
@@ -410,8 +418,7 @@ class AnswerReader(Reader):
             return
         emit = self.emit
         if self._fault is not None:
-            reason = (emit.native_finish_reason or "").upper()
-            self.fail(ErrorInfo(_KIND_OF_REASON.get(reason, "model_error"), self._fault, code=reason))
+            self.fail(self._fault)
         elif emit.finish_reason == "stop" and self._called:
             # Google has no word for it.
             emit.finish("tool_call", emit.native_finish_reason)
@@ -423,6 +430,17 @@ _BESIDE = ("thought", "thought_signature", "video_metadata", "media_resolution",
 """What stands beside the content of a part, of whatever kind it is."""
 
 _KIND_OF_REASON: dict[str, ErrorKind] = {"MISSING_THOUGHT_SIGNATURE": "invalid_request", "LANGUAGE": "unsupported"}
+
+_WORDS_OF_REASON = {
+    "LANGUAGE": "the upstream's model does not speak the language that was asked for",
+    "MALFORMED_FUNCTION_CALL": "the upstream could not read a call that its model wrote",
+    "MALFORMED_RESPONSE": "the upstream could not read what its own model wrote",
+    "UNEXPECTED_TOOL_CALL": "the upstream's model called a tool that it was not given",
+    "TOO_MANY_TOOL_CALLS": "the upstream's model called tools too many times in a row",
+    "MISSING_THOUGHT_SIGNATURE": "the history that the upstream got lacks a thought signature; send back its calls and "
+    "reasoning as they came",
+    "NO_IMAGE": "the upstream's model made no image",
+}
 
 
 _SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?s").fullmatch
@@ -447,4 +465,4 @@ def fault(error: Any) -> ErrorInfo:
         delay = _text(detail.get("retryDelay")) if isinstance(detail, dict) else ""
         if _SECONDS(delay):
             info = replace(info, retry_after=float(delay[:-1]))
-    return replace(info, code=_text(error.get("status")) or info.code)
+    return replace(info, code=a_word(_text(error.get("status"))) or info.code)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ...errors import ErrorInfo
 from ...parts import BuiltinToolCallPart, BuiltinToolReturnPart, FilePart, FinishReason, Form, OpaquePart, Usage
-from ..faults import fault_of_value
+from ..faults import TURN_FAILED, fault_of_value
 from ..loose import loose_json
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class InteractionsReader:
         self._streamed: set[Any] = set()
         """Calls whose arguments come as text."""
         self._called = False
+        self._usage: Object = {}
 
     def frame(self, data: bytes) -> None:
         try:
@@ -88,7 +89,9 @@ class InteractionsReader:
     def _about(self, interaction: Object, *, over: bool) -> None:
         self._emit.start(_text(interaction.get("id")) or None, _text(interaction.get("model")) or None)
         if isinstance(interaction.get("usage"), dict):
-            self._emit.usage = read_usage(interaction["usage"])
+            # Told in the beginning, at the end, or some here and some there.
+            self._usage |= {name: value for name, value in interaction["usage"].items() if value is not None}
+            self._emit.usage = read_usage(self._usage)
         if not over:
             return
         self._reader.finished = True
@@ -198,7 +201,7 @@ class InteractionsReader:
         if emit.finish_reason == "stop" and self._called:
             emit.finish("tool_call", emit.native_finish_reason)
         elif emit.finish_reason == "error":
-            self._reader.fail(ErrorInfo("model_error", "the interaction failed without saying why", code="failed"))
+            self._reader.fail(ErrorInfo("model_error", TURN_FAILED, code="failed"))
 
 
 def read_usage(raw: Object) -> Usage:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from ...parts import ModelMessage, ModelRequest, ModelResponse, Origin
+from ...parts import ModelMessage, ModelRequest, ModelResponse, Origin, same_origin
 from ...settings import ModelCall, ModelSettings, OutputFormat, ToolDefinition
 from ..effort import SAMPLING, asked_effort, may_sample
 from ..functions import offered
@@ -74,7 +74,7 @@ _REASONING = {
 def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
     """The request's JSON body. Raises `RequestError` for what this wire cannot carry."""
     # Providers' own settings are no part of the typed dictionary.
-    settings = cast("Settings", call.settings)
+    settings = _going_on(call.messages, cast("Settings", call.settings), target)
     store = settings.get("openai_store", row.store)
     messages = _since(call.messages, settings.get("openai_previous_response_id"))
     body: Body = {
@@ -109,6 +109,36 @@ def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
 
 
 _BUILTIN = ("openai_builtin_tools", "openai_native_tools")
+
+
+AUTO = "auto"
+"""In place of a response's id: the last one that there is."""
+
+
+def _going_on(messages: list[ModelMessage], settings: Settings, target: Origin) -> Settings:
+    """The settings with an id in place of `auto`: of the last response that `target` made and kept, if any.
+
+    To go on from what is kept it must be kept, so that is asked for; where that is ruled out, or a conversation is
+    named, which keeps everything itself, all goes as if nothing had been said.
+    """
+    if settings.get("openai_previous_response_id") != AUTO:
+        return settings
+    settings = {name: value for name, value in settings.items() if name != "openai_previous_response_id"}
+    if settings.get("openai_store") is False or settings.get("openai_conversation_id") is not None:
+        return settings
+    settings["openai_store"] = True
+    # With nothing new to say there is nothing to go on with.
+    earlier = messages[:-1] if messages and isinstance(messages[-1], ModelRequest) else []
+    for message in reversed(earlier):
+        if isinstance(message, ModelResponse) and _is_kept(message, target):
+            return settings | {"openai_previous_response_id": message.provider_response_id}
+    return settings
+
+
+def _is_kept(response: ModelResponse, target: Origin) -> bool:
+    """Whether the provider has it: one that failed or was broken off is not kept."""
+    whole = response.finish_reason not in (None, "error")
+    return whole and response.provider_response_id is not None and same_origin(response.origin, target)
 
 
 def _since(messages: list[ModelMessage], response_id: str | None) -> list[ModelMessage]:

@@ -20,7 +20,7 @@ from typing import Any
 from ...errors import ErrorInfo
 from ...parts import CompactionPart, FinishReason, OpaquePart, Origin
 from ..answer import Reader
-from ..faults import fault_of_value
+from ..faults import TURN_FAILED, fault_of_value
 from ..likeness import NUMBER, WORD, unread
 from ..loose import loose_json
 from ..profiles import Profile
@@ -611,4 +611,4 @@ def _gave_up(status: str) -> ErrorInfo:
             "background",
             code="response_not_finished",
         )
-    return ErrorInfo("model_error", f"the upstream gave up without saying why (status {status!r})", code="failed")
+    return ErrorInfo("model_error", TURN_FAILED, code="failed", said=status)

@@ -1,0 +1,76 @@
+"""`pellucid seal-keys`: the keys that seal reasoning. No command prints a key."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from ..errors import RequestError
+from ..sealing import Key, Keys, change_keys, ensure_keys, env_keys, read_keys
+from ..sealing.keyfile import DEFAULT_FILE, ENV
+
+_file = click.option(
+    "--file",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_FILE,
+    envvar=f"{ENV}_FILE",
+    show_default=True,
+    help=f"The key file. (Keys in the environment variable {ENV} win over it.)",
+)
+
+
+@click.group("seal-keys")
+def seal_keys() -> None:
+    """The keys that seal reasoning: the first seals, all open what they sealed until they are retired."""
+
+
+@seal_keys.command("list")
+@_file
+def list_keys(file: Path) -> None:
+    """Show the keys' names and what each is for."""
+    keys = env_keys() or read_keys(file)
+    now = datetime.now(UTC)
+    table = Table(box=None, pad_edge=False)
+    for heading in ("name", "made", "what it does"):
+        table.add_column(heading, overflow="fold")
+    for key in keys.keys:
+        table.add_row(key.kid, f"{key.created_at:%Y-%m-%d}", _does(key, keys, now))
+    Console().print(table)
+
+
+@seal_keys.command()
+@_file
+def rotate(file: Path) -> None:
+    """Put a new key first. It seals from now on, and the others go on opening."""
+    _in_the_file()
+    keys = change_keys(file, lambda keys: keys.rotate(datetime.now(UTC))) if file.exists() else ensure_keys(file)
+    click.echo(f"{keys.active.kid} seals from now on.")
+
+
+@seal_keys.command()
+@_file
+@click.option("--in-days", type=click.IntRange(0, 36500), default=0, help="Not now, but in so many days.")
+@click.argument("name")
+def retire(file: Path, in_days: int, name: str) -> None:
+    """Retire the key NAME: it seals nothing more, and from then on it opens nothing either."""
+    _in_the_file()
+    at = (datetime.now(UTC) + timedelta(days=in_days)).replace(microsecond=0)
+    change_keys(file, lambda keys: keys.retire(name, at))
+    click.echo(f"{name} opens {f'until {at:%Y-%m-%d %H:%M} UTC' if in_days else 'nothing any more'}.")
+
+
+def _in_the_file() -> None:
+    if env_keys() is not None:
+        raise RequestError(f"the keys in use are those in {ENV}; change them there, or unset it", code="seal_keys")
+
+
+def _does(key: Key, keys: Keys, now: datetime) -> str:
+    if key is keys.active:
+        return "seals and opens"
+    if key.retired_at is None:
+        return "opens"
+    return f"{'retired' if key.retired(now) else 'opens until'} {key.retired_at:%Y-%m-%d}"

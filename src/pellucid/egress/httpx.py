@@ -1,0 +1,118 @@
+"""The same connections for what speaks only httpx: the MCP client.
+
+A transport over aiohttp, and not a second policy: names, addresses and redirects are judged where all others are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import httpx2
+from yarl import URL
+
+from .errors import EgressError
+
+if TYPE_CHECKING:
+    from .policy import EgressPolicy
+
+
+def transport(policy: EgressPolicy, max_bytes: int | None = None) -> EgressTransport:
+    """One for one client, which closes it."""
+    return EgressTransport(policy, max_bytes)
+
+
+class AnswerTooLarge(httpx2.StreamError):
+    """More came than `max_bytes`."""
+
+
+class EgressTransport(httpx2.AsyncBaseTransport):
+    """What the policy refuses is a `ConnectError` whose cause is the `EgressError`."""
+
+    def __init__(self, policy: EgressPolicy, max_bytes: int | None) -> None:
+        self._policy = policy
+        self._max_bytes = max_bytes
+        self._session: aiohttp.ClientSession | None = None
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        limits: dict[str, float | None] = request.extensions.get("timeout") or {}
+        try:
+            answer = await self._opened().request(
+                request.method,
+                URL(str(request.url), encoded=True),
+                headers=[(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw],
+                data=await request.aread() or None,
+                allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(
+                    total=None, sock_connect=limits.get("connect"), sock_read=limits.get("read")
+                ),
+            )
+        except EgressError as error:
+            raise httpx2.ConnectError(error.info.message, request=request) from error
+        except TimeoutError as error:
+            connecting = isinstance(error, aiohttp.ConnectionTimeoutError)
+            kind = httpx2.ConnectTimeout if connecting else httpx2.ReadTimeout
+            raise kind("it did not answer in time", request=request) from error
+        except aiohttp.ClientConnectorError as error:
+            raise httpx2.ConnectError("it cannot be reached", request=request) from error
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise httpx2.ReadError(f"it did not answer ({type(error).__name__})", request=request) from error
+        streams = answer.content_type == "text/event-stream"
+        return httpx2.Response(
+            answer.status,
+            headers=list(answer.raw_headers),
+            stream=_Body(answer, None if streams else self._max_bytes),
+            request=request,
+        )
+
+    async def aclose(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=self._policy.connector(limit=0),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                skip_auto_headers=("User-Agent", "Content-Type", "Accept", "Accept-Encoding"),
+            )
+        return self._session
+
+
+class _Body(httpx2.AsyncByteStream):
+    def __init__(self, answer: aiohttp.ClientResponse, max_bytes: int | None) -> None:
+        self._answer = answer
+        self._left = max_bytes
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for piece in self._answer.content.iter_any():
+                if self._left is not None:
+                    self._left -= len(piece)
+                    if self._left < 0:
+                        raise AnswerTooLarge("the answer is too large")
+                yield piece
+        except TimeoutError as error:
+            raise httpx2.ReadTimeout("the answer stopped coming") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise httpx2.ReadError(f"the answer broke off ({type(error).__name__})") from error
+
+    async def aclose(self) -> None:
+        # What was not read to its end is not wanted: the connection goes, unless the answer is over.
+        self._answer.close() if not self._answer.content.at_eof() else self._answer.release()
+
+
+def cause_of(error: BaseException) -> EgressError | None:
+    """The refusal behind what httpx, or what uses it, raised."""
+    seen: list[Any] = [error]
+    for link in seen:
+        if isinstance(link, EgressError):
+            return link
+        inner = [link.__cause__, link.__context__, *getattr(link, "exceptions", ())]
+        seen += [other for other in inner if other is not None and all(other is not known for known in seen)]
+    return None
+
+
+__all__ = ["AnswerTooLarge", "EgressTransport", "cause_of", "transport"]

@@ -1,0 +1,200 @@
+"""What may be fetched, and from where.
+
+* http and https only, without credentials in the URL, and with a host that can be read in one way only: `0x7f.1` and
+  `2130706433` are nobody's name for a host.
+* Names are resolved here, and only what was judged here is connected to: a name that answers differently the next time
+  is judged again then.
+* Public addresses are fetched from; others where `allow` names the host, a network it is in, or `*`.
+* A host that does not exist and one that is private are told apart to nobody: that would be a map of the network.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from ipaddress import ip_address, ip_network
+from typing import TYPE_CHECKING, Any
+
+from yarl import URL
+
+from ..errors import ConfigError
+from .addresses import Address, Network, literal, meant, special
+from .errors import EgressError, bad_url, refused
+
+if TYPE_CHECKING:
+    from .connector import EgressConnector
+    from .fetching import Fetched
+
+Resolve = Callable[[str], Awaitable[Sequence[str]]]
+"""The addresses of a name; none, or an `OSError`, if there are none."""
+
+_NAME = re.compile(
+    r"(?=.{1,253}\Z)(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\Z"
+)
+_NUMBER = re.compile(r"(?:\d+|0x[0-9a-f]*)\Z")
+_CONFUSING = re.compile(r"[\x00-\x20\x7f\\]")
+
+
+async def resolve(host: str) -> list[str]:
+    """What the system says."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return [str(entry[4][0]) for entry in found]
+
+
+class EgressPolicy:
+    """`allow` holds host names (`files.example.com`, `*.example.com`), addresses, networks (`10.1.0.0/16`), or `*`.
+
+    Raises `ConfigError` for an entry that is none of these.
+    """
+
+    def __init__(self, allow: Sequence[str] = (), *, resolve: Resolve = resolve) -> None:
+        self._resolve = resolve
+        self._everything = False
+        self._networks: list[Network] = []
+        self._names: set[str] = set()
+        self._suffixes: list[str] = []
+        mistakes: list[str] = []
+        for entry in allow:
+            try:
+                self._allow(entry)
+            except ValueError:
+                mistakes.append(
+                    f"egress allows {entry!r}, which is no host name (`files.example.com`, `*.example.com`), "
+                    "address, network (`10.1.0.0/16`) or `*`"
+                )
+        if mistakes:
+            raise ConfigError(mistakes)
+
+    def _allow(self, entry: str) -> None:
+        name = entry.strip().lower().removesuffix(".")
+        if name == "*":
+            self._everything = True
+        elif "/" in name or ":" in name or literal(name) is not None:
+            self._networks.append(ip_network(name))
+        elif name.startswith("*.") and _is_name(name[2:]):
+            self._suffixes.append(name[1:])
+        elif _is_name(name):
+            self._names.add(name)
+        else:
+            raise ValueError(entry)
+
+    # --- judging -------------------------------------------------------------------------------------------------
+
+    def check(self, url: str | URL) -> URL:
+        """The URL, if it may be fetched as far as can be seen without resolving it. Raises `EgressError`."""
+        if isinstance(url, str):
+            if _CONFUSING.search(url):
+                raise bad_url("the URL holds white space, control characters or backslashes")
+            try:
+                # To the letter, where it can be: signed URLs are not to be written in another way.
+                url = URL(url, encoded=url.isascii())
+                _ = url.port
+            except ValueError:
+                raise bad_url("this is no URL") from None
+        if url.scheme not in ("http", "https"):
+            raise bad_url(f"a URL of the scheme {url.scheme[:20]!r} is not fetched" if url.scheme else "this is no URL")
+        if url.raw_user is not None or url.raw_password is not None:
+            raise bad_url("the URL holds credentials")
+        host = _host(url)
+        if not url.port:
+            raise bad_url("the URL has the port 0")
+        if (address := literal(host)) is not None:
+            self.check_address(address, host)
+        elif _NUMBER.match(host.rpartition(".")[2]) or not _is_name(host):
+            # Resolvers read `0x7f.1` and `2130706433` as addresses; whoever looks at the name does not.
+            raise bad_url(f"{host[:100]!r} is neither a host name nor an address in its usual form")
+        return url
+
+    def check_address(self, address: Address, host: str) -> None:
+        """Raises `EgressError` for an address that may not be connected to under this name."""
+        if not self._allows(address, host):
+            why = special(address)
+            raise refused(f"{host} is {why}" if literal(host) is not None else _unknown(host))
+
+    def _allows(self, address: Address, host: str) -> bool:
+        if self._everything or special(address) is None:
+            return True
+        if host in self._names or any(host.endswith(suffix) for suffix in self._suffixes):
+            return True
+        means = meant(address)
+        return any(means in network or address in network for network in self._networks)
+
+    async def addresses(self, host: str) -> list[Address]:
+        """The addresses of `host` that may be connected to. Raises `EgressError` if there are none."""
+        host = host.lower().removesuffix(".")
+        if (address := literal(host)) is not None:
+            self.check_address(address, host)
+            return [address]
+        try:
+            found = [ip_address(entry) for entry in await self._resolve(host)]
+        except (OSError, UnicodeError, ValueError):
+            found = []
+        allowed = [address for address in dict.fromkeys(found) if self._allows(address, host)]
+        if not allowed:
+            raise refused(_unknown(host))
+        return allowed
+
+    # --- fetching ------------------------------------------------------------------------------------------------
+
+    async def fetch(
+        self,
+        url: str,
+        *,
+        max_bytes: int,
+        seconds: float,
+        accept: Sequence[str] = (),
+        max_redirects: int = 5,
+        param: str | None = None,
+    ) -> Fetched:
+        """GET it, with all redirects, within `seconds`. Raises `EgressError`, which names `param`.
+
+        `accept` holds media types (`application/pdf`, `image/*`); none: any.
+        """
+        from .fetching import fetch
+
+        try:
+            return await fetch(self, url, max_bytes, seconds, tuple(accept), max_redirects)
+        except EgressError as error:
+            if param is None:
+                raise
+            info = error.info
+            raise EgressError(info.message, kind=info.kind, code=info.code or "egress_failed", param=param) from error
+
+    def connector(self, **options: Any) -> EgressConnector:
+        """A connector for an `aiohttp.ClientSession` that keeps to this policy. `options` are `TCPConnector`'s."""
+        from .connector import EgressConnector
+
+        return EgressConnector(self, **options)
+
+    def httpx_transport(self, *, max_bytes: int | None = None) -> Any:
+        """A transport for an `httpx2.AsyncClient` that keeps to this policy (for what speaks only httpx).
+
+        Answers that are no event stream may have `max_bytes`.
+        """
+        from .httpx import transport
+
+        return transport(self, max_bytes)
+
+
+def _host(url: URL) -> str:
+    """As it is resolved. Raises `EgressError` for a URL without one."""
+    try:
+        host = url.raw_host
+    except ValueError:
+        host = None
+    if not host:
+        raise bad_url("the URL names no host")
+    return host.lower().removesuffix(".")
+
+
+def _is_name(host: str) -> bool:
+    return _NAME.match(host) is not None
+
+
+def _unknown(host: str) -> str:
+    return f"the host {host[:100]!r} has no public address"
+
+
+__all__ = ["EgressPolicy", "Resolve", "resolve"]

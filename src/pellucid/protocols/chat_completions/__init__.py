@@ -1,0 +1,12 @@
+"""Chat Completions: `POST /v1/chat/completions`, streamed and whole.
+
+OpenAI's protocol with the fields that its relatives added for reasoning: `reasoning_content` (DeepSeek), `reasoning`
+(OpenRouter, vLLM), and `reasoning_details` (OpenRouter), in which sealed reasoning goes to the client and comes back.
+"""
+
+from .encode import Encoder
+from .errors import error_body, error_payload, status_of
+from .request import Request, parse_request
+from .types import ReasoningFields
+
+__all__ = ["Encoder", "ReasoningFields", "Request", "error_body", "error_payload", "parse_request", "status_of"]

@@ -1,0 +1,99 @@
+"""A body's bytes as the type that it should have. What is wrong is said with its path, and what would be right."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import inspect
+
+from ...errors import RequestError
+
+MAX_DEPTH = 100
+"""How deeply a JSON Schema in a request may be nested."""
+
+_PATH = re.compile(r" - at `(?:key` in `)?\$\.?(.*?)`$")
+_MISSING = re.compile("Object missing required field `(.*)`")
+_STEP = re.compile(r"\w+|\[.*?\]")
+
+T = TypeVar("T")
+
+
+def decode(data: bytes, into: type[T]) -> T:
+    """Raises `RequestError`."""
+    try:
+        raw = msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise RequestError(f"the body is not valid JSON: {error}", code="invalid_json") from None
+    if not isinstance(raw, dict):
+        raise RequestError("the body must be a JSON object", code="invalid_type")
+    try:
+        return msgspec.convert(raw, into)
+    except msgspec.ValidationError as error:
+        raise _told(str(error), into, raw) from None
+
+
+def _told(text: str, into: type[Any], raw: Any) -> RequestError:
+    """What msgspec says is wrong, in the form of an API's error."""
+    found = _PATH.search(text)
+    path, what, code = found.group(1) if found else "", _PATH.sub("", text), "invalid_value"
+    missing = _MISSING.fullmatch(what)
+    if missing:
+        path, what, code = f"{path}.{missing.group(1)}".lstrip("."), "it is required", "missing"
+    words = _words(into, path, raw) if what.startswith("Invalid") else []
+    right = f"; it must be one of {', '.join(map(repr, words))}" if words else ""
+    return RequestError(f"{path}: {what}{right}" if path else f"{what}{right}", code=code, param=path or None)
+
+
+def not_too_deep(schema: dict[str, Any] | None, at: str) -> None:
+    """What is nested too deeply could be read here and yet not be written again. Raises `RequestError`."""
+    level: list[Any] = [schema]
+    for _ in range(MAX_DEPTH):
+        inner = [value.values() if isinstance(value, dict) else value for value in level]
+        level = [value for values in inner if values for value in values if isinstance(value, dict | list)]
+        if not level:
+            return
+    raise RequestError(f"{at}: nested deeper than {MAX_DEPTH} levels", code="invalid_value", param=at)
+
+
+def _words(into: type[Any], path: str, raw: Any) -> list[str]:
+    """The words that may stand at `path`, where only certain ones may: what the types say, of those that `raw` is."""
+    types = [inspect.type_info(into)]
+    for step in _STEP.findall(path):
+        named = [one for one in types if isinstance(one, inspect.StructType) and _is_tagged(one, raw)]
+        types = [inner for one in named or types for inner in _inside(one, step)]
+        raw = _at(raw, step)
+    return [str(word) for one in types if isinstance(one, inspect.LiteralType) for word in one.values]
+
+
+def _is_tagged(one: inspect.StructType, raw: Any) -> bool:
+    return one.tag_field is not None and isinstance(raw, dict) and raw.get(one.tag_field) == one.tag
+
+
+def _at(raw: Any, step: str) -> Any:
+    index = step.strip("[]")
+    if isinstance(raw, list) and index.isdigit() and int(index) < len(raw):
+        return raw[int(index)]
+    return raw.get(step) if isinstance(raw, dict) else None
+
+
+def _inside(outer: inspect.Type, step: str) -> list[inspect.Type]:
+    """What is at `[…]` or at a field of that name."""
+    found: list[inspect.Type] = []
+    match outer:
+        case inspect.ListType() if step.startswith("["):
+            found = [outer.item_type]
+        case inspect.DictType() if step.startswith("["):
+            found = [outer.value_type]
+        case inspect.StructType() if step == outer.tag_field:
+            found = [inspect.LiteralType((outer.tag,))]
+        case inspect.StructType():
+            found = [field.type for field in outer.fields if field.encode_name == step]
+    return [one for inner in found for one in _alternatives(inner)]
+
+
+def _alternatives(one: inspect.Type) -> list[inspect.Type]:
+    if isinstance(one, inspect.UnionType):
+        return [inner for alternative in one.types for inner in _alternatives(alternative)]
+    return _alternatives(one.type) if isinstance(one, inspect.Metadata) else [one]

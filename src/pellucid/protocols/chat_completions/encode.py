@@ -1,0 +1,375 @@
+"""Events to Chat Completions: a stream of chunks, and the whole completion that they add up to.
+
+All that a run says is one assistant message, whatever the number of its turns:
+
+* Reasoning goes to `reasoning_content` and `reasoning`, both or one of them (`fields`), with the same text. Stretches
+  of it are set apart by a blank line, as `ModelResponse.thinking` has them.
+* A summary is in `reasoning_details` as well, delta by delta, for nothing else says that it is not the thought itself.
+  Raw text is not: three times the bytes would tell nothing new. Only a whole completion has it there, and only beside
+  other details, because OpenRouter's client reads no other field once there are any.
+* An item's seal is one detail, `{"type": "reasoning.encrypted", "data": SEAL, "id": ITEM, "format": "pellucid-v1"}`,
+  when the item ends. OpenAI's client adds up the entries of one `index` field by field, so each streamed detail has an
+  index of its own, counted without a gap, and says its id and format once.
+* Text is `content`; that of a later turn is set apart by a blank line if functions were called in between. Citations
+  come at the end, in one chunk (clients cannot add up two), their indices moved to where their text stands.
+* Calls that the caller is to answer are `tool_calls`. Those that are answered here (`server_tools`) are not shown, nor
+  are their results: a client would try to answer them. What the model thinks and says around them is.
+* An answer that was cut says `length`: by the model's limit, by the limit of calls, or because the run was cancelled.
+  No other reason of this protocol says that something is missing.
+* A run that fails ends in `{"error": …}` and has no finish reason; there is no whole completion of it but the error.
+
+A provider's own tools, files, compactions and opaque blocks have no word here; their seals do.
+
+An encoder is pure, and all that one batch gives is one piece of bytes. The events that come by the thousand are written
+from templates, everything else from the types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from ...errors import ErrorInfo
+from ...events import (
+    ErrorEvent,
+    Event,
+    FinalResultEvent,
+    FunctionToolCallEvent,
+    FunctionToolResultEvent,
+    ItemEndEvent,
+    ItemStartEvent,
+    PartDeltaEvent,
+    PartEndEvent,
+    PartStartEvent,
+    ResponseEndEvent,
+    ResponseStartEvent,
+    RunEndEvent,
+    SideEvent,
+    SummaryEvent,
+)
+from ...growing import TEXT_FIELD
+from ...parts import ModelResponsePart, RefusalPart, TextPart, ThinkingPart, ToolCallPart
+from ...text import shown
+from . import types as t
+from .errors import error_payload
+from .shown import citations, logprobs, usage
+
+DONE = b"data: [DONE]\n\n"
+QUEUED = b": queued\n\n"
+APART = "\n\n"
+
+_json = msgspec.json.Encoder().encode
+
+_FIELDS: dict[t.ReasoningFields, tuple[str, ...]] = {
+    "both": ("reasoning_content", "reasoning"),
+    "reasoning_content": ("reasoning_content",),
+    "reasoning": ("reasoning",),
+}
+
+_CUT: dict[str | None, t.FinishReason] = {"content_filter": "content_filter"}
+"""The finish reason of an incomplete run, where it is not `length`."""
+
+
+class Encoder:
+    """One completion. `start` and `feed` give bytes to send; `whole` is all of it, once the run has ended.
+
+    `server_tools`: the names of the functions whose calls are answered here. `seals`: whether the reader takes them.
+    Times are in whole seconds.
+    """
+
+    def __init__(
+        self,
+        id: str,
+        model: str,
+        created: int,
+        fields: t.ReasoningFields = "both",
+        *,
+        include_usage: bool = False,
+        obfuscate: bool = False,
+        seals: bool = True,
+        server_tools: Container[str] = frozenset(),
+    ) -> None:
+        self.ended = False
+        self.error: ErrorInfo | None = None
+        """Why the run failed; a whole answer is then this error, with its status."""
+        self._id, self._model, self._created = shown(id), shown(model), created
+        self._fields = _FIELDS[fields]
+        self._include_usage = include_usage
+        self._obfuscate = obfuscate
+        self._seals = seals
+        self._server_tools = server_tools
+        frame = {"id": self._id, "object": "chat.completion.chunk", "created": created, "model": self._model}
+        self._frame = b"data: " + _json(frame)[:-1] + b',"choices":['
+        self._head = self._frame + b'{"index":0,"delta":{'
+        self._close = b',"usage":null}\n\n' if include_usage else b"}\n\n"
+        self._tail = b'},"finish_reason":null}]' + self._close
+        self._out: list[bytes] = []
+        self._said = _Said()
+        self._item: str | None = None
+        self._hidden = False
+        """Whether the open item is a call that is answered here."""
+        self._part: _Part | None = None
+        self._apart = False
+        """Whether functions were called since there was text."""
+        self._details = 0
+        """How many details the stream has."""
+        self._finish: t.FinishReason = "stop"
+        self._usage: t.ChatUsage | None = None
+
+    def start(self, *, queued: bool = False) -> bytes:
+        """What opens the stream; `queued` when the model has yet to become free, which is said in a comment."""
+        opening = self._head + b'"role":"assistant","content":null' + self._tail
+        return QUEUED + opening if queued else opening
+
+    def feed(self, events: list[Event], now: int) -> bytes:
+        """What these events are on the wire (maybe nothing). This protocol tells no time but the first."""
+        for event in events:
+            if type(event) is PartDeltaEvent:
+                self._delta(event)
+            else:
+                _STEPS[type(event)](self, event)
+        out = self._out
+        if not out:
+            return b""
+        self._out = []
+        return out[0] if len(out) == 1 else b"".join(out)
+
+    @property
+    def whole(self) -> t.ChatCompletion:
+        """The completion. (What a run said before it failed is here, too; whoever asked gets `error` instead.)"""
+        said = self._said
+        reasoning = APART.join(said.reasoning)
+        message = t.ChatMessage(
+            content="".join(said.content) if said.content else None,
+            refusal="".join(said.refusal) if said.refusal else None,
+            tool_calls=said.calls or UNSET,
+            annotations=said.annotations or UNSET,
+        )
+        for field in self._fields if reasoning else ():
+            setattr(message, field, reasoning)
+        if any(detail.type != "reasoning.text" for detail in said.details):
+            message.reasoning_details = said.details
+        choice = t.ChatChoice(
+            message=message,
+            logprobs=t.ChatLogProbs(said.logprobs) if said.logprobs else None,
+            finish_reason=self._finish,
+        )
+        return t.ChatCompletion(
+            id=self._id, created=self._created, model=self._model, choices=[choice], usage=self._usage or UNSET
+        )
+
+    def _unshown(self, event: Event) -> None:
+        """What this protocol has no word for."""
+
+    # --- deltas ------------------------------------------------------------------------------------------------
+
+    def _delta(self, event: PartDeltaEvent) -> None:
+        part, delta = self._part, event.delta
+        if part is None:
+            return
+        text: str | None = getattr(delta, TEXT_FIELD[type(delta)])
+        likely = logprobs(found) if part.is_text and (found := getattr(delta, "logprobs", None)) else None
+        if not text and not likely:
+            return
+        inner = data = b""
+        if text:
+            try:
+                data = _json(text)
+            except UnicodeEncodeError:
+                data = _json(shown(text))
+            told = data
+            if part.before:
+                told, part.before = _json(part.before)[:-1] + data[1:], ""
+            inner = part.first + told
+            if part.second:
+                inner += part.second + told
+            if part.summary:
+                inner += part.summary + data
+            inner += part.last
+        tail = self._tail
+        if likely:
+            tail = b'},"logprobs":%b%b' % (_json(t.ChatLogProbs(likely)), tail[1:])
+        if self._obfuscate:
+            tail = b'%b,"obfuscation":"%b"%b' % (tail[: -len(self._close)], b"x" * (-len(data) % 32), self._close)
+        self._out.append(self._head + inner + tail)
+
+    # --- items and parts ---------------------------------------------------------------------------------------
+
+    def _item_start(self, event: ItemStartEvent) -> None:
+        self._item = event.id
+        self._hidden = False
+
+    def _item_end(self, event: ItemEndEvent) -> None:
+        if event.seal is None or self._hidden or not self._seals:
+            return
+        detail = t.ReasoningDetail(
+            type="reasoning.encrypted",
+            data=shown(event.seal),
+            id=shown(self._item) if self._item else UNSET,
+            format=t.FORMAT,
+            index=self._details,
+        )
+        self._details += 1
+        self._said.details.append(detail)
+        self._write(t.ChatDelta(reasoning_details=[detail]))
+
+    def _part_start(self, event: PartStartEvent) -> None:
+        part, said = event.part, self._said
+        if isinstance(part, ThinkingPart):
+            before = APART if said.reasoning else ""
+            names = [b'"%b":' % field.encode() for field in self._fields]
+            self._part = _Part(names[0], before=before)
+            if len(names) > 1:
+                self._part.second = b"," + names[1]
+            if part.form == "summary":
+                self._part.summary = b',"reasoning_details":[{"type":"reasoning.summary","summary":'
+                self._part.last = b',"index":%d}]' % self._details
+        elif isinstance(part, TextPart):
+            self._part = _Part(b'"content":', before=APART if self._apart and said.content else "", is_text=True)
+        elif isinstance(part, RefusalPart):
+            self._part = _Part(b'"refusal":')
+        elif isinstance(part, ToolCallPart):
+            self._call_start(part)
+
+    def _call_start(self, part: ToolCallPart) -> None:
+        self._hidden = part.tool_name in self._server_tools
+        if self._hidden:
+            return
+        index = len(self._said.calls)
+        id, name = shown(part.tool_call_id), shown(part.tool_name)
+        self._said.calls.append(t.ChatToolCall(id, t.ChatFunction(name, "")))
+        function = t.ChatFunctionDelta("", name)
+        self._write(t.ChatDelta(tool_calls=[t.ChatToolCallDelta(index, function, id, "function")]))
+        self._part = _Part(b'"tool_calls":[{"index":%d,"function":{"arguments":' % index, b"}}]")
+
+    def _part_end(self, event: PartEndEvent) -> None:
+        open_, self._part = self._part, None
+        if open_ is not None:
+            _ENDS[type(event.part)](self, event.part)
+
+    def _thinking_end(self, part: ThinkingPart) -> None:
+        if not part.content:
+            return
+        text = shown(part.content)
+        self._said.reasoning.append(text)
+        if part.form == "summary":
+            detail = t.ReasoningDetail(type="reasoning.summary", summary=text, index=self._details)
+            self._details += 1
+        else:
+            detail = t.ReasoningDetail(type="reasoning.text", text=text)
+        self._said.details.append(detail)
+
+    def _text_end(self, part: TextPart) -> None:
+        said = self._said
+        said.logprobs += logprobs(part.logprobs or [])
+        if part.content:
+            if self._apart and said.content:
+                said.content.append(APART)
+            self._apart = False
+        said.annotations += citations(part.annotations or [], sum(map(len, said.content)))
+        if part.content:
+            said.content.append(shown(part.content))
+
+    def _refusal_end(self, part: RefusalPart) -> None:
+        if part.content:
+            self._said.refusal.append(shown(part.content))
+
+    def _call_end(self, part: ToolCallPart) -> None:
+        calls = self._said.calls
+        arguments = "" if part.args in (None, "") else part.args_as_json()
+        if not arguments and part.complete:
+            # Clients parse the arguments: a call without any has an empty object.
+            arguments = "{}"
+            function = t.ChatFunctionDelta(arguments)
+            self._write(t.ChatDelta(tool_calls=[t.ChatToolCallDelta(len(calls) - 1, function)]))
+        calls[-1].function.arguments = shown(arguments)
+
+    # --- the run -----------------------------------------------------------------------------------------------
+
+    def _tool_result(self, event: FunctionToolResultEvent) -> None:
+        self._apart = True
+
+    def _run_end(self, event: RunEndEvent) -> None:
+        self.ended = True
+        self._usage = usage(event.usage)
+        if event.status == "failed":
+            self.error = event.error or ErrorInfo("server_error", "the run failed without saying why")
+            self._out.append(b"data: " + _json({"error": _writable(error_payload(self.error))}) + b"\n\n")
+        else:
+            if event.status == "completed":
+                self._finish = "tool_calls" if self._said.calls else "stop"
+            else:
+                self._finish = _CUT.get(event.incomplete_reason, "length")
+            if self._said.annotations:
+                self._write(t.ChatDelta(annotations=self._said.annotations))
+            self._write(t.ChatDelta(), self._finish)
+            if self._include_usage and self._usage is not None:
+                self._out.append(self._frame + b'],"usage":' + _json(self._usage) + b"}\n\n")
+        self._out.append(DONE)
+
+    def _write(self, delta: t.ChatDelta, finish: t.FinishReason | None = None) -> None:
+        tail = self._tail if finish is None else b'},"finish_reason":"%b"}]%b' % (finish.encode(), self._close)
+        self._out.append(self._head + _json(delta)[1:-1] + tail)
+
+
+class _Said:
+    """The message so far, from what parts were at their ends."""
+
+    __slots__ = ("annotations", "calls", "content", "details", "logprobs", "reasoning", "refusal")
+
+    def __init__(self) -> None:
+        self.content: list[str] = []
+        self.refusal: list[str] = []
+        self.reasoning: list[str] = []
+        self.details: list[t.ReasoningDetail] = []
+        self.calls: list[t.ChatToolCall] = []
+        self.annotations: list[t.ChatAnnotation] = []
+        self.logprobs: list[t.ChatLogProb] = []
+
+
+class _Part:
+    """The open part: the template of its deltas, and what sets it apart from the text before it."""
+
+    __slots__ = ("before", "first", "is_text", "last", "second", "summary")
+
+    def __init__(self, first: bytes, last: bytes = b"", *, before: str = "", is_text: bool = False) -> None:
+        self.first = first
+        self.second = b""
+        self.summary = b""
+        self.last = last
+        self.before = before
+        self.is_text = is_text
+
+
+def _writable(payload: dict[str, Any]) -> dict[str, Any]:
+    return {name: shown(value) if isinstance(value, str) else value for name, value in payload.items()}
+
+
+_ENDS: dict[type[ModelResponsePart], Callable[[Encoder, Any], None]] = {
+    ThinkingPart: Encoder._thinking_end,
+    TextPart: Encoder._text_end,
+    RefusalPart: Encoder._refusal_end,
+    ToolCallPart: Encoder._call_end,
+}
+
+_STEPS: dict[type[Any], Callable[[Encoder, Any], None]] = {
+    ItemStartEvent: Encoder._item_start,
+    ItemEndEvent: Encoder._item_end,
+    PartStartEvent: Encoder._part_start,
+    PartEndEvent: Encoder._part_end,
+    FunctionToolResultEvent: Encoder._tool_result,
+    RunEndEvent: Encoder._run_end,
+    ErrorEvent: Encoder._unshown,  # told with the run's end, which says it again
+    ResponseStartEvent: Encoder._unshown,
+    ResponseEndEvent: Encoder._unshown,
+    FunctionToolCallEvent: Encoder._unshown,
+    FinalResultEvent: Encoder._unshown,
+    SideEvent: Encoder._unshown,
+    SummaryEvent: Encoder._unshown,  # the reader's view made a part of it
+}
+"""What becomes of each event; deltas do not pay for the table."""
+
+__all__ = ["DONE", "Encoder"]

@@ -1,0 +1,210 @@
+"""Input items as messages: what was said before, by whom, in the form that models are asked with.
+
+Items of every dialect are taken: a thought may come as raw text, as summaries, as a token that was sealed here
+(`SealedPart`, to be opened before a model sees it), or as all of them. What an item refers to (an earlier item by its
+id, a call by its `call_id`) is handed in as `Known`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, NoReturn
+
+import msgspec
+
+from ...errors import RequestError
+from ...parts import (
+    Audio,
+    File,
+    Image,
+    ModelMessage,
+    ModelRequest,
+    ModelRequestPart,
+    ModelResponse,
+    ModelResponsePart,
+    RefusalPart,
+    SealedPart,
+    SystemPromptPart,
+    Text,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserContent,
+    UserPromptPart,
+    Video,
+)
+from . import types as t
+
+
+class Known(NamedTuple):
+    """What items may refer to."""
+
+    calls: Mapping[str, str] = {}
+    """The names of the functions that were called earlier in the conversation, by `call_id`."""
+    items: Mapping[str, list[ModelMessage]] = {}
+    """What the items with these ids said."""
+
+
+def messages_of(input: str | list[t.ItemParam], known: Known) -> list[ModelMessage]:
+    """Raises `RequestError` naming the item and what would be right."""
+    messages: list[ModelMessage] = []
+    if isinstance(input, str):
+        _say(messages, UserPromptPart(input))
+        return messages
+    names = dict(known.calls)
+    for index, item in enumerate(input):
+        at = f"input[{index}]"
+        match item:
+            case t.MessageParam(role="assistant"):
+                for part in _assistant_parts(item, at):
+                    _answer(messages, part)
+            case t.MessageParam(role="user"):
+                content = item.content if isinstance(item.content, str) else _contents(item.content, at)
+                _say(messages, UserPromptPart(content))
+            case t.MessageParam():
+                text = _only_text(item.content, at)
+                _say(messages, SystemPromptPart(text, "developer" if item.role == "developer" else "system"))
+            case t.ReasoningParam():
+                for thought in _reasoning_parts(item):
+                    _answer(messages, thought)
+            case t.FunctionCallParam():
+                names[item.call_id] = item.name
+                whole = item.status != "incomplete"
+                _answer(
+                    messages, ToolCallPart(item.name, item.arguments, item.call_id, complete=whole, item_id=item.id)
+                )
+            case t.FunctionCallOutputParam():
+                if item.call_id not in names:
+                    _wrong(at, f"no function_call with call_id {item.call_id!r} comes before this output", "call_id")
+                _say(messages, ToolReturnPart(names[item.call_id], _tool_output(item, at), item.call_id))
+            case t.ItemReference():
+                for said in _referred(item, known, at):
+                    for again in said.parts:
+                        if isinstance(again, ToolCallPart):
+                            names[again.tool_call_id] = again.tool_name
+                        _put(messages, again)
+            case t.CompactionParam():
+                _answer(messages, SealedPart(item.encrypted_content, item.id))
+    return messages
+
+
+def item_messages(item: bytes, known: Known) -> list[ModelMessage]:
+    """The same for one item that was kept as it was received."""
+    return messages_of([msgspec.json.decode(item, type=t.ItemParam)], known)
+
+
+def _referred(item: t.ItemReference, known: Known, at: str) -> list[ModelMessage]:
+    if item.id not in known.items:
+        raise RequestError(
+            f"{at}: there is no item {item.id!r} here; what was not stored must be sent itself",
+            kind="not_found",
+            code="item_not_found",
+            param=f"{at}.id",
+        )
+    return known.items[item.id]
+
+
+def _put(messages: list[ModelMessage], part: ModelRequestPart | ModelResponsePart) -> None:
+    if isinstance(part, ModelRequestPart):
+        _say(messages, part)
+    else:
+        _answer(messages, part)
+
+
+def _say(messages: list[ModelMessage], part: ModelRequestPart) -> None:
+    last = messages[-1] if messages else None
+    if isinstance(last, ModelRequest):
+        last.parts.append(part)
+    else:
+        messages.append(ModelRequest([part]))
+
+
+def _answer(messages: list[ModelMessage], part: ModelResponsePart) -> None:
+    last = messages[-1] if messages else None
+    if isinstance(last, ModelResponse):
+        last.parts.append(part)
+    else:
+        messages.append(ModelResponse([part]))
+
+
+def _assistant_parts(item: t.MessageParam, at: str) -> list[ModelResponsePart]:
+    whole = item.status != "incomplete"
+    if isinstance(item.content, str):
+        return [TextPart(item.content, complete=whole, item_id=item.id)]
+    parts: list[ModelResponsePart] = []
+    for index, content in enumerate(item.content):
+        match content:
+            case t.Refusal():
+                parts.append(RefusalPart(content.refusal, item_id=item.id))
+            case t.OutputTextParam() | t.PlainTextParam() | t.InputText():
+                parts.append(TextPart(content.text, complete=whole, item_id=item.id))
+            case _:
+                _wrong(f"{at}.content[{index}]", "an assistant message holds output_text and refusal only", "type")
+    return parts
+
+
+def _reasoning_parts(item: t.ReasoningParam) -> list[ModelResponsePart]:
+    """The thought as it was sealed here; else the thought itself where the client gave it back; else its summaries."""
+    if item.encrypted_content:
+        return [SealedPart(item.encrypted_content, item.id)]
+    whole = item.status != "incomplete"
+    if item.content:
+        return [ThinkingPart(c.text, complete=whole) for c in item.content if c.text]
+    return [ThinkingPart(s.text, form="summary", complete=whole) for s in item.summary if s.text]
+
+
+def _contents(contents: list[t.InputContent], at: str) -> list[UserContent]:
+    return [_content(content, f"{at}.content[{index}]") for index, content in enumerate(contents)]
+
+
+def _content(content: t.InputContent, at: str) -> UserContent:
+    match content:
+        case t.InputText() | t.OutputTextParam() | t.PlainTextParam():
+            return Text(content.text)
+        case t.InputImage(image_url=None, file_id=None):
+            _wrong(at, "an input_image needs an image_url or a file_id", "image_url")
+        case t.InputImage():
+            return Image(url=content.image_url, file_id=content.file_id, detail=content.detail)
+        case t.InputFile(file_data=None, file_url=None, file_id=None):
+            _wrong(at, "an input_file needs file_data, file_url or a file_id", "file_data")
+        case t.InputFile():
+            data, media_type = content.file_data, None
+            if data is not None and data.startswith("data:"):
+                head, _, data = data.partition(",")
+                media_type = head[5:].partition(";")[0] or None
+            return File(
+                url=content.file_url,
+                data=data,
+                media_type=media_type,
+                file_id=content.file_id,
+                filename=content.filename,
+            )
+        case t.InputVideo():
+            return Video(url=content.video_url)
+        case t.InputAudio():
+            return Audio(data=content.input_audio.data, media_type=f"audio/{content.input_audio.format}")
+        case t.Refusal():
+            _wrong(at, "a refusal is something an assistant says", "type")
+
+
+def _only_text(content: str | list[t.InputContent], at: str) -> str:
+    if isinstance(content, str):
+        return content
+    texts = []
+    for index, entry in enumerate(content):
+        if not isinstance(entry, t.InputText | t.PlainTextParam | t.OutputTextParam):
+            _wrong(f"{at}.content[{index}]", "only text can stand here", "type")
+        texts.append(entry.text)
+    return "\n".join(texts)
+
+
+def _tool_output(item: t.FunctionCallOutputParam, at: str) -> str:
+    return item.output if isinstance(item.output, str) else _only_text(item.output, f"{at}.output")
+
+
+def _wrong(at: str, message: str, field: str, code: str = "invalid_value") -> NoReturn:
+    raise RequestError(f"{at}: {message}", code=code, param=f"{at}.{field}")
+
+
+__all__ = ["Known", "item_messages", "messages_of"]

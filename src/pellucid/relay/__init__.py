@@ -1,0 +1,11 @@
+"""What replicas share while runs are live: logs, leases, signals and limits.
+
+One process shares with nobody and keeps it in memory; replicas share a Redis (or Valkey). Both keep the same rules,
+which are told in `relay`.
+"""
+
+from .follower import Follower
+from .open import open_relay
+from .relay import Fenced, Listener, LogLost, Relay, RelayError, Verdict
+
+__all__ = ["Fenced", "Follower", "Listener", "LogLost", "Relay", "RelayError", "Verdict", "open_relay"]

@@ -1,0 +1,50 @@
+"""The relay that an address names."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qsl, urlencode
+
+from ..errors import ConfigError
+from .memory import MemoryRelay
+from .relay import Relay
+
+PREFIX = "pellucid:"
+SCHEMES = ("redis", "rediss", "unix")
+
+
+async def open_relay(
+    url: str | None, *, prefix: str = PREFIX, call_timeout: float = 5.0, patience: float = 5.0
+) -> Relay:
+    """The relay at `url`: None or `memory://`, or `redis://…`, `rediss://…`, `unix://…` as redis-py reads them.
+
+    `prefix` begins every key and channel (`?prefix=` in the address wins); `call_timeout` is how many seconds a call
+    may take, `patience` for how many seconds a follower waits for a relay that went away. Raises `ConfigError` for an
+    address that names no relay, `RelayError` if nobody answers there.
+    """
+    if url is None or url.rstrip("/") == "memory:":
+        return MemoryRelay()
+    address, _, asked = url.partition("?")
+    scheme = address.partition(":")[0]
+    if scheme not in SCHEMES:
+        raise ConfigError([f"the relay's address begins with {scheme!r}; it can be memory, {', '.join(SCHEMES)}"])
+    try:
+        from .shared import RedisRelay
+    except ImportError as error:
+        raise ConfigError(
+            ["a relay in Redis needs the package redis; install Pellucid with the extra: pellucid[redis]"]
+        ) from error
+    query = dict(parse_qsl(asked))
+    prefix = query.pop("prefix", prefix)
+    try:
+        relay = RedisRelay(f"{address}?{urlencode(query)}", prefix=prefix, timeout=call_timeout, patience=patience)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(["the relay's address is not one that redis-py can read"]) from error
+    try:
+        await relay.check()
+    except BaseException:
+        await relay.aclose()
+        raise
+    return relay
+
+
+__all__ = ["PREFIX", "open_relay"]

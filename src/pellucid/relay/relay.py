@@ -1,0 +1,156 @@
+"""What a relay does, whoever keeps it.
+
+The rules:
+
+* **Logs.** Entries are numbered 1, 2, 3 … per log, without holes. An append lands whole or not at all, once. A log that
+  has its last entry takes no more. Whoever follows a log gets what is there, then what comes, each entry once, in
+  order, on any replica, also after the end. Nothing is kept for ever: a log goes some time after its last append.
+* **Leases.** The lease of a name belongs to the log of that name. Each claim gives a token that is greater than every
+  one before it, also when the lease ran out, was released or was forgotten; and from then on the log refuses what
+  comes with a lesser one. A log whose name nobody ever claimed takes the token 0.
+* **Signals.** What is told to a name reaches everyone who listens to it, those who begin to listen within the hour
+  too: a signal may be told before its listener is there, or while its connection is broken.
+* **Limits.** Each counter is a bucket that holds `limit`, starts full and fills up again in `window` seconds, steadily.
+  Either every counter allows what is asked, and all is taken, or nothing is.
+* **Time** is the relay's, not the replicas'.
+* What a relay forgot is never made up: who follows or writes a log that is gone is told so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, TypeAlias
+
+import msgspec
+
+from ..errors import ErrorInfo, PellucidError
+from .follower import Follower
+
+LIFE = 86_400.0
+"""Seconds that a log is kept after its last append, unless `drop` says sooner."""
+SPARE = 3600.0
+"""Seconds that it is known of a log that it was there after it went, so that nobody begins it anew."""
+MAIL_LIFE = 3600.0
+"""Seconds that a signal is kept after the last one to its name."""
+MAIL_ROOM = 1000
+"""How many signals are kept for a name: the newest."""
+
+Listener: TypeAlias = Follower
+"""It listens as others follow, but a mailbox has no end and is never lost: it may be empty again."""
+
+
+class RelayError(PellucidError):
+    """The relay does not answer, or not as it should. The next call may succeed."""
+
+    def __init__(self, message: str, *, code: str = "relay_unavailable", retry_after: float | None = 1.0) -> None:
+        super().__init__(ErrorInfo("unavailable", message, code=code, retry_after=retry_after))
+
+
+class LogLost(RelayError):
+    """What was in the log is gone: it was dropped, or the relay forgot it."""
+
+    def __init__(self, message: str = "the run's log is no longer there") -> None:
+        super().__init__(message, code="log_lost", retry_after=None)
+
+
+class Fenced(PellucidError):
+    """The log is not this writer's any more: somebody else claimed its name since, or the log has ended."""
+
+    def __init__(self, message: str = "another writer has claimed the log since, or ended it") -> None:
+        super().__init__(ErrorInfo("server_error", message, code="fenced"))
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What became of a `spend` or a `charge`."""
+
+    allowed: bool
+    retry_after: float
+    """Seconds until the same would be allowed if nobody else took anything; `inf` if it is more than the limit."""
+    which: str | None
+    """The counter that has to be waited for the longest, if one has to."""
+    left: dict[str, float]
+    """What each counter holds now; below zero after a `charge` of more than it held."""
+
+
+class Relay(Protocol):
+    """Everything that asks the relay raises `RelayError` when it does not answer."""
+
+    async def append(
+        self, log: str, entries: Sequence[bytes], fence: int, *, last: bool = False, after: int | None = None
+    ) -> int:
+        """Write to the log; gives the number of its newest entry. `last` ends it (`entries` may be empty then).
+
+        `fence` is the token of the lease of the same name. With `after`, the number of the newest entry that this
+        writer knows of, the same append may be tried again: it lands once. Raises `Fenced` or `LogLost`, and then
+        nothing was written.
+        """
+        ...
+
+    def follow(self, log: str, after: int = 0) -> Follower:
+        """Read the log from the entry after number `after`. A log that is not there yet is waited for.
+
+        What is wrong (`RelayError`, `LogLost`) is raised by the follower's `take`.
+        """
+        ...
+
+    async def exists(self, log: str) -> bool:
+        """Whether something was appended to the log, and it is still there."""
+        ...
+
+    async def drop(self, log: str, after_seconds: float) -> None:
+        """Let the log go after so many seconds. Whoever follows it then gets `LogLost`."""
+        ...
+
+    async def claim(self, name: str, holder: str, seconds: float, *, lapsed: bool = False) -> int | None:
+        """Take the lease of `name`: a token, or None if somebody else holds it. Its own holder gets a new token.
+
+        With `lapsed`, only a lease that ran out without being released is taken: of all who try, one gets it.
+        """
+        ...
+
+    async def renew(self, name: str, token: int, seconds: float) -> bool:
+        """Hold on to it for so many seconds from now; False if it is not this token's any more."""
+        ...
+
+    async def release(self, name: str, token: int) -> None:
+        """Give it back, if it is still this token's."""
+        ...
+
+    async def lapsed(self, limit: int = 100) -> list[str]:
+        """Names whose lease ran out without being released, the longest ago first."""
+        ...
+
+    async def tell(self, name: str, message: bytes) -> None: ...
+
+    def listen(self, name: str) -> Listener:
+        """What was told to `name` within the hour, and what will be."""
+        ...
+
+    async def spend(
+        self, bucket: str, amounts: Mapping[str, float], limits: Mapping[str, float], window_seconds: float = 60
+    ) -> Verdict:
+        """Take `amounts` if every counter in `limits` allows it (0 of those without an amount), else nothing."""
+        ...
+
+    async def charge(
+        self, bucket: str, amounts: Mapping[str, float], limits: Mapping[str, float], window_seconds: float = 60
+    ) -> Verdict:
+        """Take them in any case: what is known only after the fact. A counter that falls below zero is waited for."""
+        ...
+
+    async def hold(self, bucket: str, limit: int, holder: str, seconds: float) -> bool:
+        """Take one of `limit` places, or keep it for so many seconds from now; False if they are all taken."""
+        ...
+
+    async def unhold(self, bucket: str, holder: str) -> None:
+        """Give the place back."""
+        ...
+
+    async def check(self) -> None:
+        """Raises `RelayError` unless the relay is there."""
+        ...
+
+    async def aclose(self) -> None: ...
+
+
+__all__ = ["LIFE", "MAIL_LIFE", "MAIL_ROOM", "SPARE", "Fenced", "Listener", "LogLost", "Relay", "RelayError", "Verdict"]

@@ -1,0 +1,168 @@
+"""What Redis does in one step each, in Lua: nothing comes between the looking and the writing.
+
+Keys, behind the relay's prefix:
+
+    log:NAME     stream: entries `N-BORN`, N = 1, 2, 3 …, field `d`; one more with field `z` is the end. BORN tells a
+                 log from another one of the same name that Redis has forgotten
+    box:NAME     stream: the signals to a name, numbered like a log; no end, and the oldest go
+    mark:NAME    hash: who may write the log (`fence`), who holds the lease (`holder`), how many entries (`count`),
+                 whether it has `ended`
+    leases       sorted set: names by when their lease runs out
+    bucket:NAME  hash: counter to level and time
+    hold:NAME    sorted set: holders by when their place comes free
+
+A key of a stream is also the channel on which its newest number is told. Times are Redis's own, in microseconds; a
+token is the time of its claim at least, so that it grows even when everything was forgotten.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha1
+
+
+class Script:
+    def __init__(self, text: str) -> None:
+        self.text = _NOW + text if "now()" in text else text
+        self.sha = sha1(self.text.encode(), usedforsecurity=False).hexdigest()
+
+
+_NOW = """
+local function now()
+  local time = redis.call('TIME')
+  return time[1] * 1000000 + time[2]
+end
+local function whole(number) return string.format('%.0f', number) end
+"""
+
+APPEND = Script("""
+local log, mark = KEYS[1], KEYS[2]
+local fence, after, last, life, spare = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5]
+local known = redis.call('HMGET', mark, 'fence', 'count', 'born', 'ended')
+if fence > 0 and not known[1] then return 'lost' end
+if fence < tonumber(known[1] or '0') then return 'fenced' end
+local count, born, ended = tonumber(known[2] or '0'), known[3], known[4] or '0'
+if born and redis.call('EXISTS', log) == 0 then return 'lost' end
+if after >= 0 and after ~= count then
+  if after + #ARGV - 5 == count and ended == last then return count end
+  return 'other'
+end
+if ended == '1' then return 'fenced' end
+if #ARGV == 5 and last == '0' then return count end
+born = born or whole(now())
+for i = 6, #ARGV do
+  count = count + 1
+  redis.call('XADD', log, count .. '-' .. born, 'd', ARGV[i])
+end
+local newest = count
+if last == '1' then
+  newest = count + 1
+  redis.call('XADD', log, newest .. '-' .. born, 'z', '')
+end
+redis.call('HSET', mark, 'fence', whole(fence), 'count', count, 'born', born, 'ended', last)
+redis.call('EXPIRE', log, life)
+redis.call('EXPIRE', mark, life + spare)
+redis.call('PUBLISH', log, newest .. '-' .. born)
+return count
+""")
+
+DROP = Script("""
+if redis.call('PEXPIRE', KEYS[1], ARGV[1]) == 1 then redis.call('PEXPIRE', KEYS[2], ARGV[1] + ARGV[2]) end
+return 'ok'
+""")
+
+CLAIM = Script("""
+local mark, leases = KEYS[1], KEYS[2]
+local name, holder, time, lapsed, life = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local now = now()
+local ends = redis.call('ZSCORE', leases, name)
+local free = not ends or tonumber(ends) <= now
+if lapsed == '1' and (not ends or not free) then return false end
+if not free and redis.call('HGET', mark, 'holder') ~= holder then return false end
+local fence = math.max(now, tonumber(redis.call('HGET', mark, 'fence') or '0') + 1)
+redis.call('HSET', mark, 'fence', whole(fence), 'holder', holder)
+redis.call('PEXPIRE', mark, whole(math.max(tonumber(life), time / 1000) + time / 1000))
+redis.call('ZADD', leases, whole(now + time), name)
+return fence
+""")
+
+RENEW = Script("""
+local mark, leases = KEYS[1], KEYS[2]
+local name, token, time, life = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+if redis.call('HGET', mark, 'fence') ~= token or not redis.call('ZSCORE', leases, name) then return 0 end
+redis.call('PEXPIRE', mark, whole(tonumber(life) + time / 1000))
+redis.call('ZADD', leases, whole(now() + time), name)
+return 1
+""")
+
+RELEASE = Script("""
+if redis.call('HGET', KEYS[1], 'fence') == ARGV[2] then
+  redis.call('HDEL', KEYS[1], 'holder')
+  redis.call('ZREM', KEYS[2], ARGV[1])
+end
+return 'ok'
+""")
+
+LAPSED = Script("""
+return redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', whole(now()), 'LIMIT', 0, ARGV[1])
+""")
+
+TELL = Script("""
+local box = KEYS[1]
+local number, born = 0, nil
+local newest = redis.call('XREVRANGE', box, '+', '-', 'COUNT', 1)[1]
+if newest then number, born = string.match(newest[1], '(%d+)-(%d+)') end
+local id = whole(number + 1) .. '-' .. (born or whole(now()))
+redis.call('XADD', box, 'MAXLEN', ARGV[1], id, 'd', ARGV[3])
+redis.call('EXPIRE', box, ARGV[2])
+redis.call('PUBLISH', box, id)
+return 'ok'
+""")
+
+TAKE = Script("""
+local bucket, always, window, dust = KEYS[1], ARGV[1] == '1', ARGV[2] * 1000000, tonumber(ARGV[3])
+local now = now()
+local counters, longest, which = {}, 0, ''
+for i = 4, #ARGV, 3 do
+  local one = {name = ARGV[i], amount = tonumber(ARGV[i + 1]), limit = tonumber(ARGV[i + 2])}
+  one.level = one.limit
+  local kept = redis.call('HGET', bucket, one.name)
+  if kept then
+    local level, at = string.match(kept, '(%S+) (%S+)')
+    one.level = math.min(one.limit, level + math.max(0, now - at) * one.limit / window)
+  end
+  if one.level + one.limit * dust < one.amount then
+    local wait = math.huge
+    if one.amount <= one.limit and one.limit > 0 then wait = (one.amount - one.level) * window / one.limit end
+    if wait > longest then longest, which = wait, one.name end
+  end
+  counters[#counters + 1] = one
+end
+local allowed = always or which == ''
+local full, out = 0, {}
+for _, one in ipairs(counters) do
+  if allowed then one.level = one.level - one.amount end
+  out[#out + 1] = string.format('%.17g', one.level)
+  redis.call('HSET', bucket, one.name, out[#out] .. ' ' .. whole(now))
+  if one.limit > 0 then full = math.max(full, (one.limit - one.level) * window / one.limit) end
+end
+if #counters > 0 then
+  local keep = math.min(full / 1000 + 1000, 1e13)
+  if redis.call('PTTL', bucket) < keep then redis.call('PEXPIRE', bucket, whole(keep)) end
+end
+return {allowed and 1 or 0, string.format('%.17g', allowed and 0 or longest / 1000000), allowed and '' or which, out}
+""")
+
+HOLD = Script("""
+local places, limit, holder, time = KEYS[1], tonumber(ARGV[1]), ARGV[2], ARGV[3]
+local now = now()
+redis.call('ZREMRANGEBYSCORE', places, '-inf', whole(now))
+if not redis.call('ZSCORE', places, holder) and redis.call('ZCARD', places) >= limit then return 0 end
+redis.call('ZADD', places, whole(now + time), holder)
+local latest = redis.call('ZRANGE', places, -1, -1, 'WITHSCORES')[2]
+redis.call('PEXPIRE', places, whole((latest - now) / 1000 + 1000))
+return 1
+""")
+
+ALL = (APPEND, DROP, CLAIM, RENEW, RELEASE, LAPSED, TELL, TAKE, HOLD)
+
+__all__ = ["ALL", "APPEND", "CLAIM", "DROP", "HOLD", "LAPSED", "RELEASE", "RENEW", "TAKE", "TELL", "Script"]

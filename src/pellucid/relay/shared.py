@@ -1,0 +1,132 @@
+"""The relay that replicas share, in Redis or Valkey. See `relay.Relay`.
+
+Three connections for the whole process, however many follow: one for what is asked and written, one for what is read,
+one on which Redis says where there is something to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from . import scripts
+from .buckets import DUST
+from .follower import Follower
+from .pipe import Address, Pipe
+from .relay import LIFE, MAIL_LIFE, MAIL_ROOM, SPARE, Fenced, Listener, LogLost, RelayError, Verdict
+from .streams import Streams
+
+_LIFE, _SPARE = int(LIFE), int(SPARE)
+
+
+class RedisRelay:
+    def __init__(self, url: str, *, prefix: str, timeout: float, patience: float) -> None:
+        address = Address(url, timeout)
+        self._prefix = prefix
+        self._leases = f"{prefix}leases"
+        self._pipe = Pipe(address)
+        self._streams = Streams(address, patience)
+
+    def _key(self, kind: str, name: str) -> str:
+        return f"{self._prefix}{kind}:{name}"
+
+    # --- logs --------------------------------------------------------------------------------------------------
+
+    async def append(
+        self, log: str, entries: Sequence[bytes], fence: int, *, last: bool = False, after: int | None = None
+    ) -> int:
+        known = -1 if after is None else after
+        said = await self._pipe.run(scripts.APPEND, self._log(log), fence, known, int(last), _LIFE, _SPARE, *entries)
+        if said == b"fenced":
+            raise Fenced()
+        if said == b"lost":
+            raise LogLost()
+        if said == b"other":
+            raise LogLost("the run's log does not hold what its writer wrote")
+        return int(said)
+
+    def follow(self, log: str, after: int = 0) -> Follower:
+        key, mark = self._log(log)
+        return self._streams.follow(key, mark, after)
+
+    async def exists(self, log: str) -> bool:
+        return bool(await self._pipe.call("EXISTS", self._key("log", log)))
+
+    async def drop(self, log: str, after_seconds: float) -> None:
+        await self._pipe.run(scripts.DROP, self._log(log), max(0, round(after_seconds * 1000)), _SPARE * 1000)
+
+    def _log(self, name: str) -> tuple[str, str]:
+        return self._key("log", name), self._key("mark", name)
+
+    # --- leases ------------------------------------------------------------------------------------------------
+
+    async def claim(self, name: str, holder: str, seconds: float, *, lapsed: bool = False) -> int | None:
+        keys, life = self._lease(name), (_LIFE + _SPARE) * 1000
+        said = await self._pipe.run(scripts.CLAIM, keys, name, holder, _micro(seconds), int(lapsed), life)
+        return None if said is None else int(said)
+
+    async def renew(self, name: str, token: int, seconds: float) -> bool:
+        keys, life = self._lease(name), (_LIFE + _SPARE) * 1000
+        return bool(await self._pipe.run(scripts.RENEW, keys, name, token, _micro(seconds), life))
+
+    async def release(self, name: str, token: int) -> None:
+        await self._pipe.run(scripts.RELEASE, self._lease(name), name, token)
+
+    async def lapsed(self, limit: int = 100) -> list[str]:
+        return [name.decode() for name in await self._pipe.run(scripts.LAPSED, [self._leases], limit)]
+
+    def _lease(self, name: str) -> tuple[str, str]:
+        return self._key("mark", name), self._leases
+
+    # --- signals -----------------------------------------------------------------------------------------------
+
+    async def tell(self, name: str, message: bytes) -> None:
+        await self._pipe.run(scripts.TELL, [self._key("box", name)], MAIL_ROOM, int(MAIL_LIFE), message)
+
+    def listen(self, name: str) -> Listener:
+        return self._streams.follow(self._key("box", name), None, 0)
+
+    # --- limits ------------------------------------------------------------------------------------------------
+
+    async def spend(
+        self, bucket: str, amounts: Mapping[str, float], limits: Mapping[str, float], window_seconds: float = 60
+    ) -> Verdict:
+        return await self._take(bucket, amounts, limits, window_seconds, always=False)
+
+    async def charge(
+        self, bucket: str, amounts: Mapping[str, float], limits: Mapping[str, float], window_seconds: float = 60
+    ) -> Verdict:
+        return await self._take(bucket, amounts, limits, window_seconds, always=True)
+
+    async def _take(
+        self, bucket: str, amounts: Mapping[str, float], limits: Mapping[str, float], window: float, *, always: bool
+    ) -> Verdict:
+        counters = [x for name, limit in limits.items() for x in (name, float(amounts.get(name, 0)), float(limit))]
+        allowed, retry_after, which, left = await self._pipe.run(
+            scripts.TAKE, [self._key("bucket", bucket)], int(always), float(window), DUST, *counters
+        )
+        levels = dict(zip(limits, map(float, left), strict=True))
+        return Verdict(bool(allowed), float(retry_after), which.decode() or None, levels)
+
+    async def hold(self, bucket: str, limit: int, holder: str, seconds: float) -> bool:
+        key = self._key("hold", bucket)
+        return bool(await self._pipe.run(scripts.HOLD, [key], limit, holder, _micro(seconds)))
+
+    async def unhold(self, bucket: str, holder: str) -> None:
+        await self._pipe.call("ZREM", self._key("hold", bucket), holder)
+
+    # --- itself ------------------------------------------------------------------------------------------------
+
+    async def check(self) -> None:
+        if await self._pipe.call("PING") != b"PONG":
+            raise RelayError("what answers at the relay's address is not Redis")
+
+    async def aclose(self) -> None:
+        await self._streams.aclose()
+        await self._pipe.aclose()
+
+
+def _micro(seconds: float) -> int:
+    return round(seconds * 1_000_000)
+
+
+__all__ = ["RedisRelay"]

@@ -1,0 +1,264 @@
+"""Everyone in this process who follows a stream of Redis, over two connections in all.
+
+* Followers that stand at the same entry share one read. Nothing is read for one that has enough untaken.
+* A read that follows a wake-up is checked by its numbers alone: no hole, and the same BORN. Whenever something may have
+  been missed or forgotten (at first, after the connection broke, now and then) the read begins with the entry that is
+  known, and if that is not there, the log is lost. It is the same for a mailbox, which then begins anew.
+* A break is waited out for some seconds; then logs fail. Mailboxes wait for as long as it takes: silence is all they
+  promise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from functools import partial
+from time import monotonic
+from typing import Any
+
+from .follower import Follower
+from .pipe import Address, Answer, Pipe
+from .relay import LogLost, RelayError
+from .wakes import Wakes
+
+PAGE = 200
+"""How many entries one read brings."""
+ROUND = 20
+"""Seconds in which every stream is looked at once, whether something was told of it or not."""
+RETRY = 0.25
+
+
+class _Stream:
+    def __init__(self, key: str, mark: str | None) -> None:
+        self.key = key
+        self.mark = mark
+        """Where it is known whether the log ever began. None: it is a mailbox."""
+        self.born: bytes | None = None
+        self.newest = 0
+        """The greatest number that was told of."""
+        self.followers: set[Follower] = set()
+        self.wanted = False
+        self.broke = False
+        """Whether the connection was lost since the first of them came."""
+
+
+class Streams:
+    def __init__(self, address: Address, patience: float) -> None:
+        self._pipe = Pipe(address)
+        self._wakes = Wakes(address, self, patience)
+        self._patience = patience
+        self._streams: dict[str, _Stream] = {}
+        self._failing: float | None = None
+        """Since when reads have failed."""
+        self._round: list[str] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    def follow(self, key: str, mark: str | None, after: int) -> Follower:
+        stream = self._streams.get(key) or _Stream(key, mark)
+        follower = Follower(after, partial(self._moved, stream))
+        if self._closed:
+            follower.fail(RelayError("the relay is closed"))
+            return follower
+        self._streams[key] = stream
+        stream.followers.add(follower)
+        self._look(stream)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(1.0, self._tick)
+        return follower
+
+    async def aclose(self) -> None:
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for stream in list(self._streams.values()):
+            for follower in list(stream.followers):
+                follower.close()
+        await self._wakes.aclose()
+        await self._pipe.aclose()
+
+    # --- what is told ------------------------------------------------------------------------------------------
+
+    def ready(self, channel: str) -> None:
+        self._failing = None
+        self._doubt(self._streams.get(channel))
+
+    def wake(self, channel: str, what: bytes) -> None:
+        stream = self._streams.get(channel)
+        if stream is not None:
+            number, _, born = what.partition(b"-")
+            stream.newest = max(stream.newest, int(number))
+            if stream.born is not None and born != stream.born:
+                self._doubt(stream)
+            else:
+                self._look(stream)
+
+    def broke(self) -> None:
+        for stream in self._streams.values():
+            stream.broke = True
+
+    def gone(self, error: RelayError) -> None:
+        for stream in list(self._streams.values()):
+            if stream.mark is not None:
+                self._fail(stream, stream.followers, error)
+
+    # --- reading -----------------------------------------------------------------------------------------------
+
+    def _doubt(self, stream: _Stream | None) -> None:
+        if stream is not None:
+            for follower in stream.followers:
+                follower.doubted = True
+            self._look(stream)
+
+    def _look(self, stream: _Stream) -> None:
+        """Read for everyone who has room and for whom there may be something."""
+        places: dict[tuple[int, bool], list[Follower]] = {}
+        for follower in stream.followers:
+            if not (follower.reading or follower.full) and (follower.doubted or follower.at < stream.newest):
+                places.setdefault((follower.at, follower.doubted), []).append(follower)
+        for (at, doubted), followers in places.items():
+            for follower in followers:
+                follower.reading, follower.doubted = True, False
+            began = self._pipe.call("HGET", stream.mark, "born") if doubted and not at and stream.mark else None
+            first = at if doubted and at else at + 1
+            answer = self._pipe.call("XRANGE", stream.key, first, "+", "COUNT", PAGE)
+            read = _Read(stream, followers, at, doubted, stream.newest, began)
+            answer.add_done_callback(partial(self._came, read))
+
+    def _came(self, read: _Read, answer: Answer) -> None:
+        stream = read.stream
+        for follower in read.followers:
+            follower.reading = False
+            if follower.at != read.at:
+                follower.doubted = True
+        followers = [follower for follower in read.followers if follower.at == read.at and not follower.over]
+        began = read.began.exception() if read.began is not None else None
+        error = answer.exception() or began
+        if error is not None:
+            self._failed(stream, followers, error)
+            return
+        self._failing = None
+        rows = answer.result()
+        if read.sound(rows):
+            self._give(stream, followers, read)
+        elif stream.mark is not None:
+            self._fail(stream, followers, LogLost())
+        else:
+            stream.born, stream.newest = None, 0
+            for follower in stream.followers:
+                follower.at = 0
+            self._doubt(stream)
+            return
+        if rows and len(rows) == PAGE:
+            stream.newest = max(stream.newest, read.number + 1)
+        elif not read.entries and read.doubted and stream.newest == read.newest:
+            # What was told of is not there: it came from another database.
+            stream.newest = min(stream.newest, read.at)
+        elif not rows:
+            for follower in followers:
+                follower.doubted = True
+        if stream.followers:
+            if not stream.wanted:
+                stream.wanted = True
+                self._wakes.want(stream.key)
+            self._look(stream)
+
+    def _give(self, stream: _Stream, followers: list[Follower], read: _Read) -> None:
+        for follower in followers:
+            if read.entries:
+                follower.put(read.entries, read.number)
+            if read.ended:
+                follower.end()
+        if read.ended:
+            self._leave(stream, followers)
+
+    def _failed(self, stream: _Stream, followers: list[Follower], error: BaseException) -> None:
+        if self._closed:
+            return
+        now = monotonic()
+        self._failing = self._failing or now
+        if stream.mark is not None and now - self._failing > self._patience:
+            self._fail(stream, followers, error)
+            return
+        for follower in followers:
+            follower.doubted = follower.reading = True
+        asyncio.get_running_loop().call_later(RETRY, self._retry, stream, followers)
+
+    def _retry(self, stream: _Stream, followers: list[Follower]) -> None:
+        for follower in followers:
+            follower.reading = False
+        if not self._closed:
+            self._look(stream)
+
+    def _fail(self, stream: _Stream, followers: Iterable[Follower], error: BaseException) -> None:
+        followers = list(followers)
+        for follower in followers:
+            follower.fail(error if isinstance(error, RelayError) else RelayError("the relay does not answer"))
+        self._leave(stream, followers)
+
+    def _moved(self, stream: _Stream, follower: Follower) -> None:
+        """A follower took what there was, or closed."""
+        if follower.closed:
+            self._leave(stream, [follower])
+        else:
+            self._look(stream)
+
+    def _leave(self, stream: _Stream, followers: Iterable[Follower]) -> None:
+        stream.followers.difference_update(followers)
+        if not stream.followers and self._streams.get(stream.key) is stream:
+            del self._streams[stream.key]
+            if stream.wanted:
+                self._wakes.unwant(stream.key)
+
+    def _tick(self) -> None:
+        """A few streams each second, so that all have their turn in a round."""
+        self._timer = asyncio.get_running_loop().call_later(1.0, self._tick) if self._streams else None
+        self._round = self._round or list(self._streams)
+        many = -(-len(self._streams) // ROUND)
+        now, self._round = self._round[:many], self._round[many:]
+        for key in now:
+            self._doubt(self._streams.get(key))
+
+
+class _Read:
+    """One read of a stream: for whom, from where, and what it brought."""
+
+    def __init__(
+        self, stream: _Stream, followers: list[Follower], at: int, doubted: bool, newest: int, began: Answer | None
+    ) -> None:
+        self.stream = stream
+        self.followers = followers
+        self.at = self.number = at
+        self.doubted = doubted
+        self.newest = newest
+        self.began = began
+        self.entries: list[bytes] = []
+        self.ended = False
+
+    def sound(self, rows: list[Any]) -> bool:
+        """Take what came; whether it is what follows, in the log that was read so far."""
+        stream, box = self.stream, self.stream.mark is None
+        known = not (self.doubted and self.at)
+        for name, (field, data) in rows:
+            text, _, born = name.partition(b"-")
+            number = int(text)
+            if stream.born is None:
+                stream.born = born
+            if born != stream.born:
+                return False
+            if field == b"z":
+                self.ended = True
+            elif number == self.at:
+                known = True
+            elif box or number == self.number + 1:
+                self.number = number
+                self.entries.append(data)
+            else:
+                return False
+        if self.doubted and not self.at and not rows:
+            began = self.began is not None and self.began.result() is not None
+            return box or not (began or stream.born is not None or stream.broke)
+        return known
+
+
+__all__ = ["Streams"]

@@ -1,0 +1,57 @@
+"""What a run said, in a form that can be kept: entries, one for each batch, with the time at which it came.
+
+Encoders are pure, so a log read again gives the very bytes that were sent, on any replica and in any dialect. No two
+entries are ever merged: a reader's cursor may point between any two events.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from ..events import Event
+from ..text import writable
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One batch."""
+
+    now: int
+    """When it came, in whole seconds."""
+    events: list[Event]
+
+
+_encode = msgspec.json.Encoder().encode
+_entry = msgspec.json.Decoder(Entry)
+_entries = msgspec.json.Decoder(list[Entry])
+
+
+def encode_entry(entry: Entry) -> bytes:
+    """One entry as a relay carries it. What JSON cannot hold is replaced where it stands."""
+    try:
+        return _encode(entry)
+    except (UnicodeEncodeError, TypeError, ValueError, RecursionError):
+        return _encode(Entry(entry.now, [writable(event) for event in entry.events]))
+
+
+def decode_entry(data: bytes) -> Entry:
+    return _entry.decode(data)
+
+
+def pack(entries: Iterable[bytes]) -> bytes:
+    """A whole log as a store carries it."""
+    # Level 1: whoever waits for the end of a stream waits for this, and the rest of the gain is small.
+    return zlib.compress(b"[" + b",".join(entries) + b"]", 1)
+
+
+def unpack(data: bytes) -> list[Entry]:
+    return _entries.decode(zlib.decompress(data))
+
+
+def events_of(entries: Sequence[Entry]) -> list[Event]:
+    return [event for entry in entries for event in entry.events]
+
+
+__all__ = ["Entry", "decode_entry", "encode_entry", "events_of", "pack", "unpack"]

@@ -1,0 +1,100 @@
+"""Runs that are read again: one that goes on elsewhere, from its live log; one that is over, from the store.
+
+Both are `Running`. To stop reading does not stop what is read; what is open then is closed for this reader alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+
+from ..errors import ErrorInfo, PellucidError
+from ..events import Event, RunEndEvent
+from ..fold import Fold
+from ..relay import Follower
+from .log import Entry, decode_entry
+
+PIECE = 64
+"""How many entries of a finished log are given at a time, so that a long one does not keep others waiting."""
+
+LOST = ErrorInfo("unavailable", "the live log of this response was lost; ask for the response again", code="log_lost")
+
+
+class _Reading:
+    waiting = False
+
+    def __init__(self) -> None:
+        self._fold = Fold()
+        self.ended: RunEndEvent | None = None
+        self.now = 0
+
+    async def open(self) -> None:
+        pass
+
+    async def stop(self, error: ErrorInfo | None = None) -> list[Event]:
+        self._let_go()
+        return [] if self.ended is not None else self._broken(error)
+
+    def _heard(self, entries: Sequence[Entry]) -> list[Event]:
+        events = [event for entry in entries for event in entry.events]
+        for event in events:
+            self._fold.feed(event)
+        if entries:
+            self.now = entries[-1].now
+        if self._fold.ended is not None:
+            self.ended = self._fold.ended
+            self._let_go()
+        return events
+
+    def _broken(self, error: ErrorInfo | None) -> list[Event]:
+        self._let_go()
+        self.ended = RunEndEvent("cancelled" if error is None else "failed", self._fold.usage, error)
+        return [*self._fold.closing(error), self.ended]
+
+    def _let_go(self) -> None:
+        """Give back what is read from."""
+
+
+class LiveLog(_Reading):
+    """Follows a run on whichever replica it is driven."""
+
+    def __init__(self, follower: Follower) -> None:
+        super().__init__()
+        self._follower = follower
+
+    def wait(self) -> Awaitable[None]:
+        return self._follower.wait()
+
+    def take(self) -> list[Event] | None:
+        if self.ended is not None:
+            return None
+        try:
+            pieces = self._follower.take()
+        except PellucidError as error:
+            return self._broken(error.info)
+        return self._broken(LOST) if pieces is None else self._heard([decode_entry(piece) for piece in pieces])
+
+    def _let_go(self) -> None:
+        self._follower.close()
+
+
+class FinishedLog(_Reading):
+    """A log that is whole."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        super().__init__()
+        self._entries = entries
+        self._at = 0
+
+    def wait(self) -> Awaitable[None]:
+        return asyncio.sleep(0)
+
+    def take(self) -> list[Event] | None:
+        if self.ended is not None:
+            return None
+        piece = self._entries[self._at : self._at + PIECE]
+        self._at += PIECE
+        return self._heard(piece) if piece else self._broken(LOST)
+
+
+__all__ = ["LOST", "FinishedLog", "LiveLog"]

@@ -1,0 +1,248 @@
+"""Summaries of reasoning by a model that makes none, written while it thinks, paragraph by paragraph.
+
+* A paragraph goes to the writer as soon as it is whole; its summary comes as a `SummaryEvent` inside the item.
+* The end of the item, and all that follows it, waits for the summaries of that item, for `seconds` at most. What has
+  not come by then does not come: raw text never stands in for it.
+* A model that summarises by itself is left alone.
+
+The stage is only there where somebody wants summaries; it alone pays for its tasks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any, Protocol
+
+from ..errors import ErrorInfo
+from ..events import (
+    Event,
+    ItemEndEvent,
+    ItemStartEvent,
+    PartDeltaEvent,
+    PartStartEvent,
+    RunEndEvent,
+    SummaryEvent,
+    ThinkingPartDelta,
+)
+from ..models import Asked
+from ..parts import ModelRequest, ModelResponse, SystemPromptPart, ThinkingPart, UserPromptPart
+from ..run import Minter
+from ..settings import ModelCall
+from ..telemetry import log, place_of
+from ..text import GrowingText
+from .attached import AttachedRun
+from .running import Running
+
+SECONDS = 10.0
+"""How long an answer waits for the last summary."""
+
+SHORT, LONG = 400, 4_000
+"""Characters. A paragraph that is shorter is summarised with the next; one that is longer is cut."""
+
+INSTRUCTIONS = (
+    "You are shown a stretch of a language model's private reasoning. Say in one or two plain sentences, in the first "
+    "person, what it considers and decides. Do not quote it, do not answer the question, add nothing of your own."
+)
+
+
+class Writer(Protocol):
+    async def summary(self, text: str) -> str | None:
+        """A summary of this stretch of reasoning; None if there is none to be had. Never raises."""
+        ...
+
+
+class ModelWriter:
+    """Writes with a model that the operator names."""
+
+    def __init__(self, model: Asked, max_tokens: int = 150) -> None:
+        self._model = model
+        self._max_tokens = max_tokens
+
+    async def summary(self, text: str) -> str | None:
+        messages = [ModelRequest([SystemPromptPart(INSTRUCTIONS), UserPromptPart(text)])]
+        settings = {"thinking": False, "max_tokens": self._max_tokens, "temperature": 0.0}
+        call = ModelCall(self._model.name, messages, settings)  # type: ignore[arg-type]
+        run = AttachedRun(self._model, call, Minter(b"summary"))
+        try:
+            await run.open()
+            while await run.read() is not None:
+                pass
+        except Exception as error:
+            log.warning("a summary could not be written: %s", place_of(error))
+            return None
+        finally:
+            run.close()
+        said = next((said for said in run.run.messages if isinstance(said, ModelResponse)), None)
+        ended = run.ended
+        # One that was cut is still a summary of what it came to; one that failed is none.
+        whole = ended is not None and ended.status in ("completed", "incomplete")
+        return ((said.text or "").strip() or None) if said is not None and whole else None
+
+
+class SummarisedRun:
+    """A run whose reasoning is summarised on the way."""
+
+    def __init__(self, inner: Running, writer: Writer, seconds: float = SECONDS) -> None:
+        self._inner = inner
+        self._writer = writer
+        self._seconds = seconds
+        self._coming: asyncio.Future[None] | None = None
+        """The inner run's wait, which outlives ours."""
+        self._news = asyncio.Event()
+        self._held: list[Event] = []
+        """What waits behind the end of an item."""
+        self._holding = False
+        self._item: int | None = None
+        """The open reasoning item."""
+        self._text = GrowingText()
+        self._raw = False
+        self._own = False
+        """Whether the model makes summaries itself."""
+        self._queue: list[tuple[int, str]] = []
+        self._written: list[SummaryEvent] = []
+        self._writing: asyncio.Task[None] | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._over = False
+        """Whether the inner run is."""
+        self.ended: RunEndEvent | None = None
+
+    async def open(self) -> None:
+        await self._inner.open()
+
+    @property
+    def waiting(self) -> bool:
+        return self._inner.waiting
+
+    @property
+    def now(self) -> int:
+        return self._inner.now
+
+    async def wait(self) -> None:
+        if self._coming is None and not self._over:
+            self._coming = asyncio.ensure_future(self._inner.wait())
+        news = asyncio.ensure_future(self._news.wait())
+        try:
+            waited: set[asyncio.Future[Any]] = {news} if self._coming is None else {news, self._coming}
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            news.cancel()
+
+    def take(self) -> list[Event] | None:
+        if self.ended is not None:
+            return None
+        self._news.clear()
+        out: list[Event] = []
+        coming = self._coming
+        if coming is not None and coming.done():
+            self._coming = None
+            coming.result()
+            batch = self._inner.take()
+            self._over = batch is None or self._inner.ended is not None
+            out += self._passed(batch or [])
+        return self._told(out)
+
+    async def stop(self, error: ErrorInfo | None = None) -> list[Event]:
+        if self.ended is not None:
+            return []
+        self._give_up()
+        if self._coming is not None:
+            self._coming.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await self._coming
+            self._coming = None
+        held, self._held = self._held, []
+        self._holding = False
+        return self._told(held + await self._inner.stop(error))
+
+    # --- the stage ---------------------------------------------------------------------------------------------
+
+    def _passed(self, events: list[Event]) -> list[Event]:
+        """What may go on of these, with the summaries that have come."""
+        out: list[Event] = []
+        todo = self._held + events
+        self._held = []
+        for at, event in enumerate(todo):
+            if self._holding:
+                self._held = todo[at:]
+                break
+            if type(event) is PartDeltaEvent:
+                delta = event.delta
+                if self._raw and type(delta) is ThinkingPartDelta and delta.content_delta:
+                    self._thought(delta.content_delta)
+            elif isinstance(event, ItemStartEvent):
+                self._item = event.index if event.kind == "reasoning" else None
+            elif isinstance(event, PartStartEvent):
+                form = event.part.form if isinstance(event.part, ThinkingPart) else None
+                self._raw = form == "raw" and self._item is not None
+                self._own = self._own or form == "summary"
+            elif isinstance(event, ItemEndEvent) and self._item is not None:
+                self._hand_over(self._item, self._text.take())
+                if self._writing is not None or self._written:
+                    self._hold()
+                    self._held = todo[at:]
+                    break
+                self._item = None
+            out.append(event)
+        return out
+
+    def _told(self, out: list[Event]) -> list[Event]:
+        if self._written and self._item is not None:
+            out += self._written
+            self._written = []
+        if self._holding and self._writing is None:
+            # All that could be said of the item was said, or its time is over.
+            self._holding = False
+            self._item = None
+            if self._deadline is not None:
+                self._deadline.cancel()
+            out.append(self._held.pop(0))
+            out += self._passed([])
+            if self._holding:
+                self._news.set()
+        if out and type(out[-1]) is RunEndEvent:
+            self.ended = out[-1]
+            self._give_up()
+        return out
+
+    def _hold(self) -> None:
+        self._holding = True
+        self._deadline = asyncio.get_running_loop().call_later(self._seconds, self._give_up)
+
+    def _thought(self, text: str) -> None:
+        self._text.add(text)
+        length = self._text.length
+        if length > LONG or (length > SHORT and "\n" in text and "\n\n" in self._text.since(length - len(text) - 1)):
+            assert self._item is not None
+            self._hand_over(self._item, self._text.take())
+
+    def _hand_over(self, item: int, text: str) -> None:
+        if self._own or not text.strip():
+            return
+        self._queue.append((item, text))
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write())
+
+    async def _write(self) -> None:
+        """One after the other, so that they come in order."""
+        while self._queue:
+            item, text = self._queue.pop(0)
+            summary = await self._writer.summary(text)
+            if summary:
+                self._written.append(SummaryEvent(item, summary))
+                self._news.set()
+        self._writing = None
+        self._news.set()
+
+    def _give_up(self) -> None:
+        """No more summaries of what was handed over so far."""
+        self._queue.clear()
+        if self._writing is not None:
+            self._writing.cancel()
+            self._writing = None
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._news.set()
+
+
+__all__ = ["ModelWriter", "SummarisedRun", "Writer"]

@@ -1,0 +1,37 @@
+"""Reasoning that its reader can keep and give back, but not read.
+
+`keys` and `keyfile` hold the keys, `token` turns bytes into tokens, `seal` puts items into them; `items` says what of
+an item is sealed, `attach` puts what came back where it belongs. `encrypt` and `decrypt` are for an application's own
+text. Only `keyfile` touches the disk.
+"""
+
+from .attach import Attached, Opener, attach
+from .content import decrypt, decrypt_text, encrypt
+from .errors import SealCode, SealError
+from .items import seal_item
+from .keyfile import KeyFile, change_keys, ensure_keys, env_keys, read_keys
+from .keys import Key, Keys
+from .seal import Sealed, Sealer
+from .token import MAX_TOKEN
+
+__all__ = [
+    "MAX_TOKEN",
+    "Attached",
+    "Key",
+    "KeyFile",
+    "Keys",
+    "Opener",
+    "SealCode",
+    "SealError",
+    "Sealed",
+    "Sealer",
+    "attach",
+    "change_keys",
+    "decrypt",
+    "decrypt_text",
+    "encrypt",
+    "ensure_keys",
+    "env_keys",
+    "read_keys",
+    "seal_item",
+]

@@ -1,0 +1,133 @@
+"""Sealed values that came back, put where they belong in the history.
+
+* A token stands where its item stood: its parts take its place, each with its own origin.
+* Reasoning that is visible beside its own seal gives way to it: the visible text may be a summary, cut or changed.
+* A part that was sealed without its text is merged into the visible part that it belongs to, wherever in that turn it
+  stands, if and only if the text is still the same; else the visible part stands as it is, for no provider takes a
+  signature over other words. A call is known by its `tool_call_id`, a text by its `item_id`, or, where a client left
+  ids out, by the text itself. No part takes two signatures.
+* What belongs to a text that was empty (Gemini signs such) stands by itself, should the empty text not come back.
+* The same token given twice counts once.
+
+Nothing is opened here: `opener` does that, knows for whom, and says what is wrong with a token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
+
+from msgspec.structs import replace
+
+from ..parts import ModelMessage, ModelResponse, ModelResponsePart, Origin, SealedPart, ThinkingPart, same_origin
+from .items import VisiblePart, digest
+from .seal import Sealed
+
+Opener: TypeAlias = Callable[[SealedPart], Sealed]
+"""What is in a sealed part. Whatever it raises comes through."""
+
+
+class Attached(NamedTuple):
+    """The history, and what to tell about it."""
+
+    messages: list[ModelMessage]
+    sealed: list[Sealed]
+    """Everything that was opened, in order."""
+    unclaimed: list[VisiblePart]
+    """Carriers whose text was changed or did not come back, without that text: they went nowhere."""
+
+    def foreign(self, target: Origin) -> list[Sealed]:
+        """Those of which `target` gets nothing opaque, since another model made them."""
+        return [sealed for sealed in self.sealed if not same_origin(sealed.made_for, target)]
+
+
+def attach(messages: Sequence[ModelMessage], opener: Opener) -> Attached:
+    """The conversation without sealed parts. The responses between two requests are one turn, or pieces of one."""
+    attached = Attached([], [], [])
+    for message in messages:
+        if isinstance(message, ModelResponse) and any(isinstance(part, SealedPart) for part in message.parts):
+            turn = _Turn(message.parts, opener)
+            attached.messages.append(replace(message, parts=turn.attached()))
+            attached.sealed.extend(turn.sealed)
+            attached.unclaimed.extend(turn.unclaimed)
+        else:
+            attached.messages.append(message)
+    return attached
+
+
+class _Turn:
+    """The parts of one turn."""
+
+    def __init__(self, parts: Sequence[ModelResponsePart], opener: Opener) -> None:
+        self.sealed: list[Sealed] = []
+        self.unclaimed: list[VisiblePart] = []
+        self._opened: dict[int, Sealed] = {}
+        """What was in the sealed part at each place."""
+        self._parts = list(parts)
+        tokens: set[str] = set()
+        for place, part in enumerate(parts):
+            if isinstance(part, SealedPart) and part.token not in tokens:
+                tokens.add(part.token)
+                opened = opener(part)
+                self._opened[place] = opened
+                self.sealed.append(opened)
+        self._claimed: set[int] = set()
+        self._digests = {place: digest(part) for place, part in enumerate(parts) if isinstance(part, VisiblePart)}
+
+    def attached(self) -> list[ModelResponsePart]:
+        whole = {place: self._whole(sealed) for place, sealed in self._opened.items()}
+        doubled = self._doubled()
+        out: list[ModelResponsePart] = []
+        for place, part in enumerate(self._parts):
+            if isinstance(part, SealedPart):
+                out += whole.get(place, [])
+            elif place not in doubled:
+                out.append(part)
+        return out
+
+    def _whole(self, sealed: Sealed) -> list[ModelResponsePart]:
+        """The parts that stand by themselves; the others are merged on the way."""
+        out: list[ModelResponsePart] = []
+        digests = sealed.digests or [None] * len(sealed.parts)
+        for part, seen in zip(sealed.parts, digests, strict=True):
+            if seen is None or not isinstance(part, VisiblePart):
+                out.append(part)
+            elif (place := self._place_of(part, seen)) is not None:
+                self._claimed.add(place)
+                self._parts[place] = _merged(self._parts[place], part)
+            elif seen == digest(part):
+                out.append(part)
+            else:
+                self.unclaimed.append(part)
+        return out
+
+    def _place_of(self, part: VisiblePart, seen: str) -> int | None:
+        same = [place for place, here in self._digests.items() if here == seen and place not in self._claimed]
+        name = "tool_call_id" if hasattr(part, "tool_call_id") else "item_id"
+        wanted = getattr(part, name)
+        named = (place for place in same if getattr(self._parts[place], name) == wanted)
+        nameless = (place for place in same if getattr(self._parts[place], name) in (None, ""))
+        return next(named, None) if name == "tool_call_id" else next(named, next(nameless, None))
+
+    def _doubled(self) -> set[int]:
+        """Where visible reasoning stands beside its own seal."""
+        ids: set[str] = set()
+        texts: set[str] = set()
+        for place, sealed in self._opened.items():
+            thoughts = [part.content for part in sealed.parts if isinstance(part, ThinkingPart)]
+            if thoughts:
+                ids |= {id for id in (sealed.item_id, getattr(self._parts[place], "item_id", None)) if id is not None}
+                texts |= {*thoughts, "".join(thoughts), "\n\n".join(thoughts)}
+        return {
+            place
+            for place, part in enumerate(self._parts)
+            if isinstance(part, ThinkingPart)
+            and (part.item_id in ids or (part.item_id is None and part.origin is None and part.content in texts))
+        }
+
+
+def _merged(visible: ModelResponsePart, sealed: VisiblePart) -> ModelResponsePart:
+    """The visible part with what its maker put on it. One that was cut off stays so, whatever its client says."""
+    names = ("id", "signature", "provider_name", "provider_details", "origin", "annotations")
+    given = {name: value for name in names if (value := getattr(sealed, name, None)) is not None}
+    return replace(visible, **given) if sealed.complete else replace(visible, complete=False, **given)

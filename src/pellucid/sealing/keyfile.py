@@ -1,0 +1,145 @@
+"""Where the keys are kept: a file that only its owner can read, or an environment variable. The one door to the disk.
+
+The file is made on the first start, whole or not at all: of several processes that start at once, one makes it and
+the others read what it made. It is replaced, never written into, so whoever reads it reads all of one version.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import mkstemp
+
+from ..errors import ConfigError
+from ..telemetry import log
+from .keys import Keys
+
+ENV = "PELLUCID_SEAL_KEYS"
+"""The variable that may hold the keys, as the JSON of `Keys`."""
+
+DEFAULT_FILE = Path("pellucid-seal-keys.json")
+
+_Stamp = tuple[int, int, int]
+
+
+def env_keys(environ: Mapping[str, str] | None = None) -> Keys | None:
+    """The keys that the environment holds, or None. Raises `ConfigError`."""
+    value = (os.environ if environ is None else environ).get(ENV, "")
+    return Keys.from_json(value, ENV) if value.strip() else None
+
+
+def read_keys(path: str | Path) -> Keys:
+    """The keys in the file. Raises `ConfigError` if it is not there, not right, or readable by others."""
+    return _read(Path(path))[0]
+
+
+def ensure_keys(path: str | Path) -> Keys:
+    """The keys in the file, which is made with one new key if it is not there. Raises `ConfigError`."""
+    path = Path(path)
+    try:
+        if not path.exists():
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with _written_beside(path, Keys.generate()) as new, suppress(FileExistsError):
+                # A link, not a rename: whoever comes second must not take the place of the first.
+                os.link(new, path)
+    except OSError as error:
+        raise ConfigError([f"{path}: the seal keys cannot be made: {error.strerror}; or set {ENV}"]) from None
+    return read_keys(path)
+
+
+def change_keys(path: str | Path, change: Callable[[Keys], Keys]) -> Keys:
+    """Put `change` of the keys in their place, one change at a time. Raises `ConfigError`, and what `change` raises."""
+    path = Path(path).resolve()
+    with _alone(path):
+        keys = change(read_keys(path))
+        try:
+            with _written_beside(path, keys) as new:
+                os.replace(new, path)
+        except OSError as error:
+            raise ConfigError([f"{path}: the seal keys cannot be written: {error.strerror}"]) from None
+    return keys
+
+
+class KeyFile:
+    """The keys in a file as they are now: read again when the file was replaced, so that a rotation needs no restart.
+
+    Call it for the keys. Raises `ConfigError` when it is made, and never afterwards: a file that went missing or wrong
+    is told to the operator, and the keys read last hold.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        ensure_keys(path)
+        self._keys, self._stamp = _read(self.path)
+
+    def __call__(self) -> Keys:
+        try:
+            stamp = _stamp(os.stat(self.path))
+        except OSError:
+            stamp = (0, 0, 0)
+        if stamp != self._stamp:
+            self._stamp = stamp
+            try:
+                self._keys, self._stamp = _read(self.path)
+            except ConfigError as error:
+                log.error("The seal keys cannot be read again, those read before hold: %s", error)
+        return self._keys
+
+
+def _read(path: Path) -> tuple[Keys, _Stamp]:
+    try:
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            data = file.read()
+    except FileNotFoundError:
+        raise ConfigError([f"{path}: there are no seal keys; `pellucid serve` makes them once"]) from None
+    except OSError as error:
+        raise ConfigError([f"{path}: the seal keys cannot be read: {error.strerror}"]) from None
+    if sys.platform != "win32" and stat.S_IMODE(status.st_mode) & 0o077:
+        mode = stat.S_IMODE(status.st_mode)
+        raise ConfigError([f"{path}: others than its owner may open this file (mode {mode:04o}); chmod 600 it"])
+    return Keys.from_json(data, str(path)), _stamp(status)
+
+
+def _stamp(status: os.stat_result) -> _Stamp:
+    return status.st_ino, status.st_mtime_ns, status.st_ctime_ns
+
+
+@contextmanager
+def _written_beside(path: Path, keys: Keys) -> Iterator[str]:
+    """A file next to `path` that holds the keys, on the disk, for its owner alone; gone afterwards unless renamed."""
+    fd, name = mkstemp(prefix=f".{path.name}.", dir=path.parent)  # mode 0600
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(keys.to_json())
+            file.flush()
+            os.fsync(file.fileno())
+        yield name
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(name)
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Hold the lock file beside `path`. The system drops the lock when its holder dies."""
+    try:
+        fd = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise ConfigError([f"{path}: the seal keys cannot be changed: {error.strerror}"]) from None
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(fd, msvcrt.LK_LOCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)

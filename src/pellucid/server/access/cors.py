@@ -1,0 +1,100 @@
+"""Web pages of other origins: none may use the gateway unless it is named (`[access.cors]`).
+
+* A browser says where a page comes from (`Origin`); other clients do not, and are not asked.
+* Origins are compared letter by letter. `*` lets every page in that has a key, and then without credentials of the
+  browser's own.
+* Where nobody needs a key, a page could also come from a name that its owner points at this machine (DNS rebinding):
+  it would look like our own. So there, a page of our own is one that was asked for at an address or at localhost.
+
+Pure functions of the request's headers. An answer to a page, streamed or not, carries `headers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from ipaddress import ip_address
+from typing import Any
+
+from .config import CorsConfig
+from .errors import Header, forbidden
+
+METHODS = b"GET, POST, DELETE, OPTIONS"
+EXPOSED = b"x-request-id, retry-after, www-authenticate, " + b", ".join(
+    b"x-ratelimit-%s-%s" % (what, name)
+    for name in (b"requests", b"tokens", b"reasoning-tokens")
+    for what in (b"limit", b"remaining", b"reset")
+)
+PREFLIGHT_SECONDS = b"600"
+
+
+class Cors:
+    def __init__(self, config: CorsConfig | None = None) -> None:
+        config = config or CorsConfig()
+        self._origins = frozenset(origin.encode() for origin in config.origins)
+        self._all = b"*" in self._origins
+        self._credentials = config.credentials and not self._all
+
+    def check(self, scope: Mapping[str, Any], *, open_door: bool = False) -> None:
+        """Refuse a foreign page, over HTTP and WebSocket. Raises `AccessError` (forbidden).
+
+        `open_door`: whether this request is served without credentials.
+        """
+        found = dict(scope["headers"])
+        origin = found.get(b"origin")
+        if origin is None or self._named(origin):
+            return
+        host = found.get(b"host", b"")
+        if origin.partition(b"://")[2] != host or (open_door and not _cannot_be_rebound(host)):
+            raise forbidden(
+                "this request comes from a web page of another origin, which access.cors.origins does not name",
+                "foreign_origin",
+            )
+
+    def headers(self, scope: Mapping[str, Any]) -> list[Header]:
+        """What every answer to this request carries, errors and streams too."""
+        if not self._origins:
+            return []
+        if self._all:
+            return [(b"access-control-allow-origin", b"*"), (b"access-control-expose-headers", EXPOSED)]
+        # Also on answers to others: a cache must not give a page what was meant for another.
+        vary = (b"vary", b"origin")
+        origin = dict(scope["headers"]).get(b"origin")
+        if origin is None or not self._named(origin):
+            return [vary]
+        headers = [(b"access-control-allow-origin", origin), vary, (b"access-control-expose-headers", EXPOSED)]
+        if self._credentials:
+            headers.append((b"access-control-allow-credentials", b"true"))
+        return headers
+
+    def preflight(self, scope: Mapping[str, Any]) -> list[Header] | None:
+        """The headers of the empty answer (204) to a browser's question; None if the request is not one.
+
+        A page that is not named is not told anything, and its browser sends nothing more.
+        """
+        found = dict(scope["headers"])
+        if scope.get("method") != "OPTIONS" or b"access-control-request-method" not in found or b"origin" not in found:
+            return None
+        headers = [header for header in self.headers(scope) if header[0] != b"access-control-expose-headers"]
+        if not self._named(found[b"origin"]):
+            return headers
+        headers += [(b"access-control-allow-methods", METHODS), (b"access-control-max-age", PREFLIGHT_SECONDS)]
+        # Whoever is named may send any header: SDKs send many of their own.
+        if asked := found.get(b"access-control-request-headers"):
+            headers.append((b"access-control-allow-headers", asked))
+        return headers
+
+    def _named(self, origin: bytes) -> bool:
+        return self._all or origin in self._origins
+
+
+def _cannot_be_rebound(host: bytes) -> bool:
+    """Whether a Host is an address or this machine's own name, to which nobody else can point a name of theirs."""
+    name = host.decode("latin-1").lower()
+    name = name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0]
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True

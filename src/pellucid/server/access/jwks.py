@@ -1,0 +1,165 @@
+"""An issuer's public keys: fetched, kept, and fetched again when a token names one that is not among them.
+
+* Keys older than `refresh_seconds` are fetched again behind the requests, which go on with the old ones meanwhile.
+* A key that is not known is worth one fetch, on which all wait who need it; but no two fetches begin within
+  `retry_seconds`, so that made-up key ids cannot hammer the issuer.
+* While the issuer is down, or says something that is no set of keys, the last good set stays.
+* Nothing is followed anywhere: no redirects, no key or address that a token brings along.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+from joserfc.errors import JoseError
+from joserfc.jwk import ECKey, Key, OKPKey, RSAKey, import_key
+
+from ...telemetry import log, place_of
+from .backing import PATIENCE, Down
+from .config import JwtConfig, fetchable
+
+MAX_BYTES = 1 << 20
+MAX_KEYS = 100
+
+_KTY: dict[str, tuple[type[Key], str | None]] = {
+    **{f"{kind}{bits}": (RSAKey, None) for kind in ("RS", "PS") for bits in (256, 384, 512)},
+    "ES256": (ECKey, "P-256"),
+    "ES384": (ECKey, "P-384"),
+    "ES512": (ECKey, "P-521"),
+    "Ed25519": (OKPKey, "Ed25519"),
+    "EdDSA": (OKPKey, "Ed25519"),
+}
+_MIN_RSA_BITS = 2048
+
+
+class Unfit(Exception):
+    """What was fetched is not what it should be. Says which, and quotes nothing of it."""
+
+
+class Jwks:
+    def __init__(self, config: JwtConfig, ticks: Callable[[], float] = time.monotonic) -> None:
+        self._config = config
+        self._ticks = ticks
+        self._keys: list[Key] = []
+        self._good_at = -1e18
+        self._tried_at = -1e18
+        self._fetch: asyncio.Task[None] | None = None
+        self._session: aiohttp.ClientSession | None = None
+
+    async def keys(self, kid: str | None, algorithm: str) -> list[Key]:
+        """The keys that may have signed; empty if the issuer has none such. Raises `Down` when no key is known."""
+        fits = self._fitting(kid, algorithm)
+        if fits and self._ticks() - self._good_at > self._config.refresh_seconds:
+            self._begin()
+        if not fits:
+            fetch = self._begin()
+            if fetch is not None:
+                await asyncio.shield(fetch)
+                fits = self._fitting(kid, algorithm)
+            if not self._keys:
+                raise Down
+        return fits
+
+    async def aclose(self) -> None:
+        if self._fetch is not None:
+            self._fetch.cancel()
+            await asyncio.gather(self._fetch, return_exceptions=True)
+        if self._session is not None:
+            await self._session.close()
+
+    def _fitting(self, kid: str | None, algorithm: str) -> list[Key]:
+        kind, curve = _KTY[algorithm]
+        return [
+            key
+            for key in self._keys
+            if isinstance(key, kind)
+            and (kid is None or key.kid == kid)
+            and key.get("alg") in (None, algorithm)
+            and (curve is None or key.get("crv") == curve)
+        ]
+
+    def _begin(self) -> asyncio.Task[None] | None:
+        """The fetch that is under way, or a new one if it is time for one."""
+        if self._fetch is None and self._ticks() - self._tried_at >= self._config.retry_seconds:
+            self._tried_at = self._ticks()
+            self._fetch = asyncio.create_task(self._refresh())
+        return self._fetch
+
+    async def _refresh(self) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                self._keys = _read_keys(await self._document())
+            self._good_at = self._ticks()
+        except (aiohttp.ClientError, OSError, TimeoutError, Unfit) as error:
+            why = str(error) if isinstance(error, Unfit) else type(error).__name__
+            log.warning("the keys of the issuer %s could not be fetched: %s", self._config.issuer, why)
+        except Exception as error:
+            log.error("a fault while fetching an issuer's keys: %s", place_of(error))
+        finally:
+            self._fetch = None
+
+    async def _document(self) -> Any:
+        if self._config.jwks_file is not None:
+            return _json(await asyncio.to_thread(_read_file, self._config.jwks_file))
+        url = self._config.jwks_url
+        if url is None:
+            about = await self._get(f"{self._config.issuer.rstrip('/')}/.well-known/openid-configuration")
+            if not isinstance(about, dict) or about.get("issuer") != self._config.issuer:
+                raise Unfit("its openid-configuration is of another issuer")
+            url = about.get("jwks_uri")
+            if not isinstance(url, str) or fetchable(url):
+                raise Unfit("its openid-configuration names no https:// address of keys")
+        return await self._get(url)
+
+    async def _get(self, url: str) -> Any:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
+        async with self._session.get(url, allow_redirects=False, headers={"accept": "application/json"}) as reply:
+            if reply.status != 200:
+                raise Unfit(f"it answered {reply.status}")
+            body = bytearray()
+            async for piece in reply.content.iter_chunked(65536):
+                body += piece
+                if len(body) > MAX_BYTES:
+                    raise Unfit(f"it answered with more than {MAX_BYTES} bytes")
+        return _json(body)
+
+
+def _read_file(path: str) -> bytes:
+    return Path(path).expanduser().read_bytes()
+
+
+def _json(data: bytes | bytearray) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise Unfit("it is not JSON") from None
+
+
+def _read_keys(document: Any) -> list[Key]:
+    """The keys that can verify; one that is not understood hides no other (RFC 7517 §5). Raises `Unfit`."""
+    entries = document.get("keys") if isinstance(document, dict) else None
+    if not isinstance(entries, list) or len(entries) > MAX_KEYS:
+        raise Unfit(f"it is not a set of at most {MAX_KEYS} keys")
+    keys = []
+    for entry in entries:
+        if not isinstance(entry, dict) or entry.get("use") not in (None, "sig") or entry.get("kty") == "oct":
+            continue
+        if entry.get("kty") == "RSA" and len(str(entry.get("n"))) * 6 < _MIN_RSA_BITS:
+            continue
+        try:
+            key = import_key(entry)
+            if isinstance(key, RSAKey) and key.raw_value.key_size < _MIN_RSA_BITS:
+                continue
+        except (JoseError, ValueError, TypeError, KeyError, AttributeError):
+            continue
+        keys.append(key)
+    if not keys:
+        raise Unfit("there is no key in it that can verify a signature")
+    return keys

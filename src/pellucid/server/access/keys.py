@@ -1,0 +1,87 @@
+"""API keys: how they look, and what is kept of them.
+
+    pk_ + 10 characters of id + 43 of secret (32 random bytes) + 6 of checksum, all of them [0-9A-Za-z]
+
+* The checksum (CRC-32) tells a mistyped key without asking anybody; it keeps no secret.
+* What is kept is a keyed hash: HMAC-SHA256 of the whole key under the installation's pepper (`pepper`). The secret is
+  random, so no slow hash is needed; the pepper makes a hash worthless, and a forged row impossible, to whoever has
+  nothing but the database. Four bytes that name the pepper stand before the hash, so that keys made under another
+  one can be told.
+* The key itself is seen once, by who makes it.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+import secrets
+from collections.abc import Callable
+from hashlib import sha256
+from typing import NamedTuple
+from zlib import crc32
+
+from .errors import unauthorized
+
+PREFIX = "pk_"
+_ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_ID, _SECRET, _SUM = 10, 43, 6
+_SECRET_BYTES = 32
+_FORM = re.compile(rf"{PREFIX}([0-9A-Za-z]{{{_ID}}})[0-9A-Za-z]{{{_SECRET + _SUM}}}")
+
+
+class NewKey(NamedTuple):
+    id: str
+    """Names the key; not a secret."""
+    text: str
+    """The key. It is not kept."""
+
+
+def new_key(random: Callable[[int], bytes] = secrets.token_bytes) -> NewKey:
+    id_ = _base62(int.from_bytes(random(16)), _ID)
+    body = PREFIX + id_ + _base62(int.from_bytes(random(_SECRET_BYTES)), _SECRET)
+    return NewKey(f"key_{id_}", body + _checksum(body))
+
+
+def looks_like_key(text: str) -> bool:
+    return text.startswith(PREFIX)
+
+
+def id_of(text: str) -> str:
+    """The id in a key. Raises `AccessError` (unauthorized) for what cannot be a key."""
+    found = _FORM.fullmatch(text)
+    if found is None or text[-_SUM:] != _checksum(text[:-_SUM]):
+        raise unauthorized(
+            "the API key is mistyped or cut: its checksum does not fit; copy it again", "invalid_api_key"
+        )
+    return f"key_{found[1]}"
+
+
+class Hasher:
+    """The keyed hash under one pepper."""
+
+    def __init__(self, pepper: bytes) -> None:
+        self._pepper = pepper
+        self.mark = self._hmac(b"pellucid pepper")[:4]
+
+    def digest(self, text: str) -> bytes:
+        return self.mark + self._hmac(b"pellucid api key\0" + text.encode())
+
+    def made(self, digest: bytes) -> bool:
+        """Whether a hash was made under this pepper."""
+        return digest[: len(self.mark)] == self.mark
+
+    def _hmac(self, data: bytes) -> bytes:
+        return hmac.digest(self._pepper, data, sha256)
+
+
+def _checksum(body: str) -> str:
+    return _base62(crc32(body.encode()), _SUM)
+
+
+def _base62(number: int, length: int) -> str:
+    """The `length` lowest digits."""
+    digits = []
+    for _ in range(length):
+        number, digit = divmod(number, 62)
+        digits.append(_ALPHABET[digit])
+    return "".join(reversed(digits))

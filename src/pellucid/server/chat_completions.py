@@ -1,0 +1,100 @@
+"""`POST /v1/chat/completions`: for clients that know nothing else, with their reasoning."""
+
+from __future__ import annotations
+
+import secrets
+import time
+
+from msgspec.structs import replace
+from starlette.routing import BaseRoute
+
+from ..parts import ModelResponse, SealedPart
+from ..protocols import chat_completions
+from ..protocols.chat_completions import Encoder, parse_request
+from ..run import Minter
+from ..sealing import Sealed, attach
+from ..settings import ModelCall
+from ..tools import AnyTool
+from ..view import Redactor, view_of
+from .exchange import Door, Exchange
+from .routing import route
+from .services import Services, definitions
+from .serving import serve_stream, serve_whole
+
+
+class ChatCompletions:
+    """The endpoint."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def __call__(self, exchange: Exchange) -> None:
+        services, principal = self._services, exchange.principal
+        request = parse_request(await exchange.body(services.config.server))
+        if request.model is not None:
+            principal.policy.check_model(request.model)
+        name, model = services.catalog.find(request.model)
+        principal.policy.check_model(name)
+        asked = exchange.header("pellucid-view") or exchange.asked("view")
+        view = view_of(asked.lower(), "view") if asked is not None else None
+        exchange.reader = principal.policy.reader.asking("hidden" if request.exclude else view, summaries=True)
+        tools = await services.tools_for(principal)
+        call = self._call(exchange, request.call, tools)
+        exchange.headers += await services.guard.spend(principal)
+        mint = Minter(secrets.token_bytes(16))
+        offered = [tool for tool in tools if tool.definition in call.tools]
+        encoder = Encoder(
+            mint("chatcmpl"),
+            name,
+            int(time.time()),
+            request.fields or "both",
+            include_usage=request.include_usage,
+            obfuscate=request.obfuscate,
+            server_tools={tool.name for tool in offered},
+        )
+        run = services.run(
+            model,
+            call,
+            mint,
+            principal,
+            tools=offered,
+            seals=exchange.reader.view != "hidden",
+            summaries=exchange.reader.view == "summary",
+        )
+        redact = Redactor(exchange.reader).feed
+        if request.stream:
+            await serve_stream(exchange, run, redact, encoder)
+            return
+        await serve_whole(exchange, run, redact, encoder)
+        if encoder.error is not None:
+            await exchange.refuse(encoder.error)
+        else:
+            await exchange.answer(encoder.whole)
+
+    def _call(self, exchange: Exchange, call: ModelCall, tools: list[AnyTool]) -> ModelCall:
+        """The call with what came back sealed opened, and with this server's tools beside the caller's own."""
+        owner = exchange.principal.owner
+
+        def open_(part: SealedPart) -> Sealed:
+            return self._services.sealer.open(part.token, tenant=owner)
+
+        messages = call.messages
+        if any(isinstance(p, SealedPart) for said in messages if isinstance(said, ModelResponse) for p in said.parts):
+            messages = attach(messages, open_).messages
+        own = {tool.name for tool in call.tools}
+        # Whoever names the tools that may be used means no others.
+        more = [] if call.tool_choice.names else [tool for tool in definitions(tools) if tool.name not in own]
+        most = exchange.principal.policy.output_tokens(call.settings.get("max_tokens"))
+        settings = call.settings if most is None else {**call.settings, "max_tokens": most}
+        return replace(call, messages=messages, tools=(*call.tools, *more), settings=settings)
+
+
+SPOKEN = ["POST /v1/chat/completions"]
+
+
+def routes(services: Services) -> list[BaseRoute]:
+    door = Door(ChatCompletions(services), chat_completions, lambda: services.guard)
+    return [route("/v1/chat/completions", {"POST": door})]
+
+
+__all__ = ["SPOKEN", "routes"]

@@ -1,0 +1,125 @@
+"""One request and its answer, and the door that every request comes through.
+
+A door knows who is asking before its endpoint does anything, says whatever is refused in the form of the protocol that
+was asked in, and answers for faults of ours. It stands around the request, not around the stream: `send` is the
+server's own.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+from urllib.parse import parse_qsl
+
+from ..errors import ErrorInfo, IllegalEvent, PellucidError
+from ..telemetry import log, place_of
+from ..view import Reader, redact_error
+from . import http
+from .access import AccessError, Guard, Principal
+from .access.errors import Header
+from .config import ServerConfig
+
+FAULT = ErrorInfo("server_error", "the gateway failed; the operator's log says where")
+STOPPING = ErrorInfo("unavailable", "the gateway is stopping; ask again in a moment", code="stopping")
+
+
+class ErrorForm(Protocol):
+    """How a protocol says what was wrong (a module of `protocols`)."""
+
+    def error_body(self, error: ErrorInfo, /) -> dict[str, Any]: ...
+
+    def status_of(self, error: ErrorInfo, /) -> int: ...
+
+
+class Exchange:
+    """`params` are those of the path. `headers` go with whatever is answered."""
+
+    def __init__(self, scope: http.Scope, receive: http.Receive, send: http.Send, form: ErrorForm) -> None:
+        self.scope = scope
+        self.receive = receive
+        self.send = send
+        self.form = form
+        self.id = f"req_{secrets.token_hex(12)}"
+        self.principal = Principal("")
+        self.headers: list[Header] = [(b"x-request-id", self.id.encode())]
+        self.params: dict[str, str] = scope.get("path_params", {})
+        self.reader = Reader("hidden")
+        """What whoever asks may see, until an endpoint knows that they ask for less."""
+        self.started = False
+
+    def header(self, name: str) -> str | None:
+        wanted = name.encode()
+        found = [value for key, value in self.scope["headers"] if key == wanted]
+        return found[-1].decode("latin-1").strip() if found else None
+
+    @property
+    def query(self) -> list[tuple[str, str]]:
+        return parse_qsl(self.scope["query_string"].decode("latin-1"), keep_blank_values=True)
+
+    def asked(self, name: str) -> str | None:
+        """A parameter of the query."""
+        return next((value for key, value in self.query if key == name), None)
+
+    async def body(self, limits: ServerConfig) -> bytes:
+        """All of the request's body. Raises `RequestError` for one that is too large or too slow."""
+        limit = self.principal.policy.body_bytes(limits.max_body_bytes)
+        return await http.read_body(self.scope, self.receive, limit, limits.request_seconds)
+
+    async def answer(self, value: Any, status: int = 200) -> None:
+        """With JSON."""
+        self.started = True
+        await http.send_json(self.send, status, value, self.headers)
+
+    async def refuse(self, error: ErrorInfo, more: list[Header] | None = None) -> None:
+        """With an error, in the protocol's form."""
+        error = redact_error(error, self.reader)
+        headers = [*http.retry_after(error), *(more or [])]
+        self.headers += [header for header in headers if header not in self.headers]
+        await self.answer(self.form.error_body(error), self.form.status_of(error))
+
+    async def stream(self) -> None:
+        """With a stream, whose pieces follow."""
+        self.started = True
+        await http.start_stream(self.send, self.headers)
+
+
+Endpoint = Callable[[Exchange], Awaitable[None]]
+
+
+class Door:
+    """An ASGI application for one route."""
+
+    def __init__(self, endpoint: Endpoint, form: ErrorForm, guard: Callable[[], Guard] | None = None) -> None:
+        """`guard`: who asks whom; None where nothing is asked."""
+        self._endpoint = endpoint
+        self._form = form
+        self._guard = guard
+
+    async def __call__(self, scope: http.Scope, receive: http.Receive, send: http.Send) -> None:
+        exchange = Exchange(scope, receive, send, self._form)
+        try:
+            if self._guard is not None:
+                guard = self._guard()
+                exchange.headers += guard.cors.headers(scope)
+                exchange.principal = await guard.admit(scope)
+                exchange.reader = exchange.principal.policy.reader
+            await self._endpoint(exchange)
+        except http.ClientGone:
+            pass
+        except Exception as error:
+            await self._refuse(exchange, error)
+
+    async def _refuse(self, exchange: Exchange, error: Exception) -> None:
+        if isinstance(error, PellucidError) and not isinstance(error, IllegalEvent):
+            info, more = error.info, error.headers if isinstance(error, AccessError) else []
+            if info.kind in ("slow_request", "too_large"):
+                more = [*more, http.CLOSE]  # the body will not be read
+        else:
+            log.error("a fault while serving %s: %s", exchange.scope["path"], place_of(error))
+            info, more = FAULT, []
+        if not exchange.started:
+            await exchange.refuse(info, more)
+
+
+__all__ = ["FAULT", "STOPPING", "Door", "Endpoint", "ErrorForm", "Exchange"]

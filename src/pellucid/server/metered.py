@@ -1,0 +1,164 @@
+"""A run that is counted: a place among the streams of its key while it lasts, its tokens afterwards, and its times.
+
+    place     taken when the run opens, given back when it is over
+    tokens    charged when it is over, however that came about; what no provider reported is estimated from the text
+    times     to the first thought and to the first word of the answer, and how long it thought in all
+
+What is measured is told to an `Observer` once, at the end. No text is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack
+from typing import Any
+
+from ..errors import ErrorInfo
+from ..events import (
+    Event,
+    ItemEndEvent,
+    ItemStartEvent,
+    PartDeltaEvent,
+    RunEndEvent,
+    TextPartDelta,
+    ThinkingPartDelta,
+    ToolCallPartDelta,
+)
+from ..runs import Running
+from .access import Guard, Principal
+
+Clock = Callable[[], float]
+
+
+class Measured:
+    """What was measured of one run. Seconds count from the moment it was opened; None: it did not come to that."""
+
+    __slots__ = ("characters", "end", "first_answer", "first_thought", "reasoning_characters", "seconds", "thinking")
+
+    def __init__(self) -> None:
+        self.first_thought: float | None = None
+        self.first_answer: float | None = None
+        self.thinking = 0.0
+        self.characters = 0
+        self.reasoning_characters = 0
+        self.seconds = 0.0
+        self.end = RunEndEvent("cancelled")
+
+
+Observer = Callable[[Measured], None]
+
+_late: set[asyncio.Task[None]] = set()
+"""What is still to be done for runs that are over."""
+
+
+class MeteredRun:
+    """Counts `inner` for `principal`."""
+
+    def __init__(
+        self, inner: Running, guard: Guard, principal: Principal, observe: Observer, clock: Clock = time.monotonic
+    ) -> None:
+        self._inner = inner
+        self._guard = guard
+        self._principal = principal
+        self._observe = observe
+        self._clock = clock
+        self._place = AsyncExitStack()
+        self._measured = Measured()
+        self._began = 0.0
+        self._thinks_since: float | None = None
+        self._settled = False
+
+    async def open(self) -> None:
+        await self._place.enter_async_context(self._guard.stream(self._principal))
+        self._began = self._clock()
+        try:
+            await self._inner.open()
+        except BaseException:
+            await self._place.aclose()
+            self._settled = True
+            raise
+
+    @property
+    def waiting(self) -> bool:
+        return self._inner.waiting
+
+    @property
+    def ended(self) -> RunEndEvent | None:
+        return self._inner.ended
+
+    @property
+    def now(self) -> int:
+        return self._inner.now
+
+    def wait(self) -> Awaitable[None]:
+        return self._inner.wait()
+
+    def take(self) -> list[Event] | None:
+        events = self._inner.take()
+        if events:
+            self._look(events)
+        return events
+
+    async def stop(self, error: ErrorInfo | None = None) -> list[Event]:
+        events = await self._inner.stop(error)
+        self._look(events)
+        self._settle(self._inner.ended or RunEndEvent("cancelled"))
+        return events
+
+    def _look(self, events: list[Event]) -> None:
+        measured = self._measured
+        for event in events:
+            if type(event) is PartDeltaEvent:
+                delta = event.delta
+                if type(delta) is ThinkingPartDelta:
+                    if delta.content_delta:
+                        length = len(delta.content_delta)
+                        measured.characters += length
+                        measured.reasoning_characters += length
+                        if measured.first_thought is None:
+                            measured.first_thought = self._clock() - self._began
+                elif type(delta) is TextPartDelta:
+                    measured.characters += len(delta.content_delta)
+                    if measured.first_answer is None:
+                        measured.first_answer = self._clock() - self._began
+                elif type(delta) is ToolCallPartDelta:
+                    measured.characters += len(delta.args_delta)
+            elif isinstance(event, ItemStartEvent):
+                if event.kind == "reasoning":
+                    self._thinks_since = self._clock()
+            elif isinstance(event, ItemEndEvent):
+                if self._thinks_since is not None:
+                    measured.thinking += self._clock() - self._thinks_since
+                    self._thinks_since = None
+            elif isinstance(event, RunEndEvent):
+                self._settle(event)
+
+    def _settle(self, end: RunEndEvent) -> None:
+        if self._settled:
+            return
+        self._settled = True
+        measured = self._measured
+        measured.end = end
+        measured.seconds = self._clock() - self._began
+        self._observe(measured)
+        _do_late(self._account(measured))
+
+    async def _account(self, measured: Measured) -> None:
+        await self._guard.charge(
+            self._principal,
+            measured.end.usage,
+            characters=measured.characters,
+            reasoning_characters=measured.reasoning_characters,
+        )
+        await self._place.aclose()
+
+
+def _do_late(work: Coroutine[Any, Any, None]) -> None:
+    task = asyncio.get_running_loop().create_task(work)
+    _late.add(task)
+    task.add_done_callback(_late.discard)
+
+
+__all__ = ["Measured", "MeteredRun", "Observer"]

@@ -1,0 +1,214 @@
+"""`/v1/conversations`: an ordered list of items under one id, to which responses add theirs.
+
+What a response said is kept as its model's messages, and told to each reader as they may see it.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from ...emit import whole_part
+from ...errors import RequestError
+from ...events import (
+    ITEM_OF,
+    Event,
+    FunctionToolResultEvent,
+    ItemEndEvent,
+    ItemStartEvent,
+    ResponseEndEvent,
+    ResponseStartEvent,
+)
+from ...parts import ModelMessage, ModelRequest, Origin, messages_from_json
+from ...protocols.openresponses import Encoder, read_json, request_of
+from ...run import Minter
+from ...storage import AlreadyStored, ConversationEntry, StoredConversation
+from ...view import Reader, Redactor
+from ..exchange import Exchange
+from ..services import Services
+from .kept import listed, page_of
+
+MAX_ITEMS = 20
+"""How many items one request may add, as OpenAI has it."""
+
+Metadata = Annotated[
+    dict[Annotated[str, Meta(max_length=64)], Annotated[str, Meta(max_length=512)]], Meta(max_length=16)
+]
+
+
+class Conversations:
+    """The endpoints."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def create(self, exchange: Exchange) -> None:
+        body = await self._body(exchange, empty=True)
+        exchange.principal.policy.may_store(True)
+        mint = Minter(secrets.token_bytes(16))
+        entries = _entries(body, mint, required=False)
+        conversation = StoredConversation(
+            id=mint("conv"),
+            owner=exchange.principal.owner,
+            created_at=time.time(),
+            metadata=_metadata(body),
+            expires_at=self._services.expiry(exchange.principal),
+        )
+        await self._services.store.conversations.create(conversation)
+        if entries:
+            await self._append(exchange, conversation.id, entries)
+        await exchange.answer(_told(conversation))
+
+    async def get(self, exchange: Exchange) -> None:
+        await exchange.answer(_told(await self._conversation(exchange)))
+
+    async def update(self, exchange: Exchange) -> None:
+        metadata = _metadata(await self._body(exchange))
+        owner, id = exchange.principal.owner, exchange.params["id"]
+        updated = await self._services.store.conversations.update(owner, id, metadata)
+        if updated is None:
+            raise _not_found(id)
+        await exchange.answer(_told(updated))
+
+    async def delete(self, exchange: Exchange) -> None:
+        owner, id = exchange.principal.owner, exchange.params["id"]
+        if not await self._services.store.conversations.delete(owner, id):
+            raise _not_found(id)
+        await exchange.answer({"id": id, "object": "conversation.deleted", "deleted": True})
+
+    async def items(self, exchange: Exchange) -> None:
+        limit, order = page_of(exchange)
+        owner, id, after = exchange.principal.owner, exchange.params["id"], exchange.asked("after")
+        found = await self._services.store.conversations.entries(
+            owner, id, after=after, limit=limit + 1, order="asc" if order == "asc" else "desc"
+        )
+        if found is None:
+            raise (
+                _not_found(id)
+                if after is None
+                else RequestError(
+                    f"after: there is no item {after!r} in a conversation {id!r} here",
+                    code="invalid_value",
+                    param="after",
+                )
+            )
+        reader = exchange.principal.policy.reader
+        items = [item for entry in found[:limit] if (item := told_item(entry, reader)) is not None]
+        await exchange.answer(listed(items, more=len(found) > limit))
+
+    async def add(self, exchange: Exchange) -> None:
+        body = await self._body(exchange)
+        entries = _entries(body, Minter(secrets.token_bytes(16)), required=True)
+        await self._append(exchange, exchange.params["id"], entries)
+        await exchange.answer(listed([msgspec.json.decode(entry.item) for entry in entries], more=False))
+
+    async def item(self, exchange: Exchange) -> None:
+        owner, id, item_id = exchange.principal.owner, exchange.params["id"], exchange.params["item_id"]
+        entry = await self._services.store.conversations.entry(owner, id, item_id)
+        told = told_item(entry, exchange.principal.policy.reader) if entry is not None else None
+        if told is None:
+            raise _not_found(id, item_id)
+        await exchange.answer(told)
+
+    async def delete_item(self, exchange: Exchange) -> None:
+        owner, id, item_id = exchange.principal.owner, exchange.params["id"], exchange.params["item_id"]
+        if not await self._services.store.conversations.delete_entry(owner, id, item_id):
+            raise _not_found(id, item_id)
+        await exchange.answer(_told(await self._conversation(exchange)))
+
+    # --- what they share ---------------------------------------------------------------------------------------
+
+    async def _body(self, exchange: Exchange, *, empty: bool = False) -> dict[str, Any]:
+        data = await exchange.body(self._services.config.server)
+        return {} if empty and not data.strip() else read_json(data)
+
+    async def _conversation(self, exchange: Exchange) -> StoredConversation:
+        id = exchange.params["id"]
+        found = await self._services.store.conversations.get(exchange.principal.owner, id)
+        if found is None:
+            raise _not_found(id)
+        return found
+
+    async def _append(self, exchange: Exchange, id: str, entries: list[ConversationEntry]) -> None:
+        until = self._services.expiry(exchange.principal)
+        try:
+            added = await self._services.store.conversations.append(
+                exchange.principal.owner, id, entries, keep_until=until
+            )
+        except AlreadyStored as error:
+            raise RequestError(
+                "items: an item with one of these ids is in the conversation already",
+                code="already_exists",
+                param="items",
+            ) from error
+        if added is None:
+            raise _not_found(id)
+
+
+def told_item(entry: ConversationEntry, reader: Reader) -> dict[str, Any] | None:
+    """The item as this reader may see it; None if for them there is none."""
+    if entry.message is None:
+        item: dict[str, Any] = msgspec.json.decode(entry.item)
+        return item
+    encoder = Encoder(request_of({"input": "."}).response("", "", 0))
+    encoder.start()
+    encoder.feed(Redactor(reader).feed(_events(messages_from_json(entry.message), entry.id)), 0)
+    output = encoder.response.output
+    return msgspec.to_builtins(output[0]) if output else None
+
+
+def _events(messages: list[ModelMessage], id: str) -> list[Event]:
+    """One item, told again."""
+    [message] = messages
+    if isinstance(message, ModelRequest):
+        return [FunctionToolResultEvent(part, id) for part in message.parts]  # type: ignore[arg-type]
+    cut = any(not getattr(part, "complete", True) for part in message.parts)
+    events: list[Event] = [ResponseStartEvent(message.origin or Origin("", "", ""))]
+    events.append(ItemStartEvent(0, ITEM_OF[type(message.parts[0])], id=id))
+    for index, part in enumerate(message.parts):
+        events += whole_part(index, part, None)
+    return [*events, ItemEndEvent(0, "incomplete" if cut else "completed"), ResponseEndEvent("stop")]
+
+
+def _entries(body: dict[str, Any], mint: Minter, *, required: bool) -> list[ConversationEntry]:
+    given = body.get("items")
+    if given in (None, []) and not required:
+        return []
+    if not isinstance(given, list) or not 0 < len(given) <= MAX_ITEMS:
+        raise RequestError(f"items: a list of 1 to {MAX_ITEMS} items", code="invalid_value", param="items")
+    request = request_of({"input": given})
+    items = request.input_items(mint)
+    return [ConversationEntry(id=item["id"], item=msgspec.json.encode(item)) for item in items]
+
+
+def _metadata(body: dict[str, Any]) -> dict[str, str]:
+    try:
+        return msgspec.convert(body.get("metadata") or {}, Metadata)
+    except msgspec.ValidationError:
+        raise RequestError(
+            "metadata: at most 16 pairs of texts, with 64 characters of name and 512 of value",
+            code="invalid_value",
+            param="metadata",
+        ) from None
+
+
+def _told(conversation: StoredConversation) -> dict[str, Any]:
+    return {
+        "id": conversation.id,
+        "object": "conversation",
+        "created_at": int(conversation.created_at),
+        "metadata": conversation.metadata,
+    }
+
+
+def _not_found(id: str, item_id: str | None = None) -> RequestError:
+    what = f"there is no conversation {id!r} here" if item_id is None else f"there is no item {item_id!r} in {id!r}"
+    code = "conversation_not_found" if item_id is None else "item_not_found"
+    return RequestError(what, kind="not_found", code=code, param="conversation_id" if item_id is None else "item_id")
+
+
+__all__ = ["Conversations", "told_item"]

@@ -1,0 +1,59 @@
+"""`POST /v1/responses`: live, whole, or in the background."""
+
+from __future__ import annotations
+
+import secrets
+
+from ...protocols.openresponses import parse_request
+from ...run import Minter
+from ...view import Redactor
+from ..exchange import Exchange
+from ..services import Services
+from ..serving import serve_stream, serve_whole
+from .asking import Asking, Header, asking_for
+
+WARNING = b"pellucid-warning"
+
+
+class CreateResponse:
+    """The endpoint."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def __call__(self, exchange: Exchange) -> None:
+        services = self._services
+        request = parse_request(await exchange.body(services.config.server))
+        asking = await asking_for(services, exchange, request, Minter(secrets.token_bytes(16)))
+        exchange.headers += await services.guard.spend(exchange.principal)
+        exchange.headers += [(WARNING, warning.encode()) for warning in asking.warnings]
+        header = asking.header
+        if request.body.background:
+            await self._in_background(exchange, asking, header)
+            return
+        run = asking.run()
+        if asking.store:
+            run = services.kept(run, asking.row(header))
+        encoder, redact = header.encoder(asking.reader), Redactor(asking.reader).feed
+        if request.stream:
+            await serve_stream(exchange, run, redact, encoder)
+            return
+        error = await serve_whole(exchange, run, redact, encoder)
+        if error is not None and not encoder.response.output:
+            await exchange.refuse(error)
+        else:
+            await exchange.answer(encoder.response)
+
+    async def _in_background(self, exchange: Exchange, asking: Asking, header: Header) -> None:
+        services, row = self._services, asking.row(header)
+        await services.detached.start(row, asking.run())
+        if asking.request.stream:
+            run = services.detached.follow(row)
+            await serve_stream(exchange, run, Redactor(asking.reader).feed, header.encoder(asking.reader))
+        else:
+            response = header.response
+            response.status = "queued"
+            await exchange.answer(response)
+
+
+__all__ = ["CreateResponse"]

@@ -1,0 +1,204 @@
+"""What was kept of responses: read, followed from any cursor on any replica, cancelled, deleted.
+
+What belongs to another tenant is not there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from ...errors import RequestError
+from ...protocols.openresponses import types as t
+from ...runs import Running
+from ...runs.log import unpack
+from ...runs.replay import FinishedLog
+from ...storage import StoredResponse
+from ...view import Reader, Redactor
+from ..exchange import Exchange
+from ..services import Services
+from ..serving import serve_stream
+from .asking import EVENTS_HEADER, Header, dialect_of
+
+CANCEL_SECONDS = 20.0
+"""How long a cancellation may take to reach its run, on whichever replica."""
+PEEK_SECONDS = 2.0
+
+_header = msgspec.json.Decoder(Header)
+
+
+class KeptResponses:
+    """The endpoints."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def get(self, exchange: Exchange) -> None:
+        row = await self._row(exchange, log=True)
+        stream = _flag(exchange, "stream")
+        after = exchange.asked("starting_after")
+        if not stream:
+            if after is not None:
+                raise RequestError(
+                    "starting_after: it is a place in the stream; ask with stream=true",
+                    code="invalid_value",
+                    param="starting_after",
+                )
+            await exchange.answer(await self._told(exchange, row))
+            return
+        header, reader = self._header(exchange, row)
+        asked = exchange.header(EVENTS_HEADER) is not None
+        encoder = header.encoder(
+            reader,
+            dialect=dialect_of(exchange, self._services) if asked else None,
+            seals=_seals_asked(exchange),
+            after=-1 if after is None else _number(after, "starting_after", 0),
+        )
+        await serve_stream(exchange, self._run(row), Redactor(reader).feed, encoder)
+
+    async def delete(self, exchange: Exchange) -> None:
+        row = await self._row(exchange)
+        if not row.finished:
+            await self._services.detached.cancel(row)
+        if not await self._services.store.responses.delete(row.owner, row.id):
+            raise not_found(row.id)
+        await exchange.answer({"id": row.id, "object": "response", "deleted": True})
+
+    async def cancel(self, exchange: Exchange) -> None:
+        row = await self._row(exchange)
+        if not row.background:
+            raise RequestError(
+                f"the response {row.id} does not run in the background; to stop one that is read, stop reading it",
+                code="not_cancellable",
+            )
+        if not row.finished:
+            await self._services.detached.cancel(row)
+            run = self._services.detached.follow(row)
+            try:
+                async with asyncio.timeout(CANCEL_SECONDS):
+                    while run.ended is None:
+                        await run.wait()
+                        run.take()
+            except TimeoutError:
+                pass  # whoever asks again sees what became of it
+            finally:
+                await run.stop()
+        await exchange.answer(await self._told(exchange, await self._row(exchange, log=True)))
+
+    async def input_items(self, exchange: Exchange) -> None:
+        row = await self._row(exchange)
+        items = msgspec.json.decode(row.input)
+        await exchange.answer(page(exchange, items))
+
+    # --- what they share ---------------------------------------------------------------------------------------
+
+    async def _row(self, exchange: Exchange, *, log: bool = False) -> StoredResponse:
+        id = exchange.params["id"]
+        row = await self._services.store.responses.get(exchange.principal.owner, id, log=log)
+        if row is None:
+            raise not_found(id)
+        return row
+
+    def _header(self, exchange: Exchange, row: StoredResponse) -> tuple[Header, Reader]:
+        header = _header.decode(row.header)
+        exchange.reader = header.reader(exchange)
+        return header, exchange.reader
+
+    def _run(self, row: StoredResponse) -> Running:
+        return FinishedLog(unpack(row.log)) if row.finished else self._services.detached.follow(row)
+
+    async def _told(self, exchange: Exchange, row: StoredResponse) -> t.Response:
+        """The response as it stands."""
+        header, reader = self._header(exchange, row)
+        encoder = header.encoder(reader, seals=_seals_asked(exchange))
+        redact = Redactor(reader).feed
+        run = self._run(row)
+        encoder.start()
+        try:
+            async with asyncio.timeout(None if row.finished else PEEK_SECONDS):
+                while True:
+                    await run.wait()
+                    events = run.take()
+                    if events is None:
+                        break
+                    encoder.feed(redact(events), run.now)
+                    if not row.finished:
+                        break  # all that there is was in it
+        except TimeoutError:
+            encoder.response.status = "queued"  # it has not said anything
+        finally:
+            if run.ended is None:
+                await run.stop()
+        if row.status == "cancelled":
+            encoder.response.status = "cancelled"
+        return encoder.response
+
+
+def page(exchange: Exchange, items: list[dict[str, Any]]) -> dict[str, Any]:
+    """A page of a list that is here whole. Raises `RequestError`."""
+    limit, order = page_of(exchange)
+    items = items if order == "asc" else items[::-1]
+    after = exchange.asked("after")
+    if after is not None:
+        place = next((index for index, item in enumerate(items) if item["id"] == after), None)
+        if place is None:
+            raise RequestError(f"after: there is no item {after!r} in this list", code="invalid_value", param="after")
+        items = items[place + 1 :]
+    return listed(items[:limit], more=len(items) > limit)
+
+
+def page_of(exchange: Exchange) -> tuple[int, str]:
+    """How many items are asked for, and in which order."""
+    limit = exchange.asked("limit")
+    order = exchange.asked("order") or "desc"
+    if order not in ("asc", "desc"):
+        raise RequestError("order: must be asc or desc", code="invalid_value", param="order")
+    return (20 if limit is None else _number(limit, "limit", 1, 100)), order
+
+
+def listed(items: list[Any], *, more: bool) -> dict[str, Any]:
+    ids = [item["id"] for item in items]
+    return {
+        "object": "list",
+        "data": items,
+        "first_id": ids[0] if ids else None,
+        "last_id": ids[-1] if ids else None,
+        "has_more": more,
+    }
+
+
+def not_found(id: str) -> RequestError:
+    return RequestError(
+        f"there is no response {id!r} here; it may have expired, been deleted or not been stored",
+        kind="not_found",
+        code="response_not_found",
+        param="response_id",
+    )
+
+
+def _flag(exchange: Exchange, name: str) -> bool:
+    match (exchange.asked(name) or "false").lower():
+        case "true" | "1":
+            return True
+        case "false" | "0":
+            return False
+        case other:
+            raise RequestError(f"{name}: must be true or false, not {other!r}", code="invalid_value", param=name)
+
+
+def _number(text: str, name: str, least: int, most: int = 2**53) -> int:
+    if not text.isascii() or not text.isdecimal() or len(text) > 16 or not least <= int(text) <= most:
+        upper = f" to {most}" if most < 2**53 else ""
+        raise RequestError(f"{name}: must be a whole number from {least}{upper}", code="invalid_value", param=name)
+    return int(text)
+
+
+def _seals_asked(exchange: Exchange) -> bool | None:
+    """Whether seals are asked for; None: as they were when the response was made."""
+    asked = [value for key, value in exchange.query if key in ("include", "include[]")]
+    return "reasoning.encrypted_content" in asked if asked else None
+
+
+__all__ = ["KeptResponses", "listed", "not_found", "page", "page_of"]

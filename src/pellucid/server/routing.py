@@ -1,0 +1,31 @@
+"""A path and what it answers to, by method."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from starlette.exceptions import HTTPException
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+
+class _Methods:
+    def __init__(self, doors: Mapping[str, ASGIApp]) -> None:
+        self._doors = dict(doors)
+        if "GET" in doors:
+            self._doors.setdefault("HEAD", doors["GET"])
+        self._allowed = ", ".join(sorted(self._doors))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        door = self._doors.get(scope["method"])
+        if door is None:
+            raise HTTPException(405, headers={"Allow": self._allowed})
+        await door(scope, receive, send)
+
+
+def route(path: str, doors: Mapping[str, ASGIApp]) -> Route:
+    """All that is at one path, so that whoever asks in another way is told every way there is."""
+    return Route(path, _Methods(doors))
+
+
+__all__ = ["route"]

@@ -1,0 +1,251 @@
+"""What lives as long as the server does, and how a run comes out of it.
+
+`Services` is opened when the server starts and closed when it stops; protocols ask it for models, for tools, for what
+was kept, and for runs. They never see who keeps or carries it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Protocol
+
+from ..errors import ConfigError, PellucidError
+from ..models import Asked
+from ..relay import Relay, open_relay
+from ..run import Mint
+from ..runs import AttachedRun, Nobody, Running
+from ..runs.detached import Detached
+from ..runs.keeping import KeptRun
+from ..runs.seals import Seals
+from ..runs.serving import ServerOwner
+from ..runs.summaries import ModelWriter, SummarisedRun, Writer
+from ..sealing import KeyFile, Keys, Sealed, Sealer, env_keys
+from ..settings import ModelCall, ToolDefinition
+from ..storage import Store, StoredResponse, open_store
+from ..telemetry import log, place_of
+from ..tools import AnyTool, RunContext, ServerTools, gather, load_tools
+from ..tools.mcp import MCPServer
+from ..transport import Transport
+from .access import Guard, Principal
+from .catalog import Catalog
+from .config import Config, MCPConfig, RelayConfig, StorageConfig, data_dir
+from .exchange import STOPPING
+from .metered import MeteredRun
+
+SWEEP_SECONDS = 60.0
+TOOLS_SECONDS = 300.0
+"""How long the list of a server's tools is believed."""
+
+
+class LocalModelService(Asked, Protocol):
+    """The embedded model, as the server needs it: it starts, says whether it is ready, and stops."""
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    @property
+    def ready(self) -> bool: ...
+
+
+class Services:
+    """Raises `ConfigError` and `PellucidError` on `start`, when something that is needed cannot be had."""
+
+    store: Store
+    relay: Relay
+    guard: Guard
+    sealer: Sealer
+    detached: Detached
+
+    def __init__(
+        self, config: Config, local: LocalModelService | None, transport: Transport | None, more: Iterable[Asked]
+    ) -> None:
+        self.config = config
+        self.local = local
+        self.transport = transport or Transport(config.limits)
+        self.catalog = Catalog(config, self.transport, local, more)
+        self.writer = self._writer()
+        self._functions = load_tools(config.tools.functions, key="tools.functions")
+        self._mcp = [_mcp_server(name, server) for name, server in config.tools.mcp.items()]
+        self._tools: tuple[list[AnyTool], float] | None = (list(self._functions), float("inf"))
+        if self._mcp:
+            self._tools = None
+        self._sweeper: asyncio.Task[None] | None = None
+        self.started = int(time.time())
+
+    # --- the server's life -------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        config = self.config
+        self.sealer = Sealer(_seal_keys(config))
+        self.store = await open_store(_url(config.storage) or _default_store())
+        self.relay = await open_relay(_url(config.relay))
+        self.guard = Guard(
+            config.access,
+            self.store.keys,
+            self.relay,
+            allow_unauthenticated=config.server.allow_unauthenticated,
+        )
+        holder = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
+        self.detached = Detached(self.store, self.relay, holder=holder, lease_seconds=config.relay.lease_seconds)
+        self.detached.watch()
+        self._sweeper = asyncio.create_task(self._sweep())
+        if self.local is not None:
+            await self.local.start()
+
+    async def stop(self) -> None:
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        await self.detached.aclose(self.config.server.shutdown_seconds, STOPPING)
+        if self.local is not None:
+            await self.local.stop()
+        for server in self._mcp:
+            await server.aclose()
+        await self.guard.aclose()
+        await self.relay.aclose()
+        await self.store.aclose()
+        await self.transport.aclose()
+
+    async def _sweep(self) -> None:
+        """Take away what has expired."""
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            try:
+                await self.store.expire(time.time())
+            except PellucidError as error:
+                log.warning("cannot take away what has expired: %s", error.info.message)
+            except Exception as error:
+                log.error("a fault while taking away what has expired: %s", place_of(error))
+
+    async def check(self) -> str | None:
+        """What is missing for requests to be served; None when all is there."""
+        if self.local is not None and not self.local.ready:
+            return "the embedded model is loading"
+        for part in (self.store, self.relay):
+            try:
+                async with asyncio.timeout(5):
+                    await part.check()
+            except TimeoutError:
+                return "what is kept cannot be reached"
+            except PellucidError as error:
+                return error.info.message
+        return None
+
+    # --- tools -------------------------------------------------------------------------------------------------
+
+    async def tools_for(self, principal: Principal) -> list[AnyTool]:
+        """The server's tools that this principal may use."""
+        listed = self._tools
+        if listed is None or listed[1] < time.monotonic():
+            found = await gather(self._functions, self._mcp)
+            listed = self._tools = (found, time.monotonic() + TOOLS_SECONDS)
+        return [tool for tool in listed[0] if principal.policy.allows_tool(tool.name)]
+
+    # --- runs --------------------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        model: Asked,
+        call: ModelCall,
+        mint: Mint,
+        principal: Principal,
+        *,
+        tools: Sequence[AnyTool] = (),
+        seals: bool = False,
+        summaries: bool = False,
+        max_tool_calls: int | None = None,
+    ) -> Running:
+        """A run that whoever serves it drives."""
+        offered = {definition.name for definition in call.tools}
+        ours = [tool for tool in tools if tool.definition in call.tools]
+        owner: Nobody | ServerOwner = Nobody()
+        if ours:
+            parallel = call.settings.get("parallel_tool_calls") is not False
+            server = ServerTools(ours, timeout=self.config.tools.timeout_seconds, parallel=parallel)
+            owner = ServerOwner(server, server.names & offered, RunContext(principal.owner, model))
+        run: Running = AttachedRun(
+            model,
+            call,
+            mint,
+            owner,
+            max_tool_calls=max_tool_calls,
+            enrich=Seals(self.seal_for(principal)) if seals else None,
+            log_faults=True,
+        )
+        if summaries and self.writer is not None:
+            run = SummarisedRun(run, self.writer, self.config.summaries.seconds)
+        return MeteredRun(run, self.guard, principal, lambda measured: None)
+
+    def kept(self, run: Running, row: StoredResponse) -> Running:
+        """The run, whose response is in the store when its end is told."""
+        return KeptRun(run, row, self.store)
+
+    def seal_for(self, principal: Principal) -> Callable[[Sealed], str]:
+        return lambda sealed: self.sealer.seal(sealed, tenant=principal.owner)
+
+    def expiry(self, principal: Principal) -> float | None:
+        """When what is kept now is no longer kept."""
+        server, policy = self.config.storage.retention_seconds, principal.policy.retention_seconds
+        terms = [seconds for seconds in (server, policy) if seconds is not None]
+        return time.time() + min(terms) if terms else None
+
+    def _writer(self) -> Writer | None:
+        name = self.config.summaries.model
+        if name == "none" or (name is None and self.local is None):
+            return None
+        if name is None:
+            assert self.local is not None
+            return ModelWriter(self.local)
+        try:
+            return ModelWriter(self.catalog.find(name)[1])
+        except PellucidError as error:
+            raise ConfigError([f"summaries.model: {error.info.message.removeprefix('model: ')}"]) from error
+
+
+def definitions(tools: Sequence[AnyTool]) -> list[ToolDefinition]:
+    return [tool.definition for tool in tools]
+
+
+def _mcp_server(name: str, config: MCPConfig) -> MCPServer:
+    headers = {**config.headers, **{header: os.environ[variable] for header, variable in config.headers_env.items()}}
+    try:
+        return MCPServer(
+            name,
+            command=config.command,
+            args=config.args,
+            env=config.env,
+            url=config.url,
+            headers=headers,
+            allowed_tools=config.allowed_tools,
+            timeout=config.timeout_seconds,
+        )
+    except PellucidError as error:
+        raise ConfigError([f"tools.mcp.{name}: {error.info.message}"]) from error
+
+
+def _seal_keys(config: Config) -> Callable[[], Keys]:
+    keys = env_keys()
+    if keys is not None:
+        return lambda: keys
+    path = config.sealing.keys_file or str(data_dir() / "seal-keys.json")
+    return KeyFile(path)
+
+
+def _url(section: StorageConfig | RelayConfig) -> str | None:
+    return os.environ[section.url_env] if section.url_env is not None else section.url
+
+
+def _default_store() -> str:
+    folder = data_dir()
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700, parents=True)
+    return f"sqlite:///{folder / 'pellucid.sqlite'}"
+
+
+__all__ = ["LocalModelService", "Services", "definitions"]

@@ -1,0 +1,40 @@
+"""What is kept: responses, conversations and keys, in a SQLite file or in PostgreSQL.
+
+    store = await open_store("sqlite:///pellucid.sqlite")
+    await store.responses.put(response, item_ids)
+    await store.responses.get(owner, response.id)
+
+The rules:
+
+* A call that came back has happened: it is on the disk, and a crash does not take it back.
+* Every row has an owner. Who asks for another's row sees what they would see if there were none.
+* What has expired is not there for readers, whether it has been swept away yet or not.
+* A store that does not answer is a `StoreError`, at once and for every caller, until it answers again.
+
+`tables` is what is kept, `migrations` how older databases become that. `responses`, `chains`, `conversations`, `keys`
+and `retention` are what can be asked of it: generators that yield statements and are sent rows, so that each is
+written once and knows no driver (`statement`). `commit` makes one transaction of many writes, in the same manner.
+`sqlite` and `postgres` are the two that do I/O.
+"""
+
+from .conversations import ConversationEntry, Conversations, StoredConversation
+from .errors import AlreadyStored, BrokenChain, StoreError
+from .keys import Keys, StoredKey
+from .responses import Responses, ResponseStatus, StoredResponse
+from .store import Store, open_store
+
+__all__ = [
+    "AlreadyStored",
+    "BrokenChain",
+    "ConversationEntry",
+    "Conversations",
+    "Keys",
+    "ResponseStatus",
+    "Responses",
+    "Store",
+    "StoreError",
+    "StoredConversation",
+    "StoredKey",
+    "StoredResponse",
+    "open_store",
+]

@@ -1,0 +1,75 @@
+"""What a store says when it cannot do what it was asked.
+
+No message holds SQL or a value that was to be kept: of what the database said, only the name of the error is known.
+"""
+
+from __future__ import annotations
+
+from ..errors import ErrorInfo, ErrorKind, PellucidError
+
+
+class StoreError(PellucidError):
+    """The store did not do it, or did not say whether it did.
+
+    `cause` is the name of the database's own error (`ConnectionRefusedError`, `DiskFullError`), for a log.
+    """
+
+    def __init__(
+        self,
+        message: str = "the store does not answer; try again in a moment",
+        *,
+        kind: ErrorKind = "unavailable",
+        code: str = "storage_unavailable",
+        cause: str | None = None,
+    ) -> None:
+        super().__init__(ErrorInfo(kind=kind, code=code, message=message))
+        self.cause = cause
+
+    def copy(self) -> StoreError:
+        """The same for another waiter: an exception that is raised twice gathers both tracebacks."""
+        return type(self)(self.info.message, kind=self.info.kind, code=self.info.code or "", cause=self.cause)
+
+
+class Unanswered(StoreError):
+    """Nobody is there, or what is there cannot work now: nothing that is tried with it will do."""
+
+
+class Refused(StoreError):
+    """The database took no offence at the rest: only this statement cannot be done as it is."""
+
+    def __init__(
+        self,
+        message: str = "the store could not do this; that is a fault of this server",
+        *,
+        kind: ErrorKind = "server_error",
+        code: str = "storage_failed",
+        cause: str | None = None,
+        again: bool = False,
+    ) -> None:
+        super().__init__(message, kind=kind, code=code, cause=cause)
+        self.again = again
+        """It came into another's way (a deadlock, say), and the same may succeed if it is tried again."""
+
+
+class AlreadyStored(Refused):
+    """There is such a row already."""
+
+    def __init__(
+        self,
+        message: str = "there is something with this id already; each needs an id of its own",
+        *,
+        kind: ErrorKind = "invalid_request",
+        code: str = "already_exists",
+        cause: str | None = None,
+        again: bool = False,
+    ) -> None:
+        super().__init__(message, kind=kind, code=code, cause=cause, again=again)
+
+
+class BrokenChain(PellucidError):
+    """A response that a kept one builds on is not there any more. `missing` is its id."""
+
+    def __init__(self, missing: str) -> None:
+        message = f"the response {missing}, on which this conversation builds, is not kept any more"
+        super().__init__(ErrorInfo(kind="not_found", code="previous_response_not_found", message=message))
+        self.missing = missing

@@ -1,0 +1,94 @@
+"""API keys, as far as they are kept: a hash, whose it is, and what it allows. The key itself is nowhere.
+
+Keys are the operator's, so they are found by hash or id, not by owner. Whether a key that was found may still be used
+is for its reader to say: an expired or revoked one is kept, so that it can be told from one that never was.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import sqlalchemy as sa
+
+from . import tables
+from .database import Database
+from .names import check_names, finds
+from .statement import Ask, Op, Params, Row, Statement, each, given
+
+
+class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    hash: bytes
+    owner: str
+    name: str
+    created_at: float
+    expires_at: float | None = None
+    revoked_at: float | None = None
+    policy: bytes = b"{}"
+    """What it allows (JSON)."""
+
+
+_K = tables.keys
+_COLUMNS = [_K.c[name] for name in StoredKey.__struct_fields__]
+_in_order = (_K.c.created_at, _K.c.id)
+
+_INSERT = Statement(sa.insert(_K))
+_BY_HASH = Statement(sa.select(*_COLUMNS).where(_K.c.hash == given("for_hash", sa.LargeBinary)))
+_ALL = Statement(sa.select(*_COLUMNS).order_by(*_in_order))
+_OF_OWNER = Statement(sa.select(*_COLUMNS).where(_K.c.owner == given("for_owner")).order_by(*_in_order))
+_REVOKE = Statement(
+    sa.update(_K)
+    .where(_K.c.id == given("for_id"), _K.c.revoked_at.is_(None))
+    .values(revoked_at=given("at", sa.Double))
+    .returning(_K.c.id)
+)
+
+
+def _insert(rows: list[Params]) -> Op[list[None]]:
+    yield Ask(_INSERT, rows)
+    return [None] * len(rows)
+
+
+def _by_hash(hash: bytes) -> Op[StoredKey | None]:
+    rows = yield Ask(_BY_HASH, {"for_hash": hash})
+    return _key(rows[0]) if rows else None
+
+
+def _list(owner: str | None) -> Op[list[StoredKey]]:
+    return [_key(row) for row in (yield Ask(_ALL if owner is None else _OF_OWNER, {"for_owner": owner}))]
+
+
+def _revoke(params: Params) -> Op[bool]:
+    return bool((yield Ask(_REVOKE, params)))
+
+
+_REVOKE_EACH = each(_revoke)
+
+
+class Keys:
+    """`store.keys`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add(self, key: StoredKey) -> None:
+        """Raises `AlreadyStored` for an id or a hash that is there."""
+        check_names(id=key.id, owner=key.owner, name=key.name)
+        await self._database.write(_insert, msgspec.structs.asdict(key))
+
+    async def by_hash(self, hash: bytes) -> StoredKey | None:
+        """The key with this hash, whatever has become of it."""
+        return await self._database.read(_by_hash, hash)
+
+    @finds(())
+    async def list(self, owner: str | None = None) -> tuple[StoredKey, ...]:
+        """All keys, or one owner's, oldest first."""
+        return tuple(await self._database.read(_list, owner))
+
+    @finds(False)
+    async def revoke(self, id: str, now: float) -> bool:
+        """Whether there was such a key and it was not revoked before."""
+        return await self._database.write(_REVOKE_EACH, {"for_id": id, "at": now})
+
+
+def _key(row: Row) -> StoredKey:
+    return StoredKey(**dict(zip(StoredKey.__struct_fields__, row, strict=True)))

@@ -1,0 +1,15 @@
+"""What Alembic runs to write a migration down as SQL. The transaction around it is the driver's."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from pellucid.storage.tables import metadata
+
+context.configure(
+    dialect_name=context.config.attributes["dialect"],
+    target_metadata=metadata,
+    literal_binds=True,
+    transactional_ddl=False,
+)
+context.run_migrations()

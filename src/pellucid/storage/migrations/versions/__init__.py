@@ -1,0 +1,1 @@
+"""One module a version, in the order in which `down_revision` links them."""

@@ -1,0 +1,326 @@
+"""Responses: what was asked, what came of it, and how it went.
+
+The rules:
+
+* A response that is over is put whole, once. One that runs in the background is begun, and gets exactly one end.
+* Who may write that end is a matter of fences: whoever begins it or takes it over does so under a number, and an end
+  under a lower number than the last comes too late.
+* A conversation that goes on keeps its beginning: all that a response builds on expires no sooner than it does. So
+  that a turn does not touch all turns before it, they get a little more than they need (`GRACE`), though never more
+  than what they build on has. So the first on the way up that has enough is where the walk may end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+
+import msgspec
+import sqlalchemy as sa
+
+from . import tables
+from .chains import chain
+from .database import Database
+from .names import check_names, finds
+from .statement import Ask, Op, Params, Row, Statement, each, given
+
+ResponseStatus: TypeAlias = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
+UNFINISHED: tuple[ResponseStatus, ...] = ("queued", "in_progress")
+
+GRACE = 0.05
+GRACE_SECONDS = 86400.0
+"""What a response builds on lives on by this share of the response's own time, and by this long at most."""
+
+
+class StoredResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """A response as it is kept. What is bytes is its writer's business, and comes back as it was."""
+
+    id: str
+    owner: str
+    created_at: float
+    updated_at: float
+    expires_at: float | None = None
+    """None: when it is deleted."""
+    status: ResponseStatus
+    model: str
+    previous_id: str | None = None
+    conversation_id: str | None = None
+    background: bool = False
+    header: bytes = b""
+    """What the protocol says about it (JSON)."""
+    input: bytes = b"[]"
+    """The input items as they were received, each with an id (a JSON array)."""
+    messages: bytes = b"[]"
+    """The messages that this turn added: what was asked and what was said (JSON)."""
+    error: bytes | None = None
+    log: bytes = b""
+    """All its events, compressed. Empty wherever it was not asked for."""
+
+    @property
+    def finished(self) -> bool:
+        return self.status not in UNFINISHED
+
+
+assert set(UNFINISHED) < set(get_args(ResponseStatus))
+
+# ---------------------------------------------------------------------------------------------- statements
+
+_R, _B, _I = tables.responses, tables.bodies, tables.items
+_NARROW = [name for name in _R.c.keys() if name != "fence"]  # noqa: SIM118 (a collection of columns is no dict)
+_BODY = ["header", "input", "messages", "error"]
+
+_owner, _id, _now = given("for_owner"), given("for_id"), given("now", sa.Double)
+_alive = sa.or_(_R.c.expires_at.is_(None), _R.c.expires_at > _now)
+_mine = sa.and_(_R.c.owner == _owner, _R.c.id == _id)
+_joined = _R.join(_B, sa.and_(_B.c.owner == _R.c.owner, _B.c.response_id == _R.c.id))
+_columns = [*(_R.c[name] for name in _NARROW), *(_B.c[name] for name in _BODY)]
+
+_INSERT, _INSERT_BODY, _INSERT_ITEM = (Statement(sa.insert(table)) for table in (_R, _B, _I))
+_GET = Statement(sa.select(*_columns).select_from(_joined).where(_mine, _alive))
+_GET_WITH_LOG = Statement(sa.select(*_columns, _B.c.log).select_from(_joined).where(_mine, _alive))
+
+_END = Statement(
+    sa.update(_R)
+    .where(_mine, _R.c.status.in_(UNFINISHED), _R.c.fence <= given("under", sa.BigInteger))
+    .values(
+        status=given("to_status"),
+        updated_at=given("at", sa.Double),
+        expires_at=given("until", sa.Double),
+        model=given("to_model"),
+    )
+    .returning(_R.c.id)
+)
+_END_BODY = Statement(
+    sa.update(_B)
+    .where(_B.c.owner == _owner, _B.c.response_id == _id)
+    .values({name: given(f"to_{name}", sa.LargeBinary) for name in (*_BODY, "log")})
+)
+_TAKE_OVER = Statement(
+    sa.update(_R)
+    .where(_mine, _alive, _R.c.status.in_(UNFINISHED), _R.c.fence < given("under", sa.BigInteger))
+    .values(fence=given("under", sa.BigInteger), updated_at=_now)
+    .returning(_R.c.id)
+)
+_LEFT = Statement(
+    sa.select(_R.c.id, _R.c.owner, _R.c.fence)
+    .where(sa.text("status IN ('queued', 'in_progress')"), _R.c.updated_at < given("before", sa.Double), _alive)
+    .order_by(_R.c.updated_at)
+    .limit(given("most", sa.BigInteger))
+)
+
+
+def _lengthening() -> Statement:
+    least, until = given("least", sa.Double), given("until", sa.Double)
+    row = sa.select(_R.c.owner, _R.c.id, _R.c.previous_id, _R.c.expires_at)
+    up = row.where(_mine, _alive).cte("up", recursive=True)
+    # On from those that have too little. UNION, not UNION ALL: what was seen is not followed again.
+    before = sa.and_(_R.c.owner == up.c.owner, _R.c.id == up.c.previous_id)
+    up = up.union(row.join(up, before).where(_alive, up.c.expires_at < least))
+    enough = sa.select(sa.func.min(up.c.expires_at)).where(up.c.expires_at >= least).scalar_subquery()
+    short = sa.select(up.c.owner, up.c.id).where(up.c.expires_at < least)
+    return Statement(
+        sa.update(_R)
+        .where(sa.tuple_(_R.c.owner, _R.c.id).in_(short))
+        .values(expires_at=sa.case((enough < until, enough), else_=until))
+    )
+
+
+_LENGTHEN = _lengthening()
+
+_DELETE = Statement(sa.delete(_R).where(_mine, _alive).returning(_R.c.id))
+_DELETE_BODY = Statement(sa.delete(_B).where(_B.c.owner == _owner, _B.c.response_id == _id))
+_DELETE_ITEMS = Statement(sa.delete(_I).where(_I.c.owner == _owner, _I.c.response_id == _id))
+_FIND_ITEM = Statement(
+    sa.select(_I.c.response_id)
+    .select_from(_I.join(_R, sa.and_(_R.c.owner == _I.c.owner, _R.c.id == _I.c.response_id)))
+    .where(_I.c.owner == _owner, _I.c.item_id == _id, _alive)
+    .order_by(_R.c.created_at.desc(), _R.c.id.desc())
+    .limit(sa.literal_column("1"))
+)
+
+# ---------------------------------------------------------------------------------------------- what can be asked
+
+
+class _New(NamedTuple):
+    response: StoredResponse
+    item_ids: tuple[str, ...]
+    fence: int
+    now: float
+
+
+def _insert(news: list[_New]) -> Op[list[None]]:
+    yield Ask(_INSERT, [{**_narrow(new.response), "fence": new.fence} for new in news])
+    yield Ask(_INSERT_BODY, [_body(new.response) for new in news])
+    yield from _keep(news)
+    return [None] * len(news)
+
+
+def _keep(news: list[_New]) -> Op[None]:
+    """What goes with a new end of a conversation: its items are found by it, and its beginning lives on."""
+    if found := [
+        {"owner": new.response.owner, "item_id": item, "response_id": new.response.id}
+        for new in news
+        for item in dict.fromkeys(new.item_ids)
+    ]:
+        yield Ask(_INSERT_ITEM, found)
+    if longer := [_longer(new) for new in news if new.response.previous_id is not None]:
+        yield Ask(_LENGTHEN, longer)
+
+
+def _longer(new: _New) -> Params:
+    until = new.response.expires_at
+    return {
+        "for_owner": new.response.owner,
+        "for_id": new.response.previous_id,
+        "now": new.now,
+        "least": math.inf if until is None else until,
+        "until": None if until is None else until + min(max(0.0, until - new.now) * GRACE, GRACE_SECONDS),
+    }
+
+
+def _end(new: _New) -> Op[bool]:
+    response = new.response
+    mine = {"for_owner": response.owner, "for_id": response.id}
+    ended = yield Ask(
+        _END,
+        {
+            **mine,
+            "under": new.fence,
+            "to_status": response.status,
+            "at": response.updated_at,
+            "until": response.expires_at,
+            "to_model": response.model,
+        },
+    )
+    if not ended:
+        return False
+    yield Ask(_END_BODY, {**mine, **{f"to_{name}": getattr(response, name) for name in (*_BODY, "log")}})
+    yield from _keep([new])
+    return True
+
+
+def _get(params: Params) -> Op[StoredResponse | None]:
+    rows = yield Ask(_GET_WITH_LOG if params["log"] else _GET, params)
+    return read_response(rows[0]) if rows else None
+
+
+def _take_over(params: Params) -> Op[StoredResponse | None]:
+    if (yield Ask(_TAKE_OVER, params)):
+        return (yield from _get({**params, "log": False}))
+    return None
+
+
+def _unfinished(params: Params) -> Op[list[tuple[str, str, int]]]:
+    return [(id, owner, fence) for id, owner, fence in (yield Ask(_LEFT, params))]
+
+
+def _delete(params: Params) -> Op[bool]:
+    if not (yield Ask(_DELETE, params)):
+        return False
+    yield Ask(_DELETE_BODY, params)
+    yield Ask(_DELETE_ITEMS, params)
+    return True
+
+
+def _find_item(params: Params) -> Op[str | None]:
+    rows = yield Ask(_FIND_ITEM, params)
+    return rows[0][0] if rows else None
+
+
+_END_EACH, _TAKE_OVER_EACH, _DELETE_EACH = each(_end), each(_take_over), each(_delete)
+
+
+class Responses:
+    """`store.responses`. `clock` says what time it is, for what has expired."""
+
+    def __init__(self, database: Database, clock: Callable[[], float]) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def put(self, response: StoredResponse, item_ids: Iterable[str] = ()) -> None:
+        """Keep a response that is over. `item_ids` are those by which `find_item` is to find it.
+
+        Raises `AlreadyStored`."""
+        await self._database.write(_insert, self._new(response, item_ids, 0, finished=True))
+
+    async def begin(self, response: StoredResponse, fence: int) -> None:
+        """Keep a response that was accepted and is still to run, under this fence. Raises `AlreadyStored`."""
+        await self._database.write(_insert, self._new(response, (), fence, finished=False))
+
+    async def finish(self, response: StoredResponse, item_ids: Iterable[str], fence: int) -> bool:
+        """Write the end of a response that was begun; whether it is its end now. It is not if it has one, if it is
+        gone, or if somebody took it over under a higher fence."""
+        return await self._database.write(_END_EACH, self._new(response, item_ids, fence, finished=True))
+
+    @finds(None)
+    async def take_over(self, owner: str, id: str, fence: int) -> StoredResponse | None:
+        """Raise the fence of one that is not finished (and count it as touched now). None if it is finished or gone,
+        or has a fence as high as that already: of several that try with the same, one gets it."""
+        return await self._database.write(_TAKE_OVER_EACH, {**self._asked(owner, id), "under": fence})
+
+    async def unfinished(self, before: float, limit: int = 100) -> list[tuple[str, str, int]]:
+        """Id, owner and fence of those that are not finished and were not touched since `before`, oldest first."""
+        return await self._database.read(_unfinished, {"before": before, "most": limit, "now": self._clock()})
+
+    @finds(None)
+    async def get(self, owner: str, id: str, *, log: bool = False) -> StoredResponse | None:
+        """The response; its log only if that is asked for."""
+        return await self._database.read(_get, {**self._asked(owner, id), "log": log})
+
+    @finds(None)
+    async def chain(self, owner: str, id: str) -> list[StoredResponse] | None:
+        """The response and all that it builds on, oldest first, without logs. None if there is no such response.
+
+        Raises `BrokenChain` if one that it builds on is gone, `RequestError` if there are more than anyone can want
+        (10,000)."""
+        rows = await self._database.read(chain, self._asked(owner, id))
+        return [read_response(row) for row in rows] if rows else None
+
+    @finds(False)
+    async def delete(self, owner: str, id: str) -> bool:
+        """Whether there was one."""
+        return await self._database.write(_DELETE_EACH, self._asked(owner, id))
+
+    @finds(None)
+    async def find_item(self, owner: str, item_id: str) -> str | None:
+        """The id of the (newest) response that has this item."""
+        return await self._database.read(_find_item, self._asked(owner, item_id))
+
+    def _asked(self, owner: str, id: str) -> dict[str, Any]:
+        return {"for_owner": owner, "for_id": id, "now": self._clock()}
+
+    def _new(self, response: StoredResponse, item_ids: Iterable[str], fence: int, *, finished: bool) -> _New:
+        if response.finished is not finished:
+            raise ValueError(
+                f"a response that is {response.status} cannot be kept as one that is{' not' * (not finished)} over"
+            )
+        ids = tuple(item_ids)
+        check_names(
+            id=response.id,
+            owner=response.owner,
+            model=response.model,
+            previous_id=response.previous_id,
+            conversation_id=response.conversation_id,
+            **{f"item_ids[{place}]": item for place, item in enumerate(ids)},
+        )
+        return _New(response, ids, fence, self._clock())
+
+
+def _narrow(response: StoredResponse) -> dict[str, Any]:
+    return {name: getattr(response, name) for name in _NARROW}
+
+
+def _body(response: StoredResponse) -> dict[str, Any]:
+    body = {name: getattr(response, name) for name in (*_BODY, "log")}
+    return {"owner": response.owner, "response_id": response.id, **body}
+
+
+_FIELDS = [*_NARROW, *_BODY, "log"]
+_BACKGROUND = _FIELDS.index("background")
+
+
+def read_response(row: Row) -> StoredResponse:
+    values = dict(zip(_FIELDS, row, strict=False))
+    values["background"] = bool(row[_BACKGROUND])
+    return StoredResponse(**values)

@@ -1,0 +1,62 @@
+"""What is not to be kept any longer: what is due, and what was one tenant's.
+
+Both go in small steps, so that no transaction keeps the others waiting for long.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from . import tables
+from .statement import Ask, Op, Params, Statement, each, given
+
+STEP = 500
+"""So many rows go in one transaction."""
+
+_R, _B, _I, _C, _E, _K = (
+    tables.responses,
+    tables.bodies,
+    tables.items,
+    tables.conversations,
+    tables.entries,
+    tables.keys,
+)
+_owner, _id = given("for_owner"), given("for_id")
+_now, _most = given("now", sa.Double), given("most", sa.BigInteger)
+
+
+def _first(table: sa.Table, chosen: sa.ColumnElement[bool], *order: sa.ColumnElement[object]) -> Statement:
+    some = sa.select(table.c.owner, table.c.id).where(chosen).order_by(*order).limit(_most)
+    row = sa.tuple_(table.c.owner, table.c.id)
+    return Statement(sa.delete(table).where(row.in_(some)).returning(table.c.owner, table.c.id))
+
+
+_DUE = [(table, _first(table, table.c.expires_at <= _now, table.c.expires_at)) for table in (_R, _C)]
+_OWNED = [(table, _first(table, table.c.owner == _owner, table.c.id)) for table in (_R, _C, _K)]
+_WITH = {
+    _R: [Statement(sa.delete(table).where(table.c.owner == _owner, table.c.response_id == _id)) for table in (_B, _I)],
+    _C: [Statement(sa.delete(_E).where(_E.c.owner == _owner, _E.c.conversation_id == _id))],
+    _K: [],
+}
+
+
+def _delete(chosen: list[tuple[sa.Table, Statement]], params: Params) -> Op[int]:
+    gone = 0
+    for table, first in chosen:
+        rows = yield Ask(first, {**params, "most": params["most"] - gone})
+        if rows:
+            for statement in _WITH[table]:
+                yield Ask(statement, [{"for_owner": owner, "for_id": id} for owner, id in rows])
+        gone += len(rows)
+    return gone
+
+
+def _expire(params: Params) -> Op[int]:
+    return (yield from _delete(_DUE, params))
+
+
+def _erase(params: Params) -> Op[int]:
+    return (yield from _delete(_OWNED, params))
+
+
+expire, erase = each(_expire), each(_erase)

@@ -1,0 +1,245 @@
+"""SQLite: one thread that writes, a few that read.
+
+SQLite has one writer at a time anyway, and what a write costs is the wait for the disk. So all writes go through one
+thread, and what gathers while it waits becomes the next transaction (`commit`). Readers have connections of their own
+and wait for nobody (WAL). `synchronous=FULL`: what was acknowledged outlives a loss of power, not just of the process.
+What is deleted is overwritten. Several processes may share a file.
+
+A store without a file has one connection, which all take turns at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, NamedTuple
+
+from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
+
+from .commit import BATCH, Write, commit
+from .errors import AlreadyStored, Refused, StoreError, Unanswered
+from .migrate import migration
+from .statement import A, Ask, Bulk, Op, R, Row
+
+READERS = 3
+BUSY_SECONDS = 10
+"""So long one process waits for another's transaction."""
+
+_DIALECT = sqlite_dialect()
+
+
+class _Waiting(NamedTuple):
+    write: Write
+    done: asyncio.Future[Any]
+    loop: asyncio.AbstractEventLoop
+
+
+class Sqlite:
+    """A `Database`. `path` is None for one in memory."""
+
+    def __init__(self, path: str | None) -> None:
+        self.transactions = 0
+        self._path = path
+        self._closed = False
+        self._waiting: SimpleQueue[_Waiting | None] = SimpleQueue()
+        self._turn: AbstractContextManager[Any] = nullcontext() if path else threading.Lock()
+        self._readers: list[sqlite3.Connection] = []
+        self._own = threading.local()
+        self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="store-reader")
+        self._writer = self._open()
+        self._thread = threading.Thread(target=self._write, name="store-writer", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    async def open(cls, path: str | None) -> Sqlite:
+        """Raises `StoreError` if there is no such place, or something else in it."""
+        try:
+            return await asyncio.to_thread(cls, path)
+        except (sqlite3.Error, OSError) as error:
+            raise StoreError(
+                f"{path} cannot be opened as a SQLite database; it must be a file in a directory that one can write to",
+                cause=type(error).__name__,
+            ) from None
+
+    async def read(self, op: Callable[[A], Op[R]], argument: A) -> R:
+        if self._closed:
+            raise _closed()
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, op, argument)
+
+    async def write(self, op: Bulk[A, R], argument: A) -> R:
+        if self._closed:
+            raise _closed()
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[R] = loop.create_future()
+        self._waiting.put(_Waiting(Write(op, argument), done, loop))
+        return await done
+
+    async def aclose(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._waiting.put(None)
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        self._thread.join()
+        self._pool.shutdown()
+        for connection in (*self._readers, self._writer):
+            connection.close()
+
+    def _open(self) -> sqlite3.Connection:
+        if self._path:
+            Path(self._path).parent.mkdir(parents=True, exist_ok=True)
+            # What is kept is for its owners alone, so the file is for this user alone.
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
+        connection = self._connect()
+        try:
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA secure_delete = ON")
+            _to_wal(connection)
+            _migrate(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _connect(self) -> sqlite3.Connection:
+        return sqlite3.connect(
+            self._path or ":memory:",
+            timeout=BUSY_SECONDS,
+            isolation_level=None,  # transactions begin and end where we say
+            check_same_thread=False,
+        )
+
+    def _read(self, op: Callable[[A], Op[R]], argument: A) -> R:
+        with self._turn:
+            return _carry_out(self._reader(), op(argument))
+
+    def _reader(self) -> sqlite3.Connection:
+        if not self._path:
+            return self._writer
+        connection: sqlite3.Connection | None = getattr(self._own, "connection", None)
+        if connection is None:
+            try:
+                connection = self._own.connection = self._connect()
+                connection.execute("PRAGMA query_only = ON")
+            except sqlite3.Error as error:
+                raise Unanswered(cause=type(error).__name__) from None
+            self._readers.append(connection)
+        return connection
+
+    def _write(self) -> None:
+        last = False
+        while not last:
+            waiting = [self._waiting.get()]
+            while len(waiting) < BATCH:
+                try:
+                    waiting.append(self._waiting.get_nowait())
+                except Empty:
+                    break
+            last = waiting[-1] is None
+            if batch := [one for one in waiting if one is not None]:
+                self._commit(batch)
+
+    def _commit(self, batch: list[_Waiting]) -> None:
+        self.transactions += 1
+        outcomes: list[Any]
+        with self._turn:
+            try:
+                outcomes = _carry_out(self._writer, commit([one.write for one in batch]))
+            except Exception as error:  # whatever it is: this thread goes on
+                told = error if isinstance(error, StoreError) else Refused(cause=type(error).__name__)
+                outcomes = [told.copy() for _ in batch]
+            if self._writer.in_transaction:
+                with suppress(sqlite3.Error):  # if the disk is gone, the next transaction says so
+                    self._writer.execute("ROLLBACK")
+        for loop in {one.loop for one in batch}:
+            mine = [(one.done, outcome) for one, outcome in zip(batch, outcomes, strict=True) if one.loop is loop]
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(_tell, mine)
+
+
+def _tell(outcomes: list[tuple[asyncio.Future[Any], Any]]) -> None:
+    for done, outcome in outcomes:
+        if done.done():  # the caller left
+            continue
+        if isinstance(outcome, BaseException):
+            done.set_exception(outcome)
+        else:
+            done.set_result(outcome)
+
+
+def _carry_out(connection: sqlite3.Connection, op: Op[R]) -> R:
+    rows: list[Row] | None = None
+    wrong: StoreError | None = None
+    while True:
+        try:
+            ask = op.throw(wrong) if wrong else op.send(rows)  # type: ignore[arg-type]
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        try:
+            rows, wrong = _ask(connection, ask), None
+        except Exception as error:  # also what the driver says of a value before SQLite sees it
+            wrong = _said(error)
+
+
+def _ask(connection: sqlite3.Connection, ask: Ask) -> list[Row]:
+    statement, params = ask
+    if isinstance(statement, str):
+        # A transaction that will write says so at once: one that begins by reading could not be sure of its turn.
+        connection.execute("BEGIN IMMEDIATE" if statement == "BEGIN" else statement)
+        return []
+    prepared = statement.on(_DIALECT)
+    if isinstance(params, list):
+        connection.executemany(prepared.text, [prepared.values(one) for one in params])
+        return []
+    return connection.execute(prepared.text, prepared.values(params)).fetchall()
+
+
+def _said(error: Exception) -> StoreError:
+    cause = getattr(error, "sqlite_errorname", None) or type(error).__name__
+    if cause in ("SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_UNIQUE"):
+        return AlreadyStored(cause=cause)
+    if isinstance(error, sqlite3.OperationalError) or type(error) is sqlite3.DatabaseError:
+        return Unanswered(cause=cause)
+    return Refused(cause=cause)
+
+
+def _to_wal(connection: sqlite3.Connection) -> None:
+    """Another process that does the same at this moment is not waited for by SQLite itself."""
+    until = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.02)
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
+    connection.execute("BEGIN EXCLUSIVE")
+    try:
+        version = None
+        if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone():
+            row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+            version = row and row[0]
+        for statement in migration("sqlite", version):
+            connection.execute(statement)
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+
+
+def _closed() -> StoreError:
+    return StoreError("the store is closed: this server is shutting down")

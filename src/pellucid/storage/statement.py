@@ -1,0 +1,81 @@
+"""What is asked of a database, without a database.
+
+A `Statement` is SQLAlchemy Core, compiled once for each dialect. An `Op` is a generator that yields an `Ask` and is
+sent the rows; what it returns is the answer. A driver (`sqlite`, `postgres`) carries it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Dialect
+from sqlalchemy.sql.base import Executable
+from sqlalchemy.sql.compiler import SQLCompiler
+
+R = TypeVar("R")
+A = TypeVar("A")
+
+Row: TypeAlias = tuple[Any, ...]
+Params: TypeAlias = dict[str, Any]
+
+
+class Prepared:
+    """A statement as one dialect's driver takes it: text, and values by position."""
+
+    def __init__(self, element: Executable, dialect: Dialect) -> None:
+        compiled = element.compile(dialect=dialect, compile_kwargs={"render_postcompile": True})  # type: ignore[attr-defined]
+        assert isinstance(compiled, SQLCompiler)
+        self.text = str(compiled)
+        self._names = tuple(compiled.positiontup or ())
+        self._constants = {name: value for name, value in compiled.params.items() if value is not None}
+
+    def values(self, params: Params) -> tuple[Any, ...]:
+        known = {**self._constants, **params} if self._constants else params
+        return tuple([known[name] for name in self._names])
+
+
+class Statement:
+    """One statement, whose parameters are `given` ones (or, of an insert, its columns)."""
+
+    def __init__(self, element: Executable) -> None:
+        self._element = element
+        self._prepared: dict[str, Prepared] = {}
+
+    def on(self, dialect: Dialect) -> Prepared:
+        prepared = self._prepared.get(dialect.name)
+        if prepared is None:
+            prepared = self._prepared[dialect.name] = Prepared(self._element, dialect)
+        return prepared
+
+
+def given(name: str, kind: type[sa.types.TypeEngine[Any]] = sa.Text) -> sa.BindParameter[Any]:
+    """A parameter, to be given with each asking."""
+    return sa.bindparam(name, type_=kind(), required=False)
+
+
+class Ask(NamedTuple):
+    """Carry this out: once with the parameters and give the rows, or once for each of several, without rows."""
+
+    statement: Statement | str
+    """A string is a step of the transaction itself."""
+    params: Params | list[Params]
+
+
+Op: TypeAlias = Generator[Ask, list[Row], R]
+Bulk: TypeAlias = Callable[[list[A]], Op[list[R]]]
+"""A write that is written for many at once: the arguments of each, the results of each, in order."""
+
+
+def each(op: Callable[[A], Op[R]]) -> Bulk[A, R]:
+    """A bulk write out of one that gains nothing by being many."""
+
+    def many(arguments: list[A]) -> Op[list[R]]:
+        results: list[R] = []
+        for argument in arguments:
+            result = yield from op(argument)
+            results.append(result)
+        return results
+
+    return many

@@ -1,0 +1,98 @@
+"""A store, from its URL."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import sqlalchemy as sa
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from ..errors import ConfigError
+from . import retention
+from .conversations import Conversations
+from .database import Database
+from .keys import Keys
+from .names import finds
+from .responses import Responses
+from .sqlite import Sqlite
+from .statement import Ask, Op, Params, Statement
+
+_ANYTHING = Statement(sa.select(sa.literal_column("1")))
+
+
+class Store:
+    """What is kept, and what can be done with it. `clock` is the time of day, for what has expired."""
+
+    def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
+        self._database = database
+        self.responses = Responses(database, clock)
+        self.conversations = Conversations(database, clock)
+        self.keys = Keys(database)
+
+    @property
+    def transactions(self) -> int:
+        """How many transactions this process has written so far; each may hold many writes."""
+        return self._database.transactions
+
+    async def check(self) -> None:
+        """Raises `StoreError` if the store does not answer."""
+        await self._database.read(_check, {})
+
+    async def expire(self, now: float, limit: int = 10_000) -> int:
+        """Delete what is due, with all that belongs to it; at most `limit` responses and conversations. How many."""
+        return await self._in_steps(retention.expire, {"now": now}, limit)
+
+    @finds(0)
+    async def erase(self, owner: str) -> int:
+        """Delete everything of one tenant: responses, conversations, keys. How many of these there were.
+
+        What it does at the same time is not prevented; let nobody in before."""
+        return await self._in_steps(retention.erase, {"for_owner": owner}, None)
+
+    async def aclose(self) -> None:
+        """Finish what waits, and let go of everything. What is asked afterwards is a `StoreError`."""
+        await self._database.aclose()
+
+    async def _in_steps(self, op: Callable[[list[Params]], Op[list[int]]], params: Params, limit: int | None) -> int:
+        gone = 0
+        while limit is None or gone < limit:
+            step = retention.STEP if limit is None else min(retention.STEP, limit - gone)
+            some = await self._database.write(op, {**params, "most": step})
+            gone += some
+            if some < step:
+                break
+        return gone
+
+
+def _check(params: Params) -> Op[None]:
+    yield Ask(_ANYTHING, params)
+
+
+async def open_store(url: str, *, clock: Callable[[], float] = time.time) -> Store:
+    """Open the store, making or migrating its tables if need be.
+
+    `sqlite:///relative/path`, `sqlite:////absolute/path`, `sqlite://` (in memory, gone with the process) or
+    `postgresql://user:password@host/database`. Raises `ConfigError` for a URL that is none of these, `StoreError` if
+    the database does not answer or was written by a newer version."""
+    parsed = _parse(url)
+    if parsed.drivername == "sqlite":
+        path = parsed.database
+        return Store(await Sqlite.open(None if path in (None, "", ":memory:") else path), clock)
+    try:
+        from .postgres import Postgres
+    except ModuleNotFoundError:
+        raise ConfigError(["a store in PostgreSQL needs asyncpg: pip install 'pellucid[postgres]'"]) from None
+    return Store(await Postgres.open(parsed), clock)
+
+
+def _parse(url: str) -> URL:
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        parsed = None
+    if parsed is None or parsed.drivername not in ("sqlite", "postgresql", "postgres", "postgresql+asyncpg"):
+        # The URL itself is not repeated: it may hold a password.
+        raise ConfigError(["a store is sqlite:///PATH, sqlite:// (in memory) or postgresql://USER:PASSWORD@HOST/NAME"])
+    return parsed

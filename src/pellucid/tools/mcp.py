@@ -1,0 +1,335 @@
+"""MCP servers, and their tools as tools of ours.
+
+    async with MCPServer("files", command="mcp-files", args=["/srv"]) as server:
+        agent = Agent("openai:gpt-5", tools=await server.tools())
+        await agent.run("What is in notes.txt?")
+
+* Connected to when first needed, kept, and connected to again when the other side has gone. A call that was under way
+  then is told as failed and not made again: it may have been carried out. One that the server cannot have heard is.
+* Arguments are checked by the server, not here; what it says about wrong ones goes to the model.
+* A server that a request names is reached under a policy (`policy`); one that the operator names, wherever it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ..egress import EgressError, EgressPolicy
+from ..errors import ErrorInfo, PellucidError, RequestError
+from ..settings import ToolDefinition
+from ..telemetry import log, place_of
+from .context import RunContext
+from .protocol import ToolFailed
+
+if TYPE_CHECKING:
+    from .mcp_session import Session, Streams
+
+MAX_TOOLS = 2_000
+"""How many tools a server may list."""
+LISTING_SECONDS = 300.0
+"""How long a listing holds, if the server does not say earlier that it has changed."""
+MAX_RESULT = 4 << 20
+"""How many bytes a result may have."""
+_PAUSES = (1.0, 60.0)
+"""For how many seconds a server that could not be reached is not tried again: at first, and at most."""
+_INVALID_PARAMS, _INVALID_REQUEST, _CLOSED, _UNREADABLE = -32602, -32600, -32000, -32700
+_NOT_OURS = frozenset({"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer"})
+
+
+class MCPServer:
+    """One MCP server: by `command` (started here, spoken to over its standard streams) or by `url` (streamable HTTP).
+
+    `env` is all that a started server gets besides PATH, HOME and the like. `headers` go with every request.
+    `allowed_tools` are the only ones listed and called. Times are in seconds: `timeout` for each call (None: as the
+    caller has it), `connect_timeout` for the handshake and for listing tools.
+
+    Raises `RequestError` for what cannot be a server, or where the `mcp` package is missing.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        command: str | None = None,
+        args: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        stderr: bool = False,
+        url: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        policy: EgressPolicy | None = None,
+        allowed_tools: Sequence[str] | None = None,
+        timeout: float | None = None,
+        connect_timeout: float = 30.0,
+        max_result: int = MAX_RESULT,
+    ) -> None:
+        if (command is None) == (url is None):
+            raise RequestError(f"the MCP server {name!r} needs a command or a url, and one of them only")
+        wrong = [header for header in headers or () if header.lower() in _NOT_OURS]
+        if wrong:
+            raise RequestError(f"the MCP server {name!r} cannot be given the header {wrong[0]!r}")
+        if url is not None:
+            (policy or _ANYWHERE).check(url)
+        self.name = name
+        self.timeout = timeout
+        self._command, self._args, self._env, self._cwd = command, list(args), dict(env or {}), cwd
+        self._stderr = stderr
+        self._url, self._headers = url, dict(headers or {})
+        self._policy = policy or _ANYWHERE
+        self._allowed = None if allowed_tools is None else frozenset(allowed_tools)
+        self._connect_timeout = connect_timeout
+        self._max_result = max_result
+        self._session: Session | None = None
+        self._opening: asyncio.Task[Session] | None = None
+        self._listed: tuple[list[MCPTool], float] | None = None
+        """The tools, and until when they hold."""
+        self._pause: tuple[float, asyncio.AbstractEventLoop, PellucidError] | None = None
+        """Until when not to try, by whose clock, and why."""
+        self._pauses = _PAUSES[0]
+        _package()
+
+    # --- tools ---------------------------------------------------------------------------------------------------
+
+    async def tools(self) -> list[MCPTool]:
+        """Its tools. Raises `PellucidError` if it cannot say (kinds `unavailable`, `timeout`, `model_error`), or
+        `EgressError` if the policy refuses it."""
+        now = asyncio.get_running_loop().time()
+        if self._listed is None or self._listed[1] < now or self._here() is None:
+            tools = await self._list()
+            self._listed = (tools, now + LISTING_SECONDS)
+        return list(self._listed[0])
+
+    async def _list(self) -> list[MCPTool]:
+        from .mcp_session import quietly
+
+        session = await self._connected()
+        self._listed = None
+        tools: dict[str, MCPTool] = {}
+        cursors: set[str] = set()
+        cursor: str | None = None
+        try:
+            async with asyncio.timeout(self._connect_timeout):
+                while True:
+                    with quietly():
+                        page = await session.client.list_tools(cursor=cursor)
+                    for tool in page.tools:
+                        if self._allowed is None or tool.name in self._allowed:
+                            tools[tool.name] = MCPTool(self, tool.name, definition_of(tool))
+                    cursor = page.next_cursor
+                    if cursor is None:
+                        break
+                    if cursor in cursors or len(tools) > MAX_TOOLS:
+                        raise PellucidError(self._info("model_error", f"lists more than {MAX_TOOLS} tools, or no end"))
+                    cursors.add(cursor)
+        except PellucidError:
+            raise
+        except Exception as error:
+            raise self._unreachable(error, "did not list its tools") from error
+        missing = sorted(self._allowed - tools.keys()) if self._allowed is not None else []
+        if missing:
+            log.warning("the MCP server %s has no tool %s", self.name, ", ".join(missing))
+        return list(tools.values())
+
+    async def call(self, tool: str, arguments: dict[str, Any]) -> Any:
+        """Call one of its tools, by the server's name for it. Raises `ToolFailed` in words that the model may read."""
+        if self._allowed is not None and tool not in self._allowed:
+            raise ToolFailed(f"The tool {tool!r} is not allowed here.")
+        from .mcp_results import result_of
+        from .mcp_session import quietly
+
+        for last in (False, True):
+            try:
+                session = await self._connected()
+            except PellucidError as error:
+                raise ToolFailed(f"The tool's server {self.name!r} cannot be reached ({error.info.code}).") from error
+            try:
+                with quietly():
+                    result = await session.client.call_tool(tool, arguments)
+            except Exception as error:
+                if not last and _unheard(error):
+                    # The server began anew, and knows nothing of the session: it has not looked at the call.
+                    session.close()
+                    continue
+                self._failed(session, error)
+            return result_of(result, self._max_result)
+        raise AssertionError("the second try ends in one way or the other")
+
+    def _failed(self, session: Session, error: Exception) -> NoReturn:
+        code = getattr(error, "code", None)
+        if session.over or code == _CLOSED:
+            session.close()
+            why = "broke off before it answered; whether the call was carried out is not known"
+        elif code == _INVALID_PARAMS:
+            why = f"did not take the call: {error}"
+        elif code == _UNREADABLE:
+            why = "answered what cannot be read, or more than is taken"
+        elif isinstance(code, int):
+            why = f"answered with an error (code {code})"
+        else:
+            log.warning("a call of the MCP server %s failed: %s", self.name, place_of(error))
+            why = f"answered what cannot be used ({type(error).__name__})"
+        raise ToolFailed(f"The tool's server {self.name!r} {why}.") from error
+
+    # --- connection ----------------------------------------------------------------------------------------------
+
+    async def _connected(self) -> Session:
+        """The session, made now if there is none. Raises `PellucidError`."""
+        if (session := self._here()) is not None:
+            return session
+        loop = asyncio.get_running_loop()
+        if self._opening is None or self._opening.done() or self._opening.get_loop() is not loop:
+            if self._pause is not None and loop.time() < self._pause[0] and self._pause[1] is loop:
+                raise self._pause[2].with_traceback(None)
+            self._opening = asyncio.create_task(self._open())
+            self._opening.add_done_callback(_heard)
+        # Whoever has no more time to wait leaves it to the next: a server may take longer to start than a call may.
+        return await asyncio.shield(self._opening)
+
+    async def _open(self) -> Session:
+        from .mcp_session import Session
+
+        loop = asyncio.get_running_loop()
+        try:
+            session = await Session.open(self._streams(), self._connect_timeout, self._forget)
+        except Exception as error:
+            fault = self._unreachable(error, "cannot be connected to")
+            self._pause = (loop.time() + self._pauses, loop, fault)
+            self._pauses = min(2 * self._pauses, _PAUSES[1])
+            raise fault from error
+        self._session, self._listed = session, None
+        self._pause, self._pauses = None, _PAUSES[0]
+        return session
+
+    def _here(self) -> Session | None:
+        """The session, if it still is one. One of another event loop is not."""
+        session = self._session
+        alive = session is not None and not session.over and session.loop is asyncio.get_running_loop()
+        return session if alive else None
+
+    def _forget(self) -> None:
+        self._listed = None
+
+    def _streams(self) -> Streams:
+        from .mcp_session import by_http, by_stdio
+
+        if self._command is not None:
+            return by_stdio(self._command, self._args, self._env, self._cwd, self._stderr)
+        assert self._url is not None
+        # An answer is the result in an envelope, and may write it twice (as text and as structure), escaped.
+        return by_http(self._url, self._headers, self._policy, self._connect_timeout, 4 * self._max_result + 65_536)
+
+    def _unreachable(self, error: Exception, what: str) -> PellucidError:
+        if self._url is not None:
+            from ..egress.httpx import cause_of
+
+            if (refused := cause_of(error)) is not None:
+                return refused
+        if isinstance(error, TimeoutError):
+            return PellucidError(self._info("timeout", f"{what} within {self._connect_timeout:g} s"))
+        return PellucidError(self._info("unavailable", f"{what} ({_innermost(error)})"))
+
+    def _info(self, kind: Any, what: str) -> ErrorInfo:
+        return ErrorInfo(kind, f"the MCP server {self.name!r} {what}", code=f"mcp_{kind}")
+
+    async def aclose(self) -> None:
+        """Leave it, and end it if it was started here. It may be used again afterwards."""
+        opening, self._opening = self._opening, None
+        session, self._session = self._session, None
+        if opening is not None and not opening.done() and opening.get_loop() is asyncio.get_running_loop():
+            opening.cancel()
+            await asyncio.wait([opening])
+        if session is not None:
+            await session.aclose()
+
+    async def __aenter__(self) -> MCPServer:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+@dataclass(frozen=True)
+class MCPTool:
+    """A tool of an MCP server."""
+
+    server: MCPServer = field(repr=False)
+    remote_name: str
+    """As the server knows it."""
+    definition: ToolDefinition
+    max_retries: int | None = None
+    sequential: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
+
+    @property
+    def timeout(self) -> float | None:
+        return self.server.timeout
+
+    def named(self, name: str) -> MCPTool:
+        """The same tool, under another name."""
+        definition = self.definition
+        return replace(self, definition=ToolDefinition(name, definition.parameters, definition.description))
+
+    def read(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        return arguments
+
+    async def call(self, context: RunContext[Any], arguments: dict[str, Any]) -> Any:
+        return await self.server.call(self.remote_name, arguments)
+
+
+def definition_of(tool: Any) -> ToolDefinition:
+    """What a model is told of an MCP server's tool."""
+    schema = dict(tool.input_schema)
+    schema.pop("$schema", None)
+    return ToolDefinition(
+        tool_name(tool.name),
+        {"type": "object", "properties": {}, **schema},
+        tool.description or tool.title or None,
+    )
+
+
+def tool_name(name: str) -> str:
+    """`name` as all models take it: letters, digits, `_` and `-`, 64 at most."""
+    clean = re.sub(r"[^A-Za-z0-9_-]", "_", name) or "tool"
+    if len(clean) <= 64:
+        return clean
+    return f"{clean[:55]}_{blake2b(name.encode('utf-8', 'replace'), digest_size=4).hexdigest()}"
+
+
+def _heard(opening: asyncio.Task[Session]) -> None:
+    """Whoever waited for it may have gone: its fault is nobody's then, and is told to who comes next."""
+    if not opening.cancelled():
+        opening.exception()
+
+
+def _unheard(error: Exception) -> bool:
+    """Whether the server has certainly not looked at the call: it did not know the session."""
+    return getattr(error, "code", None) == _INVALID_REQUEST and str(error) == "Session terminated"
+
+
+def _innermost(error: BaseException) -> str:
+    """The type of what went wrong, out of the groups that task groups make of it."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return type(error).__name__
+
+
+def _package() -> None:
+    try:
+        import mcp  # noqa: F401
+    except ImportError as error:
+        raise RequestError(
+            "MCP servers need the package mcp: install pellucid[mcp]", kind="unsupported", code="missing_extra"
+        ) from error
+
+
+_ANYWHERE = EgressPolicy(["*"])
+
+__all__ = ["EgressError", "MCPServer", "MCPTool", "definition_of", "tool_name"]

@@ -1,0 +1,79 @@
+"""Parts, errors and numbers, one at a time: what of each a reader gets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from ..errors import ErrorInfo
+from ..parts import (
+    BuiltinToolCallPart,
+    BuiltinToolReturnPart,
+    FilePart,
+    ModelResponsePart,
+    RefusalPart,
+    SealedPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    Usage,
+)
+from .fields import RULES, rule
+from .reader import Reader, View
+
+_Choice: TypeAlias = Callable[[Any, View], bool]
+
+
+def _always(part: ModelResponsePart, view: View) -> bool:
+    return True
+
+
+_LEAVES: dict[type[ModelResponsePart], _Choice] = {
+    TextPart: _always,
+    RefusalPart: _always,
+    ToolCallPart: _always,
+    BuiltinToolCallPart: _always,
+    BuiltinToolReturnPart: _always,
+    # A picture that was made while thinking is a thought.
+    FilePart: lambda part, view: part.thought is False,
+    ThinkingPart: lambda part, view: view == "summary" and part.form == "summary",
+    # Our own token, which its holder gave us.
+    SealedPart: lambda part, view: view in ("summary", "sealed"),
+}
+"""Which parts leave in a view less than raw. Other kinds leave in none."""
+
+
+def leaves(part: ModelResponsePart, view: View) -> bool:
+    """Whether a reader with this lesser view gets the part at all."""
+    choice = _LEAVES.get(type(part))
+    return choice is not None and choice(part, view)
+
+
+def shown_part(part: ModelResponsePart) -> ModelResponsePart:
+    """What of a part that leaves may leave in it."""
+    redacted: ModelResponsePart = RULES[type(part)](part)
+    return redacted
+
+
+_SHOWN_USAGE = rule(Usage)
+_SHOWN_ERROR = rule(ErrorInfo)
+_NO_COUNTS = Usage()
+
+
+def redact_usage(usage: Usage, reader: Reader) -> Usage:
+    """The numbers this reader gets: all or none.
+
+    Without counts no number is left. What was written less what can be read is what was thought; and what is read in
+    the next turn holds the thoughts of the turn before.
+    """
+    if not reader.counts:
+        return _NO_COUNTS
+    return usage if reader.view == "raw" else _SHOWN_USAGE(usage)
+
+
+def redact_error(error: ErrorInfo, reader: Reader) -> ErrorInfo:
+    """The error as this reader gets it. What an upstream wrote may quote what it thought."""
+    if reader.view == "raw":
+        return error
+    ours = error.said is None and error.native is None and error.status is None
+    return _SHOWN_ERROR(error, code=error.code if ours else None, param=error.param if ours else None)

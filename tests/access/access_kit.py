@@ -1,0 +1,163 @@
+"""Requests, an issuer of tokens on a port of its own, and keys in a store."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import web
+from joserfc import jwt
+from joserfc.jwk import ECKey, Key, KeySet, RSAKey
+
+from pellucid.errors import ErrorKind
+from pellucid.relay.memory import MemoryRelay
+from pellucid.server.access import AccessConfig, AccessError, Guard, Hasher, Policy, Principal, check_access, new_key
+from pellucid.server.access.policy import write_policy
+from pellucid.storage import Store, StoredKey
+
+PEPPER = "5a" * 32
+ENVIRON = {"PELLUCID_KEY_PEPPER": PEPPER}
+HASHER = Hasher(bytes.fromhex(PEPPER))
+AUDIENCE = "pellucid"
+
+
+def scope(
+    token: str | None = None, *, kind: str = "http", client: str | None = "127.0.0.1", **headers: str
+) -> dict[str, Any]:
+    """A request as ASGI describes it. `headers` have underscores for hyphens."""
+    found = [(name.replace("_", "-").encode(), value.encode("latin-1")) for name, value in headers.items()]
+    if token is not None:
+        found.append((b"authorization", f"Bearer {token}".encode("latin-1")))
+    if b"host" not in dict(found):
+        found.append((b"host", b"127.0.0.1:8080"))
+    return {
+        "type": kind,
+        "method": "POST",
+        "path": "/v1/responses",
+        "headers": found,
+        "client": None if client is None else (client, 40000),
+    }
+
+
+def guard(config: dict[str, Any], store: Store | None = None, relay: Any = None, **more: Any) -> Guard:
+    """A guard for the `[access]` table `config`."""
+    access = msgspec.convert(config, AccessConfig)
+    environ = {**ENVIRON, **more.pop("environ", {})}
+    assert not check_access(access, environ)
+    return Guard(access, store.keys if store else None, relay or MemoryRelay(), environ=environ, **more)
+
+
+async def refusal(guard: Guard, scope: dict[str, Any], kind: ErrorKind = "unauthorized") -> AccessError:
+    """The error with which a request is turned away."""
+    with pytest.raises(AccessError) as caught:
+        await guard.admit(scope)
+    error = caught.value
+    assert error.info.kind == kind, error.info
+    assert (kind == "unauthorized") == any(name == b"www-authenticate" for name, _ in error.headers)
+    return error
+
+
+async def make_key(store: Store, may: Policy | None = None, owner: str = "acme", **fields: Any) -> tuple[str, str]:
+    """A key's text and id, kept as `pellucid keys create` keeps it."""
+    key = new_key()
+    row = StoredKey(
+        id=key.id,
+        owner=owner,
+        name="a test",
+        created_at=time.time(),
+        **{"hash": HASHER.digest(key.text), "policy": write_policy(may or Policy()), **fields},
+    )
+    await store.keys.add(row)
+    return key.text, key.id
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Issuer:
+    """An OpenID Connect provider, as far as its keys are concerned."""
+
+    def __init__(self) -> None:
+        self.keys: list[Key] = [rsa("first")]
+        self.fetches = 0
+        self.status = 200
+        self.body: bytes | None = None
+        """What it says instead of its keys."""
+        self.delay = 0.0
+        self._runner: web.AppRunner | None = None
+        self.port = 0
+
+    async def __aenter__(self) -> Issuer:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: Any) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        app = web.Application()
+        app.router.add_get("/.well-known/openid-configuration", self._about)
+        app.router.add_get("/keys", self._keys)
+        self._runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True)
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+
+    async def stop(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    @property
+    def name(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def config(self, **more: Any) -> dict[str, Any]:
+        return {"issuer": self.name, "audience": AUDIENCE, "retry_seconds": 0.05, **more}
+
+    def claims(self, **claims: Any) -> dict[str, Any]:
+        now = int(time.time())
+        known = {"iss": self.name, "aud": AUDIENCE, "sub": "ada", "iat": now, "exp": now + 300, **claims}
+        return {name: value for name, value in known.items() if value is not None}
+
+    def token(self, key: Key | None = None, alg: str = "RS256", header: Any = None, **claims: Any) -> str:
+        """A token signed with its newest key, or another. A claim that is None is left out."""
+        key = key or self.keys[-1]
+        return jwt.encode({"alg": alg, "kid": key.kid, **(header or {})}, self.claims(**claims), key, [alg])
+
+    async def _about(self, request: web.Request) -> web.Response:
+        return web.json_response({"issuer": self.name, "jwks_uri": f"{self.name}/keys"}, status=self.status)
+
+    async def _keys(self, request: web.Request) -> web.Response:
+        self.fetches += 1
+        await asyncio.sleep(self.delay)
+        if self.body is not None:
+            return web.Response(body=self.body, status=self.status)
+        return web.json_response(KeySet(self.keys).as_dict(private=False), status=self.status)
+
+
+_made: dict[str, RSAKey] = {}
+
+
+def rsa(kid: str) -> RSAKey:
+    """An RSA key; the same for the same name, as they take time to make."""
+    if kid not in _made:
+        _made[kid] = RSAKey.generate_key(2048, {"kid": kid, "use": "sig"})
+    return _made[kid]
+
+
+def ec(kid: str) -> ECKey:
+    return ECKey.generate_key("P-256", {"kid": kid, "use": "sig"})
+
+
+def principal(**policy: Any) -> Principal:
+    return Principal("acme", "key_test", "a test", Policy(**policy))

@@ -1,0 +1,28 @@
+"""Access control with what it leans on: a real store, a real relay, a real issuer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from access_kit import Issuer
+
+from pellucid.storage import Store, open_store
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[Store]:
+    store = await open_store("sqlite://")
+    yield store
+    await store.aclose()
+
+
+@pytest.fixture
+async def issuer() -> AsyncIterator[Issuer]:
+    async with Issuer() as running:
+        yield running

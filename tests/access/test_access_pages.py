@@ -1,0 +1,226 @@
+"""Who gets in where nobody has a key, and web pages of other origins."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from access_kit import guard, make_key, refusal, scope
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pellucid.server.access import AccessError, Cors, CorsConfig, Policy
+from pellucid.server.access.config import AccessConfig, check_access
+from pellucid.server.config import check_config
+from pellucid.storage import Store, StoreError
+
+pytestmark = pytest.mark.anyio
+
+PAGE = "https://app.example.com"
+
+
+async def test_on_this_machine_everybody_is_local_until_the_first_key_is_made(store: Store) -> None:
+    door = guard({"key_seconds": 0.1}, store)
+    for request in (scope(), scope("sk-unused"), scope(client="::1"), scope(client=None), scope(client="127.9.9.9")):
+        principal = await door.admit(request)
+        assert (principal.owner, principal.key_id, principal.policy) == ("local", None, Policy())
+    text, id_ = await make_key(store)
+    await asyncio.sleep(0.11)
+    await refusal(door, scope())
+    await refusal(door, scope("sk-unused"))
+    assert (await door.admit(scope(text))).owner == "acme"
+    # and revoking it opens nothing again, here or after a restart
+    await store.keys.revoke(id_, 1.0)
+    await asyncio.sleep(0.11)
+    for guarding in (door, guard({}, store)):
+        await refusal(guarding, scope())
+
+
+async def test_from_elsewhere_nobody_is_local(store: Store) -> None:
+    for config in ({}, {"keys": False}):
+        for client in ("192.168.1.7", "10.0.0.1", "8.8.8.8", "fe80::1%eth0", "::ffff:10.0.0.1"):
+            error = await refusal(guard(config, store), scope(client=client))
+            assert "pellucid keys create" in str(error)
+            everybody = guard(config, store, allow_unauthenticated=True)
+            assert (await everybody.admit(scope(client=client))).owner == "local"
+
+
+async def test_the_default_policy_is_that_of_local_too() -> None:
+    door = guard({"default_policy": "p", "policies": {"p": {"view": "summary"}}})
+    assert (await door.admit(scope())).policy.view == "summary"
+
+
+async def test_a_store_that_was_never_heard_of_lets_nobody_in_and_one_that_went_away_changes_nothing() -> None:
+    class Keys:
+        down = True
+
+        async def list(self, owner: str | None = None) -> Any:
+            if self.down:
+                raise StoreError()
+            return []
+
+    class Around:
+        keys = Keys()
+
+    door = guard({"key_seconds": 0}, Around())  # type: ignore[arg-type]
+    await refusal(door, scope(), "unavailable")
+    Around.keys.down = False
+    await door.admit(scope())
+    Around.keys.down = True
+    await door.admit(scope())
+
+
+async def test_no_pepper_is_made_where_no_key_is_used(store: Store, tmp_path: Any) -> None:
+    pepper = tmp_path / "data" / "pepper"
+    config = {"pepper_file": str(pepper), "key_seconds": 0}
+    door = guard(config, store, environ={"PELLUCID_KEY_PEPPER": ""})
+    await door.start()
+    await door.admit(scope())
+    assert not pepper.parent.exists()
+
+
+@pytest.mark.parametrize("kind", ["http", "websocket"])
+async def test_a_page_of_another_origin_is_refused_key_or_not(store: Store, kind: str) -> None:
+    text, _ = await make_key(store)
+    for request in (
+        scope(origin=PAGE, kind=kind),
+        scope(text, origin=PAGE, kind=kind),
+        scope(origin="null", kind=kind),
+    ):
+        error = await refusal(guard({}, store), request, "forbidden")
+        assert error.info.code == "foreign_origin"
+    named = guard({"cors": {"origins": [PAGE]}}, store)
+    assert (await named.admit(scope(text, origin=PAGE, kind=kind))).owner == "acme"
+    for near in (PAGE + ":8443", PAGE.replace("https", "http"), PAGE + ".evil.com", "https://evil.com", PAGE.upper()):
+        await refusal(named, scope(text, origin=near, kind=kind), "forbidden")
+
+
+async def test_a_name_that_somebody_points_here_is_no_page_of_ours_where_nobody_needs_a_key(store: Store) -> None:
+    for host in ("evil.example:8080", "localhost.evil.example", "[evil]", "127.0.0.1.evil.example"):
+        await refusal(guard({}), scope(host=host, origin=f"http://{host}"), "forbidden")
+    for host in ("127.0.0.1:8080", "localhost:8080", "[::1]:8080", "app.localhost", "192.168.1.5:80"):
+        await guard({}).admit(scope(host=host, origin=f"http://{host}"))
+    # With a key, or where the operator lets everybody in, a name is as good as an address.
+    text, _ = await make_key(store)
+    await guard({}, store).admit(scope(text, host="gateway.example", origin="https://gateway.example"))
+    everybody = guard({}, allow_unauthenticated=True)
+    await everybody.admit(scope(host="gateway.example", origin="https://gateway.example"))
+
+
+def test_without_named_origins_there_is_not_a_header() -> None:
+    cors = Cors()
+    for request in (scope(), scope(origin=PAGE)):
+        assert cors.headers(request) == []
+        preflight = {**scope(origin=PAGE, access_control_request_method="POST"), "method": "OPTIONS"}
+        assert cors.preflight(preflight) == []
+
+
+def test_answers_to_a_named_page_say_so_and_answers_to_others_say_that_they_depend_on_it() -> None:
+    cors = Cors(CorsConfig([PAGE], credentials=True))
+    headers = dict(cors.headers(scope(origin=PAGE)))
+    assert headers[b"access-control-allow-origin"] == PAGE.encode()
+    assert headers[b"access-control-allow-credentials"] == b"true"
+    assert b"x-ratelimit-remaining-reasoning-tokens" in headers[b"access-control-expose-headers"]
+    assert headers[b"vary"] == b"origin"
+    for other in (scope(), scope(origin="https://evil.example")):
+        assert cors.headers(other) == [(b"vary", b"origin")]
+
+
+def test_preflights_are_answered_and_other_options_are_not() -> None:
+    cors = Cors(CorsConfig([PAGE]))
+    asked = {"access_control_request_method": "POST", "access_control_request_headers": "authorization, x-stainless-os"}
+    headers = dict(cors.preflight({**scope(origin=PAGE, **asked), "method": "OPTIONS"}) or [])
+    assert headers[b"access-control-allow-origin"] == PAGE.encode()
+    assert headers[b"access-control-allow-headers"] == b"authorization, x-stainless-os"
+    assert b"POST" in headers[b"access-control-allow-methods"]
+    assert b"access-control-allow-credentials" not in headers
+    assert cors.preflight({**scope(origin="https://evil.example", **asked), "method": "OPTIONS"}) == [
+        (b"vary", b"origin")
+    ]
+    assert cors.preflight(scope(origin=PAGE, **asked)) is None
+    assert cors.preflight({**scope(origin=PAGE), "method": "OPTIONS"}) is None
+
+
+@given(st.lists(st.sampled_from([PAGE, "http://a.example", "http://b.example:81", "*"]), unique=True), st.data())
+def test_credentials_never_go_to_an_origin_that_is_not_named(origins: list[str], data: st.DataObject) -> None:
+    cors = Cors(CorsConfig(origins, credentials=True))
+    origin = data.draw(st.sampled_from([PAGE, "http://a.example", "http://c.example", "null", ""]))
+    headers = dict(cors.headers(scope(origin=origin)))
+    if b"access-control-allow-credentials" in headers:
+        assert origin in origins
+        assert headers[b"access-control-allow-origin"] == origin.encode()
+    if headers.get(b"access-control-allow-origin") == b"*":
+        assert "*" in origins
+    try:
+        cors.check(scope(origin=origin))
+    except AccessError:
+        assert origin not in origins
+        assert "*" not in origins
+
+
+def mistakes(**table: Any) -> str:
+    import msgspec
+
+    return "\n".join(check_access(msgspec.convert(table, AccessConfig), {"GOOD": "x" * 24, "SHORT": "x" * 23}))
+
+
+JWT = {"issuer": "https://issuer.example", "audience": "us"}
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        (
+            {"default_policy": "smal", "policies": {"small": {}}},
+            "access.default_policy: no policy 'smal'; did you mean",
+        ),
+        ({"key_env": "NONE"}, "access.key_env: the environment has no NONE"),
+        ({"key_env": "SHORT"}, "access.key_env: SHORT must hold at least 24"),
+        ({"key_owner": "a|b"}, "access.key_owner: an owner has"),
+        ({"cors": {"origins": ["https://a.example/"]}}, "access.cors.origins: 'https://a.example/' is no origin"),
+        ({"cors": {"origins": ["null"]}}, "is no origin"),
+        ({"cors": {"origins": ["https://*.example"]}}, "is no origin"),
+        ({"cors": {"origins": ["https://a.example:443"]}}, "leave out the usual port"),
+        ({"cors": {"origins": ["*"], "credentials": True}}, "not with every origin"),
+        (
+            {"jwt": {**JWT, "issuer": "http://issuer.example"}},
+            "access.jwt.issuer: 'http://issuer.example' is not an https",
+        ),
+        ({"jwt": {**JWT, "issuer": "a|b", "jwks_url": "https://a.example/k"}}, "access.jwt.issuer: must be"),
+        ({"jwt": {**JWT, "audience": []}}, "access.jwt.audience: required"),
+        ({"jwt": {**JWT, "algorithms": []}}, "access.jwt.algorithms: at least one"),
+        ({"jwt": {**JWT, "jwks_url": "ftp://x/y"}}, "access.jwt.jwks_url:"),
+        ({"jwt": {**JWT, "jwks_url": "https://user:pw@x/y"}}, "access.jwt.jwks_url:"),
+        ({"jwt": {**JWT, "jwks_file": "/nowhere"}}, "access.jwt.jwks_file: there is no file"),
+        ({"jwt": {**JWT, "policies": {"a": "b"}}}, "access.jwt.policies: of which claim?"),
+        ({"jwt": {**JWT, "policy_claim": "r", "policies": {"a": "b"}}}, "access.jwt.policies.a: no policy 'b'"),
+    ],
+)
+def test_every_mistake_is_named_with_what_would_be_right(table: dict[str, Any], said: str) -> None:
+    assert said in mistakes(**table)
+
+
+def test_a_right_configuration_has_no_mistakes() -> None:
+    assert not mistakes()
+    origins = ["https://a.example", "http://localhost:3000", "chrome-extension://abcdef"]
+    assert not mistakes(keys=True, key_env="GOOD", jwt=JWT, cors={"origins": origins, "credentials": True})
+    assert not mistakes(jwt={**JWT, "issuer": "http://127.0.0.1:9000"})
+
+
+def test_what_the_guide_shows_is_right() -> None:
+    guide = Path(__file__).parents[2] / "docs" / "access.md"
+    blocks = re.findall(r"```toml\n(.*?)```", guide.read_text("utf-8"), re.DOTALL)
+    assert len(blocks) == 3
+    config = check_config(tomllib.loads("\n".join(blocks)), {"GATEWAY_KEY": "x" * 24})
+    assert config.access.policy("staff").reasoning_events == "openai"
+    assert config.access.jwt is not None
+
+
+@pytest.mark.parametrize("algorithm", ["none", "HS256", "HS512", "ES256K"])
+def test_algorithms_with_a_shared_secret_cannot_be_configured(algorithm: str) -> None:
+    with pytest.raises(ValueError, match="Invalid enum value"):
+        mistakes(jwt={**JWT, "algorithms": [algorithm]})

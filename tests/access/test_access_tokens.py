@@ -1,0 +1,399 @@
+"""Tokens of an issuer, against a real one over HTTP: who gets in, who does not, and what the issuer notices."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from access_kit import AUDIENCE, Clock, Issuer, ec, guard, refusal, rsa, scope
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from joserfc import jwt
+from joserfc.jwk import ECKey, KeySet, OctKey, OKPKey, RSAKey
+
+from pellucid.server.access import AccessError, Guard, Policy
+from pellucid.server.access.config import AccessConfig
+from pellucid.server.access.jwt import Tokens
+
+pytestmark = pytest.mark.anyio
+
+
+LATIN = st.characters(max_codepoint=255)
+
+
+def b64(value: Any) -> str:
+    data = value if isinstance(value, bytes) else json.dumps(value).encode()
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+async def test_a_token_names_its_owner_behind_its_issuer(issuer: Issuer) -> None:
+    door = guard({"jwt": issuer.config()})
+    for kind in ("http", "websocket"):
+        principal = await door.admit(scope(issuer.token(name="Ada"), kind=kind))
+        assert (principal.owner, principal.key_id, principal.name) == (f"{issuer.name}|ada", None, "Ada")
+        assert principal.policy == Policy()
+    assert issuer.fetches == 1
+    await door.aclose()
+
+
+@pytest.mark.parametrize("algorithm", ["RS256", "PS256", "ES256", "Ed25519", "EdDSA"])
+async def test_every_algorithm_of_the_default_list(issuer: Issuer, algorithm: str) -> None:
+    key = {
+        "R": lambda: rsa("first"),
+        "P": lambda: rsa("first"),
+        "ES": lambda: ec("curve"),
+        "Ed": lambda: OKPKey.generate_key("Ed25519", {"kid": "edwards"}),
+    }[algorithm[:2] if algorithm[0] == "E" else algorithm[0]]()
+    issuer.keys = [key]
+    door = guard({"jwt": issuer.config()})
+    if algorithm == "EdDSA":
+        header = {"alg": "EdDSA", "kid": key.kid}
+        signed = f"{b64(header)}.{b64(issuer.claims())}"
+        token = f"{signed}.{b64(key.get_op_key('sign').sign(signed.encode()))}"  # type: ignore[union-attr]
+    else:
+        token = issuer.token(key, algorithm)
+    assert (await door.admit(scope(token))).owner.endswith("|ada")
+    await door.aclose()
+
+
+WRONG_CLAIMS: dict[str, dict[str, Any]] = {
+    "another issuer": {"iss": "https://evil.example"},
+    "the issuer with a slash more": {"iss": "{issuer}/"},
+    "several issuers": {"iss": ["{issuer}"]},
+    "no issuer": {"iss": None},
+    "another audience": {"aud": "somebody-else"},
+    "other audiences": {"aud": ["a", "b"]},
+    "no audience": {"aud": None},
+    "an empty audience": {"aud": ""},
+    "an audience that is no text": {"aud": {AUDIENCE: 1}},
+    "expired": {"exp": 1_000_000_000},
+    "expired beyond the leeway": {"exp": -31},
+    "no expiry": {"exp": None},
+    "expiry that is no number": {"exp": "never"},
+    "expiry that is true": {"exp": True},
+    "not yet valid": {"nbf": +40},
+    "issued tomorrow": {"iat": +86_400},
+    "nobody": {"sub": None},
+    "an empty name": {"sub": ""},
+    "a name that is no text": {"sub": 7},
+    "a name with a line break": {"sub": "ada\nbob"},
+    "a name without end": {"sub": "a" * 300},
+}
+
+
+@pytest.mark.parametrize("case", WRONG_CLAIMS)
+async def test_claims_that_do_not_fit(issuer: Issuer, case: str) -> None:
+    claims = dict(WRONG_CLAIMS[case])
+    for name, value in claims.items():
+        if name in ("exp", "nbf", "iat") and type(value) is int and abs(value) < 1_000_000:
+            claims[name] = int(time.time()) + value
+        elif isinstance(value, str):
+            claims[name] = value.replace("{issuer}", issuer.name)
+        elif value == ["{issuer}"]:
+            claims[name] = [issuer.name, "https://evil.example"]
+    door = guard({"jwt": issuer.config()})
+    error = await refusal(door, scope(issuer.token(**claims)))
+    if case != "several issuers":
+        assert error.info.code == ("token_expired" if case.startswith("expired") else "invalid_token")
+    assert "ada" not in str(error)
+    await door.aclose()
+
+
+async def test_the_leeway_is_as_configured(issuer: Issuer) -> None:
+    clock = Clock()
+    door = guard({"jwt": issuer.config(leeway_seconds=60)}, clock=clock)
+    now = int(clock.now)
+    await door.admit(scope(issuer.token(exp=now - 59, nbf=now + 60, iat=now)))
+    await refusal(door, scope(issuer.token(exp=now - 60, iat=now)))
+    await refusal(door, scope(issuer.token(exp=now + 60, nbf=now + 61, iat=now)))
+    await door.aclose()
+
+
+async def test_one_audience_of_several_is_enough(issuer: Issuer) -> None:
+    door = guard({"jwt": issuer.config(audience=["one", "two"])})
+    await door.admit(scope(issuer.token(aud=["other", "two"])))
+    await door.admit(scope(issuer.token(aud="one")))
+    await refusal(door, scope(issuer.token(aud="three")))
+    await door.aclose()
+
+
+async def forgeries(issuer: Issuer) -> dict[str, str]:
+    """Tokens that no key of the issuer has signed, each made in a way that was once somewhere believed."""
+    claims, real, stranger = issuer.claims(), issuer.keys[0], RSAKey.generate_key(2048, {"kid": "first"})
+    assert isinstance(real, RSAKey)
+    pem, der = real.as_pem(private=False), real.as_der(private=False)
+    public = json.dumps(real.as_dict(private=False)).encode()
+    head, body, signature = issuer.token().split(".")
+    mine = stranger.as_dict(private=False)
+    return {
+        "alg none": f"{b64({'alg': 'none', 'kid': 'first'})}.{b64(claims)}.",
+        "alg None": f"{b64({'alg': 'None', 'kid': 'first'})}.{b64(claims)}.",
+        "alg none, with a signature": f"{b64({'alg': 'none', 'kid': 'first'})}.{body}.{signature}",
+        "HS256 with the public key (PEM)": hs256(claims, pem),
+        "HS256 with the public key (DER)": hs256(claims, der),
+        "HS256 with the public key (JWK)": hs256(claims, public),
+        "HS256 with nothing": hs256(claims, b""),
+        "another's key under the same id": issuer.token(stranger),
+        "a key that it brings along": issuer.token(stranger, header={"jwk": mine}),
+        "a key that it says where to fetch": issuer.token(stranger, header={"jku": f"{issuer.name}/evil"}),
+        "RS256's signature as PS256": f"{b64({'alg': 'PS256', 'kid': 'first'})}.{body}.{signature}",
+        "RS256's signature as ES256": f"{b64({'alg': 'ES256', 'kid': 'first'})}.{body}.{signature}",
+        "an algorithm that was not allowed": issuer.token(alg="RS512"),
+        "no signature": f"{head}.{body}.",
+        "another body": f"{head}.{b64({**claims, 'sub': 'root'})}.{signature}",
+        "an extension that must be understood": issuer.token(header={"crit": ["b64"], "b64": True}),
+        "no algorithm": f"{b64({'kid': 'first'})}.{body}.{signature}",
+        "a key id that is no text": f"{b64({'alg': 'RS256', 'kid': ['first']})}.{body}.{signature}",
+        "a header that is no object": f"{b64(['RS256'])}.{body}.{signature}",
+        "a deep header": f"{b64(b'[' * 3000)}.{body}.{signature}",
+        "a long header": f"{b64({'alg': 'RS256', 'kid': 'first', 'x': 'y' * 9000})}.{body}.{signature}",
+        "too long": f"{head}.{body}{'A' * 20_000}.{signature}",
+        "five parts": f"{head}.{body}.{signature}.{body}.{signature}",
+        "not a token": "certainly.not.one",
+        "dots": "..",
+    }
+
+
+def hs256(claims: dict[str, Any], secret: bytes) -> str:
+    import hmac
+
+    signed = f"{b64({'alg': 'HS256', 'kid': 'first'})}.{b64(claims)}"
+    return f"{signed}.{b64(hmac.digest(secret, signed.encode(), 'sha256'))}"
+
+
+async def test_no_forgery_is_believed(issuer: Issuer) -> None:
+    door = guard({"jwt": issuer.config()})
+    for name, token in (await forgeries(issuer)).items():
+        error = await refusal(door, scope(token))
+        assert error.info.code in ("invalid_token", "invalid_api_key", "invalid_credentials"), name
+    await door.admit(scope(issuer.token()))
+    await door.aclose()
+
+
+async def test_a_secret_among_the_keys_is_not_one(issuer: Issuer) -> None:
+    """Nor is a key for encryption, or too small an RSA key; they hide none that is right."""
+    secret = OctKey.import_key("a secret that was published by mistake", {"kid": "secret"})
+    other_use = RSAKey.import_key({**rsa("enc").as_dict(private=True), "use": "enc"})
+    with warnings.catch_warnings(action="ignore"):
+        small = RSAKey.generate_key(1024, {"kid": "small"})
+    public = KeySet([rsa("first"), other_use, small]).as_dict(private=False)
+    strange = [{"kty": "PQC", "kid": "q"}, 7, {}, {"kty": "RSA", "n": "!", "e": "AQAB"}, {"kty": "EC", "crv": "P-256"}]
+    keys = [secret.as_dict(private=True), *strange, *public["keys"]]
+    issuer.body = json.dumps({"keys": keys}).encode()
+    door = guard({"jwt": issuer.config()})
+    await door.admit(scope(issuer.token(rsa("first"))))
+    await refusal(door, scope(issuer.token(rsa("enc"))))
+    with warnings.catch_warnings(action="ignore"):
+        token = issuer.token(small)
+    await refusal(door, scope(token))
+    await refusal(door, scope(jwt.encode({"alg": "HS256", "kid": "secret"}, issuer.claims(), secret, ["HS256"])))
+    await door.aclose()
+
+
+async def test_a_key_made_for_one_algorithm_verifies_no_other(issuer: Issuer) -> None:
+    key = RSAKey.import_key({**rsa("first").as_dict(private=True), "alg": "PS256"})
+    issuer.keys = [key]
+    door = guard({"jwt": issuer.config()})
+    await door.admit(scope(issuer.token(key, "PS256")))
+    await refusal(door, scope(issuer.token(rsa("first"), "RS256")))
+    await door.aclose()
+
+
+async def test_a_token_without_a_key_id_is_tried_with_those_that_fit(issuer: Issuer) -> None:
+    issuer.keys = [ec("curve"), rsa("first"), rsa("second")]
+    door = guard({"jwt": issuer.config()})
+    token = jwt.encode({"alg": "RS256"}, issuer.claims(), rsa("second"), ["RS256"])
+    await door.admit(scope(token))
+    await refusal(door, scope(jwt.encode({"alg": "RS256"}, issuer.claims(), rsa("third"), ["RS256"])))
+    await door.aclose()
+
+
+async def test_new_keys_are_fetched_when_a_token_names_one_and_old_ones_go(issuer: Issuer) -> None:
+    door = guard({"jwt": issuer.config()})
+    old = issuer.token()
+    await door.admit(scope(old))
+    issuer.keys = [rsa("second")]
+    await asyncio.sleep(0.06)
+    await door.admit(scope(issuer.token()))
+    assert issuer.fetches == 2
+    await asyncio.sleep(0.06)
+    assert (await refusal(door, scope(old))).info.code == "invalid_token"
+    await door.aclose()
+
+
+async def test_a_storm_of_unknown_key_ids_is_one_fetch_in_its_time(issuer: Issuer) -> None:
+    door = guard({"jwt": issuer.config(retry_seconds=5)})
+    await door.admit(scope(issuer.token()))
+    tokens = [issuer.token(rsa("stranger"), header={"kid": f"made up {n}"}) for n in range(100)]
+    for _ in range(2):
+        await asyncio.gather(*[refusal(door, scope(token)) for token in tokens])
+    assert issuer.fetches == 1
+    await door.admit(scope(issuer.token()))
+    await door.aclose()
+
+
+async def test_a_crowd_at_the_start_is_one_fetch(issuer: Issuer) -> None:
+    issuer.delay = 0.1
+    door = guard({"jwt": issuer.config(retry_seconds=5)})
+    found = await asyncio.gather(*[door.admit(scope(issuer.token(sub=f"user {n}"))) for n in range(50)])
+    assert len({principal.owner for principal in found}) == 50
+    assert issuer.fetches == 1
+    await door.aclose()
+
+
+async def test_keys_that_have_grown_old_are_fetched_behind_the_requests(issuer: Issuer) -> None:
+    door = guard({"jwt": issuer.config(refresh_seconds=1)})
+    tokens: Any = door._tokens
+    await door.admit(scope(issuer.token()))
+    tokens._jwks._good_at -= 2
+    tokens._jwks._tried_at -= 2
+    issuer.delay = 0.2
+    begun = time.monotonic()
+    await door.admit(scope(issuer.token()))
+    assert time.monotonic() - begun < 0.1
+    await asyncio.sleep(0.4)
+    assert issuer.fetches == 2
+    await door.aclose()
+
+
+@pytest.mark.parametrize("trouble", ["gone", "error", "nonsense", "no keys", "endless", "deep"])
+async def test_while_the_issuer_is_in_trouble_the_known_keys_go_on(
+    issuer: Issuer, trouble: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    door = guard({"jwt": issuer.config()})
+    await door.admit(scope(issuer.token()))
+    match trouble:
+        case "gone":
+            await issuer.stop()
+        case "error":
+            issuer.status = 500
+        case "nonsense":
+            issuer.body = b"<html>"
+        case "no keys":
+            issuer.body = b'{"keys": []}'
+        case "endless":
+            issuer.body = b" " * (1 << 21)
+        case "deep":
+            issuer.body = b"[" * 100_000
+    await asyncio.sleep(0.06)
+    with caplog.at_level(logging.DEBUG, "pellucid"):
+        error = await refusal(door, scope(issuer.token(rsa("second"))))
+    assert error.info.code == "invalid_token"
+    assert "could not be fetched" in caplog.text
+    assert "html" not in caplog.text
+    await door.admit(scope(issuer.token(rsa("first"))))
+    # and when it is back, it is asked again
+    await issuer.stop()
+    issuer.status, issuer.body, issuer.keys = 200, None, [rsa("second")]
+    await issuer.start()
+    await asyncio.sleep(0.06)
+    await door.admit(scope(issuer.token(rsa("second"))))
+    await door.aclose()
+
+
+async def test_an_issuer_that_is_down_from_the_start_lets_nobody_in_until_it_is_there(issuer: Issuer) -> None:
+    door = guard({"jwt": issuer.config()})
+    token = issuer.token()
+    await issuer.stop()
+    error = await refusal(door, scope(token), "unavailable")
+    assert error.info.code == "access_unavailable"
+    await issuer.start()
+    await asyncio.sleep(0.06)
+    await door.admit(scope(token))
+    await door.aclose()
+
+
+async def test_keys_of_another_issuers_configuration_are_not_fetched(issuer: Issuer) -> None:
+    """`localhost` and `127.0.0.1` are two issuers, whoever answers."""
+    alias = issuer.name.replace("127.0.0.1", "localhost")
+    door = guard({"jwt": issuer.config(issuer=alias)})
+    await refusal(door, scope(issuer.token(iss=alias)), "unavailable")
+    assert issuer.fetches == 0
+    await door.aclose()
+
+
+async def test_keys_by_address_and_by_file(issuer: Issuer, tmp_path: Path) -> None:
+    door = guard({"jwt": issuer.config(issuer="the house", jwks_url=f"{issuer.name}/keys")})
+    assert (await door.admit(scope(issuer.token(iss="the house")))).owner == "the house|ada"
+    await door.aclose()
+    file = tmp_path / "keys.json"
+    file.write_text(json.dumps(KeySet([rsa("first")]).as_dict(private=False)))
+    door = guard({"jwt": issuer.config(issuer="the house", jwks_file=str(file))})
+    await door.admit(scope(issuer.token(iss="the house")))
+    file.write_text(json.dumps(KeySet([rsa("second")]).as_dict(private=False)))
+    await asyncio.sleep(0.06)
+    await door.admit(scope(issuer.token(rsa("second"), iss="the house")))
+    await door.aclose()
+
+
+POLICIES = {"full": {}, "small": {"models": ["small*"]}, "none": {"models": []}}
+
+
+async def test_the_policy_is_that_of_the_first_value_that_fits(issuer: Issuer) -> None:
+    roles = {"admin": "full", "user": "small"}
+    config = {"policies": POLICIES, "jwt": issuer.config(policy_claim="realm.roles", policies=roles)}
+    door = guard(config)
+    full, small = Policy(), Policy(models=["small*"])
+    for value, policy in (
+        (["user", "admin"], full),
+        (["x", "user"], small),
+        ("user admin", full),
+        ("user", small),
+    ):
+        assert (await door.admit(scope(issuer.token(realm={"roles": value})))).policy == policy
+    for nothing in ({"roles": []}, {"roles": "administrator"}, {"roles": 7}, {"roles": [["admin"], {}]}, "admin", None):
+        error = await refusal(door, scope(issuer.token(realm=nothing)), "forbidden")
+        assert error.info.code == "no_policy_for_token"
+    await door.aclose()
+    door = guard({**config, "default_policy": "none"})
+    assert (await door.admit(scope(issuer.token()))).policy == Policy(models=[])
+    await door.aclose()
+
+
+async def test_claims_whose_names_have_dots(issuer: Issuer) -> None:
+    name = "https://house.example/roles"
+    config = issuer.config(policy_claim=name, policies={"user": "small"}, owner_claim="https://house.example/tenant")
+    door = guard({"policies": POLICIES, "jwt": config})
+    token = issuer.token(**{name: ["user"], "https://house.example/tenant": "acme"})
+    principal = await door.admit(scope(token))
+    assert principal.owner == f"{issuer.name}|acme"
+    assert principal.policy.models == ["small*"]
+    await door.aclose()
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(text=st.text(LATIN, max_size=300) | st.from_regex(r"[\w-]+\.[\w-]+\.[\w-]*", alphabet=LATIN))
+def test_any_text_at_all_is_a_refusal_and_no_fault(text: str) -> None:
+    async def attempt() -> None:
+        door = Guard(
+            msgspec.convert({"jwt": {"issuer": "x", "audience": "y", "jwks_file": __file__}}, AccessConfig),
+            None,
+            None,  # type: ignore[arg-type]
+        )
+        for request in (scope(text), scope(x_api_key=text), scope(authorization=text)):
+            with pytest.raises(AccessError):
+                await door.admit(request)
+        await door.aclose()
+
+    asyncio.run(attempt())
+
+
+async def test_any_one_changed_character_of_a_token_is_a_refusal(issuer: Issuer) -> None:
+    issuer.keys = [ECKey.generate_key("P-256", {"kid": "curve"})]
+    access = msgspec.convert({"jwt": issuer.config()}, AccessConfig)
+    tokens, token = Tokens(access), issuer.token(alg="ES256")
+    await tokens.verify(token)
+    # The last character of each part carries bits that mean nothing (RFC 4648 §3.5); all others count.
+    loose = {token.index(".") - 1, token.rindex(".") - 1, len(token) - 1}
+    for at in set(range(len(token))) - loose:
+        with pytest.raises(AccessError):
+            await tokens.verify(token[:at] + ("A" if token[at] != "A" else "B") + token[at + 1 :])
+    await tokens.aclose()

@@ -1,0 +1,323 @@
+"""What the Chat Completions tests share: things to say, the path from them to bytes, and two judges of the bytes (the
+schemas made from our types, and the official client's own types)."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any
+
+import jsonschema
+import msgspec
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from openai.lib.streaming.chat import ChatCompletionStreamState
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
+
+from pellucid.emit import Emitter
+from pellucid.errors import ErrorInfo
+from pellucid.events import Cause, Event, ItemEndEvent, ItemStartEvent, ModelEvent, SummaryEvent
+from pellucid.framing import SSEDecoder
+from pellucid.parts import (
+    BuiltinToolCallPart,
+    CompactionPart,
+    FilePart,
+    ModelMessage,
+    ModelRequest,
+    ModelResponsePart,
+    OpaquePart,
+    Origin,
+    RefusalPart,
+    RetryPromptPart,
+    SealedPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    Usage,
+)
+from pellucid.protocols.chat_completions import Encoder, openapi, parse_request
+from pellucid.run import CallTools, Minter, Run
+from pellucid.settings import ModelCall
+
+NOW = 1_700_000_000
+ORIGIN = Origin("p", "w", "m")
+SERVER_TOOLS = frozenset({"f0"})
+ID = 'chatcmpl_%s"1'
+MODEL = "m%d"
+
+# Text that looks like a template, a frame or the end; what JSON escapes; what is no character at all.
+PIECES = ["", "a", "%s%d%", '"\\/', "\n\ndata: [DONE]\n\n", "\u2028\u2029\x85", "\x00\x1f\x7f", "😀é", "\ud83d", "{}"]
+CITATION = {"type": "url_citation", "url": "https://e.org/\udc00", "title": 5, "start_index": True, "end_index": 7}
+LOGPROBS: list[dict[str, Any]] = [
+    {"token": "a\ud800", "logprob": float("-inf"), "bytes": None, "top_logprobs": 5},
+    {"token": "b", "logprob": 10**400, "bytes": [98], "top_logprobs": [{"token": "c"}, {}]},
+    {"no": "token"},
+]
+USAGES = [Usage(), Usage(7, 5), Usage(7, 5, 3, 2, 1, 4, 4), Usage(None, 2)]
+
+says = st.lists(
+    st.tuples(
+        st.sampled_from(
+            [
+                *["thinking", "summary", "sealed", "seal", "item", "text", "cite", "refusal", "call", "args", "dict"],
+                *["close", "builtin", "file", "opaque", "compaction", "fail"],
+            ]
+        ),
+        st.integers(0, 2),
+        st.sampled_from(PIECES),
+    ),
+    max_size=16,
+)
+turns = st.lists(
+    st.tuples(
+        says,
+        st.sampled_from([None, "stop", "tool_call", "length", "content_filter", "error"]),
+        st.sampled_from(USAGES),
+    ),
+    min_size=1,
+    max_size=3,
+)
+causes: st.SearchStrategy[Cause] = st.sampled_from(["eof", "error", "cancelled"])
+slow = settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+
+
+def say(emitter: Emitter, what: str, key: int, text: str) -> None:
+    match what:
+        case "thinking":
+            emitter.thinking(("raw", key), text, item=("r", key // 2), form="redacted" if key == 2 else "raw")
+        case "summary":
+            emitter.thinking(("sum", key), text, item=("r", key // 2), form="summary")
+        case "sealed":
+            emitter.whole(SealedPart(text), item=("r", key))
+        case "seal":
+            emitter.thinking(("raw", key), signature=f"s{text}", details={"d": text})
+        case "text":
+            emitter.text(("t", key), text, logprobs=LOGPROBS if key == 1 else None)
+        case "cite":
+            nested = {"type": "url_citation", "url_citation": {"url": text}}
+            emitter.text(("t", key), text, annotations=[CITATION, nested, {"type": "file_citation"}])
+        case "refusal":
+            emitter.refusal(("x", key), text)
+        case "call":
+            emitter.tool_call(("f", key), text, name=f"f{key}{text}", call_id=f"c{key % 2}" if key else None)
+        case "args":
+            emitter.tool_call(("f", key), text)
+        case "dict":
+            args = {text: text} if text.isprintable() and text else {}
+            emitter.tool_call(("f", key), args, name=f"f{key}", signature=text)
+        case "close":
+            for kind in ("raw", "sum", "t", "f"):
+                emitter.close((kind, key))
+        case "item":
+            emitter.item(("i", key), "reasoning", signature=text)
+        case "builtin":
+            emitter.whole(BuiltinToolCallPart("search", {"q": 1}, "b"))
+        case "file":
+            emitter.whole(FilePart("aGk=", "image/png"))
+        case "opaque":
+            emitter.whole(OpaquePart("x", {"secret": text}))
+        case "compaction":
+            emitter.whole(CompactionPart(text, "sig"))
+        case "fail" if key == 2:
+            emitter.fail(ErrorInfo("model_error", f"broke: {text}", code="c" if text else None, param=text))
+
+
+def enriched(events: list[Event], seals: int) -> list[Event]:
+    """As whoever enriches a run does: summaries and seals in it. `seals`: 0 none, 1 what is reasoning, 2 everything."""
+    out: list[Event] = []
+    kind, id = "", None
+    for event in events:
+        if isinstance(event, ItemStartEvent):
+            kind, id = event.kind, event.id
+        if isinstance(event, ItemEndEvent) and (seals == 2 or (seals == 1 and kind == "reasoning")):
+            if kind == "reasoning":
+                out.append(SummaryEvent(event.index, "in short"))
+            event = replace(event, seal=f"seal.of.{id}")
+        out.append(event)
+    return out
+
+
+def run_of(script: list[Any], cause: Cause, seals: int = 0) -> tuple[list[list[Event]], Run]:
+    """The batches of a run with a server tool (`f0`), one for each thing said, and the run."""
+    run = Run(ModelCall("m", []), Minter(b"seed"), server_tools=SERVER_TOOLS, max_tool_calls=5)
+    run.start()
+    events: list[Event] = []
+    for said, reason, usage in script:
+        emitter = Emitter(ORIGIN)
+        for call in said:
+            say(emitter, *call)
+        emitter.usage = usage
+        emitter.finish(reason)
+        told, effects = run.feed(emitter.end(cause if said == script[-1][0] else "eof"))
+        events += told
+        if run.ended is not None:
+            break
+        [tools] = effects
+        assert isinstance(tools, CallTools)
+        results: list[ToolReturnPart | RetryPromptPart] = [
+            ToolReturnPart(call.tool_name, "\udcff no", call.tool_call_id)
+            if at % 2
+            else RetryPromptPart("again", call.tool_name, call.tool_call_id)
+            for at, call in enumerate(tools.calls)
+        ]
+        events += run.results(results)[0]
+    events += run.end(ErrorInfo("timeout", "nobody asked the model again"))
+    return [[event] for event in enriched(events, seals)], run
+
+
+def told(events: list[ModelEvent]) -> list[Event]:
+    """One turn through a run."""
+    run = Run(ModelCall("m", []), Minter(b"seed"))
+    run.start()
+    return run.feed(events)[0]
+
+
+def an_encoder(**kwargs: Any) -> Encoder:
+    return Encoder(ID, MODEL, NOW, server_tools=SERVER_TOOLS, **kwargs)
+
+
+def encoded(batches: list[list[Event]], **kwargs: Any) -> bytes:
+    """The whole stream that these batches give."""
+    encoder = an_encoder(**kwargs)
+    return encoder.start() + b"".join(encoder.feed(batch, NOW + 1) for batch in batches)
+
+
+def whole_of(batches: list[list[Event]], **kwargs: Any) -> dict[str, Any]:
+    """The completion, as it is sent to who asked for no stream."""
+    encoder = an_encoder(**kwargs)
+    encoder.start()
+    for batch in batches:
+        encoder.feed(batch, NOW)
+    return json.loads(msgspec.json.encode(encoder.whole))
+
+
+def chunks_of(stream: bytes) -> list[dict[str, Any]]:
+    """The stream's chunks; `[DONE]` is checked and left out."""
+    *frames, last = SSEDecoder(limit=len(stream) + 1).feed(stream)
+    assert last.data == b"[DONE]"
+    assert stream.endswith(b"data: [DONE]\n\n")
+    return [json.loads(frame.data) for frame in frames]
+
+
+def joined(chunks: list[dict[str, Any]], field: str) -> str | None:
+    """What the deltas' texts in one field add up to; None if there is none."""
+    deltas = [choice["delta"].get(field) for chunk in chunks for choice in chunk.get("choices", [])]
+    texts = [delta for delta in deltas if delta is not None]
+    return "".join(texts) if texts else None
+
+
+def shown(text: str) -> str:
+    """Half a character cannot be shown."""
+    return "".join("\ufffd" if "\ud800" <= char <= "\udfff" else char for char in text)
+
+
+# --- what it should say --------------------------------------------------------------------------------------------
+
+
+def parts_of(messages: list[ModelMessage]) -> list[ModelResponsePart]:
+    return [part for message in messages if not isinstance(message, ModelRequest) for part in message.parts]
+
+
+def reasoning_of(messages: list[ModelMessage]) -> str | None:
+    texts = [shown(part.content) for part in parts_of(messages) if isinstance(part, ThinkingPart) and part.content]
+    return "\n\n".join(texts) or None
+
+
+def content_of(messages: list[ModelMessage]) -> str | None:
+    said, apart = "", False
+    for message in messages:
+        if isinstance(message, ModelRequest):
+            apart = True
+            continue
+        for part in message.parts:
+            if isinstance(part, TextPart) and part.content:
+                said, apart = said + ("\n\n" if apart and said else "") + shown(part.content), False
+    return said or None
+
+
+def refusal_of(messages: list[ModelMessage]) -> str | None:
+    return "".join(shown(part.content) for part in parts_of(messages) if isinstance(part, RefusalPart)) or None
+
+
+def calls_of(messages: list[ModelMessage]) -> list[tuple[str, str, str]]:
+    """Id, name and arguments of the calls that are left to the caller."""
+    return [
+        (
+            shown(part.tool_call_id),
+            shown(part.tool_name),
+            shown("" if not part.complete and not part.args else part.args_as_json()),
+        )
+        for part in parts_of(messages)
+        if isinstance(part, ToolCallPart) and part.tool_name not in SERVER_TOOLS
+    ]
+
+
+# --- the judges ----------------------------------------------------------------------------------------------------
+
+
+@cache
+def validator(name: str) -> Any:
+    schema = {"$ref": f"#/components/schemas/{name}", "components": {"schemas": openapi.schemas()}}
+    return jsonschema.Draft202012Validator(schema)
+
+
+def errors(name: str, value: Any) -> list[str]:
+    return [f"{name}{error.json_path[1:]}: {error.message}" for error in validator(name).iter_errors(value)]
+
+
+def check_chunks(chunks: list[dict[str, Any]]) -> None:
+    """Every chunk is what our schema and the official client say a chunk is."""
+    for chunk in chunks:
+        if "error" in chunk:
+            assert errors("ErrorBody", chunk) == []
+        else:
+            assert errors("ChatCompletionChunk", chunk) == []
+            ChatCompletionChunk.model_validate(chunk)
+
+
+def check_whole(whole: dict[str, Any]) -> None:
+    assert errors("ChatCompletion", whole) == []
+    ChatCompletion.model_validate(whole)
+
+
+def accumulated(chunks: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the official client's own accumulation makes of the chunks."""
+    state: ChatCompletionStreamState[None] = ChatCompletionStreamState()
+    for chunk in chunks:
+        for _ in state.handle_chunk(ChatCompletionChunk.model_validate(chunk)):
+            pass
+    return same(state.current_completion_snapshot.model_dump(mode="json", warnings=False))
+
+
+def same(completion: dict[str, Any]) -> dict[str, Any]:
+    """A completion without what only its being streamed, whole or parsed adds to it."""
+    [choice] = completion["choices"]
+    message = {name: value for name, value in choice["message"].items() if value is not None and name != "parsed"}
+    for call in message.get("tool_calls", []):
+        call.pop("index", None)
+        call["function"].pop("parsed_arguments", None)
+    details = [one for one in message.pop("reasoning_details", []) if one["type"] != "reasoning.text"]
+    likely = (choice.get("logprobs") or {}).get("content")
+    usage = {name: value for name, value in (completion.get("usage") or {}).items() if value is not None}
+    for name in ("prompt_tokens_details", "completion_tokens_details"):
+        usage[name] = {key: value for key, value in usage.get(name, {}).items() if value is not None}
+    return {
+        "id": completion["id"],
+        "model": completion["model"],
+        "created": completion["created"],
+        "finish_reason": choice["finish_reason"],
+        "message": message,
+        "details": details,
+        "logprobs": likely,
+        "usage": usage,
+    }
+
+
+def given_back(message: dict[str, Any]) -> list[ModelResponsePart]:
+    """The parts that the next request holds when its caller sends the message back as it came."""
+    ask = {"role": "user", "content": "Hi"}
+    body = {"messages": [ask, message, ask]}
+    messages = parse_request(json.dumps(body).encode()).call.messages
+    return parts_of(messages)

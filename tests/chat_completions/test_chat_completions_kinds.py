@@ -1,0 +1,118 @@
+"""Every kind of part and event has its place here: shown, sealed, or known not to be."""
+
+from typing import get_args
+
+import msgspec
+import pytest
+from chat_completions_kit import NOW, an_encoder, check_chunks, chunks_of
+
+from pellucid.emit import whole_part
+from pellucid.errors import ERROR_KINDS, ErrorInfo
+from pellucid.events import (
+    ITEM_OF,
+    ErrorEvent,
+    Event,
+    FinalResultEvent,
+    FunctionToolCallEvent,
+    FunctionToolResultEvent,
+    ItemEndEvent,
+    ItemStartEvent,
+    PartDeltaEvent,
+    ResponseEndEvent,
+    ResponseStartEvent,
+    RunEndEvent,
+    SideEvent,
+    SummaryEvent,
+)
+from pellucid.fold import fold
+from pellucid.parts import (
+    BuiltinToolCallPart,
+    BuiltinToolReturnPart,
+    CompactionPart,
+    FilePart,
+    ModelResponsePart,
+    OpaquePart,
+    Origin,
+    RefusalPart,
+    SealedPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+)
+from pellucid.protocols.chat_completions import error_body, status_of
+from pellucid.protocols.chat_completions.verify import verify
+
+SHOWN: dict[type[ModelResponsePart], tuple[ModelResponsePart, set[str]]] = {
+    ThinkingPart: (ThinkingPart("thought", signature="s", provider_name="p"), {"reasoning_content", "reasoning"}),
+    TextPart: (TextPart("text"), {"content"}),
+    RefusalPart: (RefusalPart("no"), {"refusal"}),
+    ToolCallPart: (ToolCallPart("f", '{"a":1}', "c1"), {"tool_calls"}),
+    BuiltinToolCallPart: (BuiltinToolCallPart("web_search", '{"query":"x"}', "b1", provider_name="p"), set()),
+    BuiltinToolReturnPart: (BuiltinToolReturnPart("web_search", {"results": []}, "b1", provider_name="p"), set()),
+    FilePart: (FilePart("aGk=", "image/png", provider_name="p"), set()),
+    CompactionPart: (CompactionPart("earlier", provider_name="p"), set()),
+    OpaquePart: (OpaquePart("new", {"type": "new", "x": 1}, provider_name="p"), set()),
+    SealedPart: (SealedPart("token"), set()),
+}
+
+
+def a_turn(part: ModelResponsePart, seal: str | None = None) -> list[Event]:
+    return [
+        ResponseStartEvent(Origin("p", "w", "m")),
+        ItemStartEvent(0, ITEM_OF[type(part)], id="x_1"),
+        *whole_part(0, part, None),
+        ItemEndEvent(0, seal=seal),
+        ResponseEndEvent("stop"),
+    ]
+
+
+def shown_of(events: list[Event]) -> set[str]:
+    encoder = an_encoder()
+    stream = encoder.start() + encoder.feed(events, NOW)
+    assert verify(stream) == []
+    check_chunks(chunks_of(stream))
+    _, *chunks = chunks_of(stream)
+    return {name for chunk in chunks for choice in chunk.get("choices", []) for name in choice["delta"]}
+
+
+def test_the_table_names_every_kind() -> None:
+    assert set(SHOWN) == set(get_args(ModelResponsePart))
+
+
+@pytest.mark.parametrize("kind", SHOWN, ids=lambda kind: kind.part_kind)
+def test_every_part_is_shown_in_its_fields_and_its_seal_in_the_details(kind: type[ModelResponsePart]) -> None:
+    part, fields = SHOWN[kind]
+    events = [*a_turn(part), RunEndEvent("completed")]
+    fold(events)
+    assert shown_of(events) == fields
+    assert shown_of([*a_turn(part, "seal"), RunEndEvent("completed")]) == {*fields, "reasoning_details"}
+
+
+def test_every_event_has_a_place() -> None:
+    call = ToolCallPart("f", "{}", "c1")
+    between: list[Event] = [
+        SideEvent("a", "b", 1),
+        FunctionToolCallEvent(call),
+        FunctionToolResultEvent(ToolReturnPart("f", "1", "c1"), "fco_1"),
+        FinalResultEvent(),
+        ResponseStartEvent(Origin("p", "w", "m")),
+        ItemStartEvent(0, "reasoning", id="rs_1"),
+        SummaryEvent(0, "in short"),
+        ItemEndEvent(0),
+        ErrorEvent(ErrorInfo("model_error", "broke")),
+        ResponseEndEvent("error"),
+        RunEndEvent("failed", error=ErrorInfo("model_error", "broke")),
+    ]
+    events = [*a_turn(call), *between]
+    fold(events)
+    assert {type(event) for event in events} | {PartDeltaEvent} == set(get_args(Event))
+    assert shown_of(events) == {"tool_calls"}
+
+
+@pytest.mark.parametrize("kind", ERROR_KINDS)
+def test_every_kind_of_error_has_a_status_and_a_body(kind: str) -> None:
+    info = msgspec.convert({"kind": kind, "message": "m", "said": "s"}, ErrorInfo)
+    assert 400 <= status_of(info) < 600
+    assert error_body(info)["error"].keys() == {"message", "type", "param", "code"}
+    assert error_body(info)["error"]["message"] == "m: s"

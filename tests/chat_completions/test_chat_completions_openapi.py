@@ -1,0 +1,43 @@
+"""The document's part of this protocol: valid, complete, and at peace with the other protocols'."""
+
+import json
+from typing import Any
+
+import jsonschema
+import msgspec
+
+from pellucid.protocols.chat_completions import openapi
+from pellucid.protocols.chat_completions import types as t
+from pellucid.protocols.openresponses import openapi as openresponses
+
+
+def references(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        inner = [found for entry in value.values() for found in references(entry)]
+        return inner + ([value["$ref"]] if isinstance(value.get("$ref"), str) else [])
+    return [found for entry in value for found in references(entry)] if isinstance(value, list) else []
+
+
+def test_every_reference_leads_somewhere_and_every_schema_is_one() -> None:
+    components = openapi.schemas()
+    for ref in references([openapi.paths(), components]):
+        prefix, _, name = ref.rpartition("/")
+        assert prefix == "#/components/schemas"
+        assert name in components
+    for schema in components.values():
+        jsonschema.Draft202012Validator.check_schema(schema)
+    assert json.loads(json.dumps(components)) == components
+
+
+def test_what_two_protocols_name_alike_is_alike() -> None:
+    ours, theirs = openapi.schemas(), openresponses.schemas()
+    assert {name for name in ours.keys() & theirs.keys() if ours[name] != theirs[name]} == set()
+    assert ours.keys() & theirs.keys() == {"ErrorBody", "ErrorPayload"}
+    assert not openapi.paths().keys() & openresponses.paths().keys()
+
+
+def test_every_field_of_the_request_is_described() -> None:
+    fields = {field.encode_name for field in msgspec.structs.fields(t.CreateChatCompletion)}
+    schema = openapi.schemas()["CreateChatCompletion"]
+    assert set(schema["properties"]) == fields
+    assert schema["required"] == ["messages"]

@@ -1,0 +1,397 @@
+"""What a request may hold, what it becomes, and what is said of what is wrong."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pellucid.errors import RequestError
+from pellucid.parts import (
+    Audio,
+    File,
+    Image,
+    ModelRequest,
+    ModelResponse,
+    RefusalPart,
+    SealedPart,
+    SystemPromptPart,
+    Text,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+    Video,
+)
+from pellucid.protocols.chat_completions import Request, parse_request
+from pellucid.protocols.chat_completions.types import CreateChatCompletion
+from pellucid.settings import OutputFormat, ToolChoice, ToolDefinition
+
+HI = [{"role": "user", "content": "Hi"}]
+
+
+def request(**body: Any) -> Request:
+    return parse_request(json.dumps({"messages": HI, **body}).encode())
+
+
+def refused(body: Any) -> RequestError:
+    with pytest.raises(RequestError) as wrong:
+        parse_request(body if isinstance(body, bytes) else json.dumps({"messages": HI, **body}).encode())
+    return wrong.value
+
+
+def assistant(**message: Any) -> list[Any]:
+    """The parts of one assistant's message."""
+    messages = request(messages=[*HI, {"role": "assistant", **message}, *HI]).call.messages
+    return [part for said in messages if isinstance(said, ModelResponse) for part in said.parts]
+
+
+# --- the conversation ----------------------------------------------------------------------------------------------
+
+
+def test_every_role_has_its_part() -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    messages = [
+        {"role": "system", "content": "Be kind."},
+        {"role": "developer", "content": [{"type": "text", "text": "Be"}, {"type": "text", "text": "brief."}]},
+        {"role": "user", "content": "Hi", "name": "ann"},
+        {"role": "assistant", "content": None, "reasoning_content": "Hm.", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "rain"}]},
+        {"role": "assistant", "content": "", "function_call": {"name": "g", "arguments": ""}},
+        {"role": "function", "name": "g", "content": "sun"},
+        {"role": "assistant", "content": [{"type": "text", "text": "Well,"}, {"type": "refusal", "refusal": "no."}]},
+    ]
+    id = "messages_5_call"
+    assert request(messages=messages).call.messages == [
+        ModelRequest(
+            [
+                SystemPromptPart("Be kind."),
+                SystemPromptPart("Be\nbrief.", "developer"),
+                UserPromptPart("Hi", "ann"),
+            ]
+        ),
+        ModelResponse([ThinkingPart("Hm."), ToolCallPart("f", "{}", "c1")]),
+        ModelRequest([ToolReturnPart("f", "rain", "c1")]),
+        ModelResponse([ToolCallPart("g", "", id)]),
+        ModelRequest([ToolReturnPart("g", "sun", id)]),
+        ModelResponse([TextPart("Well,"), RefusalPart("no.")]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [
+        ({"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}, Text("a")),
+        ({"type": "image_url", "image_url": {"url": "https://e.org/i"}}, Image(url="https://e.org/i")),
+        (
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk=", "detail": "low"}},
+            Image(url="data:image/png;base64,aGk=", detail="low"),
+        ),
+        ({"type": "video_url", "video_url": {"url": "https://e.org/v"}}, Video(url="https://e.org/v")),
+        ({"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}}, Audio("aGk=", "audio/wav")),
+        ({"type": "file", "file": {"file_id": "f1"}}, File(file_id="f1")),
+        (
+            {"type": "file", "file": {"file_data": "data:application/pdf;base64,aGk=", "filename": "a.pdf"}},
+            File(data="aGk=", media_type="application/pdf", filename="a.pdf"),
+        ),
+        ({"type": "file", "file": {"file_data": "https://e.org/a.pdf"}}, File(url="https://e.org/a.pdf")),
+    ],
+    ids=lambda value: value["type"] if isinstance(value, dict) else "",
+)
+def test_what_a_user_may_say(content: Any, part: Any) -> None:
+    [said] = request(messages=[{"role": "user", "content": [content]}]).call.messages
+    assert said == ModelRequest([UserPromptPart([part])])
+
+
+# --- reasoning that comes back -------------------------------------------------------------------------------------
+
+
+def text(said: str, **more: Any) -> dict[str, Any]:
+    return {"type": "reasoning.text", "text": said, **more}
+
+
+def token(data: str, id: str | None = None, **more: Any) -> dict[str, Any]:
+    return {"type": "reasoning.encrypted", "data": data, "id": id, "format": "pellucid-v1", **more}
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"reasoning_content": "Hm."},
+        {"reasoning": "Hm."},
+        {"reasoning_content": "Hm.", "reasoning": "Hm."},
+        {"reasoning_content": "Hm.", "reasoning": ""},
+        {"reasoning_content": None, "reasoning_details": [text("Hm.")]},
+        {"reasoning_content": "Hm.", "reasoning": "Hm.", "reasoning_details": [text("Hm.", signature="s", index=0)]},
+        {"reasoning": "Hm.", "reasoning_details": [text("H", index=0), text("m", index=0), text(".", index=0)]},
+    ],
+)
+def test_one_thought_however_often_it_is_told(message: Any) -> None:
+    assert assistant(content="a", **message) == [ThinkingPart("Hm."), TextPart("a")]
+
+
+def test_what_only_a_field_holds_is_kept_beside_the_details() -> None:
+    details = [{"type": "reasoning.summary", "summary": "In short."}]
+    thoughts = [ThinkingPart("In short.", form="summary"), ThinkingPart("At length.")]
+    assert assistant(reasoning="In short.\n\nAt length.", reasoning_details=details) == thoughts
+    assert assistant(reasoning_content="At length.", reasoning_details=details) == thoughts
+    assert assistant(reasoning="In short.", reasoning_details=details) == thoughts[:1]
+
+
+def test_our_tokens_are_sealed_parts_and_a_thought_is_not_told_beside_its_own() -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    details = [token("T1", "rs_1", index=0), token("T2", "msg_2", index=1), token("T3", "fc_3", index=2)]
+    parts = assistant(reasoning="Hm.", content="a", tool_calls=[call], reasoning_details=[text("Hm."), *details])
+    assert parts == [
+        SealedPart("T1", "rs_1"),
+        SealedPart("T2", "msg_2"),
+        TextPart("a", item_id="msg_2"),
+        SealedPart("T3", "fc_3"),
+        ToolCallPart("f", "{}", "c1"),
+    ]
+
+
+def test_the_token_of_a_call_leaves_the_thought_its_text() -> None:
+    parts = assistant(reasoning="Hm.", content="a", reasoning_details=[token("T", "fc_1")])
+    assert parts == [ThinkingPart("Hm."), TextPart("a"), SealedPart("T", "fc_1")]
+
+
+def test_a_token_without_its_id_is_taken_for_a_thought_s() -> None:
+    detail = {"type": "reasoning.encrypted", "data": "T"}
+    assert assistant(reasoning="Hm.", reasoning_details=[detail]) == [SealedPart("T")]
+
+
+def test_somebody_else_s_encrypted_data_is_refused_and_unknown_details_are_ignored() -> None:
+    foreign = token("blob", "rs_1") | {"format": "openai-responses-v1"}
+    error = refused({"messages": [*HI, {"role": "assistant", "reasoning_details": [foreign]}]})
+    assert error.info.param == "messages[1].reasoning_details[0].data"
+    assert error.info.code == "invalid_encrypted_content"
+    assert "openai-responses-v1" in error.info.message
+    assert assistant(content="a", reasoning_details=[{"type": "reasoning.new", "x": 1}]) == [TextPart("a")]
+
+
+# --- settings ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "settings"),
+    [
+        ({"max_tokens": 5}, {"max_tokens": 5}),
+        ({"max_tokens": 5, "max_completion_tokens": 6}, {"max_tokens": 6}),
+        ({"temperature": 0.5, "top_p": 0.9, "top_k": 3}, {"temperature": 0.5, "top_p": 0.9, "top_k": 3}),
+        ({"presence_penalty": 1, "frequency_penalty": -1}, {"presence_penalty": 1.0, "frequency_penalty": -1.0}),
+        ({"seed": 7, "logit_bias": {"5": -100}}, {"seed": 7, "logit_bias": {"5": -100}}),
+        ({"stop": "x"}, {"stop_sequences": ["x"]}),
+        ({"stop": ["x", "y"]}, {"stop_sequences": ["x", "y"]}),
+        ({"stop": []}, {}),
+        ({"logprobs": True, "top_logprobs": 2}, {"logprobs": True, "top_logprobs": 2}),
+        ({"logprobs": False}, {}),
+        ({"user": "u", "prompt_cache_key": "k"}, {"user": "u", "cache_key": "k"}),
+        ({"user": "u", "safety_identifier": "s"}, {"user": "s"}),
+        ({"verbosity": "low", "service_tier": "flex"}, {"verbosity": "low", "service_tier": "flex"}),
+        ({"parallel_tool_calls": False}, {}),
+        ({"store": True, "metadata": {"a": "b"}, "n": 1, "modalities": ["text"], "who": "knows"}, {}),
+        ({"reasoning_effort": "high"}, {"thinking": "high"}),
+        ({"reasoning_effort": "none"}, {"thinking": False}),
+        ({"reasoning": {"effort": "low", "summary": "auto"}}, {"thinking": "low", "thinking_summary": "auto"}),
+        ({"reasoning": {"effort": "low"}, "reasoning_effort": "low"}, {"thinking": "low"}),
+        ({"reasoning": {"max_tokens": 2000}}, {"thinking_budget": 2000}),
+        ({"reasoning": {"enabled": True}}, {"thinking": True}),
+        ({"reasoning": {"enabled": False}}, {"thinking": False}),
+        ({"reasoning": {"exclude": True}}, {}),
+    ],
+    ids=str,
+)
+def test_settings(body: Any, settings: Any) -> None:
+    assert request(**body).call.settings == settings
+
+
+@pytest.mark.parametrize(
+    ("body", "exclude"),
+    [
+        ({}, False),
+        ({"include_reasoning": True}, False),
+        ({"include_reasoning": False}, True),
+        ({"reasoning": {"exclude": True}}, True),
+        ({"reasoning": {"exclude": False}, "include_reasoning": False}, False),
+    ],
+)
+def test_a_caller_may_want_no_reasoning(body: Any, exclude: bool) -> None:
+    assert request(**body).exclude is exclude
+
+
+def test_how_the_answer_is_to_be_sent() -> None:
+    plain = request(model="m")
+    assert (plain.model, plain.stream, plain.include_usage, plain.obfuscate, plain.fields) == (
+        *("m", False, False, False),
+        None,
+    )
+    options = {"include_usage": True, "include_obfuscation": True}
+    asked = request(stream=True, stream_options=options, reasoning_fields="reasoning")
+    assert (asked.model, asked.stream, asked.include_usage, asked.obfuscate, asked.fields) == (
+        *(None, True, True, True),
+        "reasoning",
+    )
+
+
+def test_forms_of_the_answer() -> None:
+    assert request(response_format={"type": "text"}).call.output == OutputFormat()
+    assert request(response_format={"type": "json_object"}).call.output == OutputFormat("json_object")
+    form = {"name": "n", "schema": {"type": "object"}, "strict": True, "description": "d"}
+    assert request(response_format={"type": "json_schema", "json_schema": form}).call.output == OutputFormat(
+        "json_schema", "n", {"type": "object"}, "d", True
+    )
+
+
+# --- tools ---------------------------------------------------------------------------------------------------------
+
+
+def tool(name: str, **more: Any) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, **more}}
+
+
+def test_tools_and_every_choice() -> None:
+    tools = [tool("f", description="d", parameters={"type": "object"}, strict=True), tool("g")]
+    f, g = ToolDefinition("f", {"type": "object"}, "d", True), ToolDefinition("g")
+
+    def chosen(choice: Any) -> Any:
+        call = request(tools=tools, tool_choice=choice).call
+        return call.tools, call.tool_choice
+
+    assert chosen(None) == chosen("auto") == ((f, g), ToolChoice())
+    assert chosen("none") == ((f, g), ToolChoice("none"))
+    assert chosen("required") == ((f, g), ToolChoice("required"))
+    assert chosen(tool("g")) == ((f, g), ToolChoice("required", ("g",)))
+    allowed = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [tool("g")]}}
+    assert chosen(allowed) == ((g,), ToolChoice("required"))
+    assert request(tools=tools, parallel_tool_calls=False).call.settings == {"parallel_tool_calls": False}
+
+
+# --- what is wrong -------------------------------------------------------------------------------------------------
+
+DEEP: Any = {}
+for _ in range(200):
+    DEEP = {"a": DEEP}
+
+
+@pytest.mark.parametrize(
+    ("body", "param", "code"),
+    [
+        (b"{", None, "invalid_json"),
+        (b"[]", None, "invalid_type"),
+        (b"{}", "messages", "missing"),
+        ({"messages": []}, "messages", "missing"),
+        ({"messages": [{"content": "x"}]}, "messages[0].role", "missing"),
+        ({"messages": [{"role": "boss", "content": "x"}]}, "messages[0].role", "invalid_value"),
+        ({"messages": [{"role": "user"}]}, "messages[0].content", "missing"),
+        ({"messages": [{"role": "user", "content": 5}]}, "messages[0].content", "invalid_value"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "refusal", "refusal": "no"}]}]},
+            "messages[0].content[0].type",
+            "invalid_value",
+        ),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "file", "file": {}}]}]},
+            "messages[0].content[0].file.file_data",
+            "invalid_value",
+        ),
+        ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].tool_call_id", "missing"),
+        (
+            {"messages": [{"role": "tool", "content": "x", "tool_call_id": "c"}]},
+            "messages[0].tool_call_id",
+            "invalid_value",
+        ),
+        ({"messages": [{"role": "function", "content": "x", "name": "f"}]}, "messages[0].name", "invalid_value"),
+        (
+            {"messages": [{"role": "assistant", "tool_calls": [{"id": "c", "type": "custom", "custom": {}}]}]},
+            "messages[0].tool_calls[0].type",
+            "invalid_value",
+        ),
+        ({"messages": [{"role": "assistant", "audio": {"id": "a"}}]}, "messages[0].audio", "invalid_value"),
+        ({"messages": [{"role": "assistant", "reasoning": {}}]}, "messages[0].reasoning", "invalid_value"),
+        ({"n": 2}, "n", "unsupported_parameter"),
+        ({"n": 0}, "n", "invalid_value"),
+        ({"modalities": ["text", "audio"]}, "modalities", "unsupported_parameter"),
+        ({"audio": {"voice": "x"}}, "audio", "unsupported_parameter"),
+        ({"functions": [{"name": "f"}]}, "functions", "unsupported_parameter"),
+        ({"function_call": {"name": "f"}}, "function_call", "unsupported_parameter"),
+        ({"web_search_options": {}}, "web_search_options", "unsupported_parameter"),
+        ({"moderation": {"model": "x"}}, "moderation", "unsupported_parameter"),
+        ({"temperature": 3}, "temperature", "invalid_value"),
+        ({"reasoning_effort": "tiny"}, "reasoning_effort", "invalid_value"),
+        ({"reasoning_effort": "low", "reasoning": {"effort": "high"}}, "reasoning.effort", "invalid_value"),
+        ({"reasoning": {"enabled": False, "effort": "high"}}, "reasoning.enabled", "invalid_value"),
+        ({"reasoning": {"enabled": False, "max_tokens": 5}}, "reasoning.enabled", "invalid_value"),
+        ({"reasoning": {"effort": "none", "max_tokens": 5}}, "reasoning.max_tokens", "invalid_value"),
+        ({"reasoning_fields": "none"}, "reasoning_fields", "invalid_value"),
+        ({"response_format": {"type": "xml"}}, "response_format.type", "invalid_value"),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"schema": DEEP}}},
+            "response_format.json_schema.schema",
+            "invalid_value",
+        ),
+        ({"tools": [{"type": "custom", "custom": {"name": "x"}}]}, "tools[0].type", "unsupported_tool"),
+        ({"tools": [{"type": "function"}]}, "tools[0].function", "missing"),
+        ({"tools": [tool("a b")]}, "tools[0].function.name", "invalid_value"),
+        ({"tools": [tool("f", parameters=DEEP)]}, "tools[0].function.parameters", "invalid_value"),
+        ({"tool_choice": "required"}, "tool_choice", "invalid_value"),
+        ({"tool_choice": "maybe"}, "tool_choice", "invalid_value"),
+        ({"tools": [tool("f")], "tool_choice": tool("g")}, "tool_choice", "invalid_value"),
+        ({"tools": [tool("f")], "tool_choice": {"type": "custom", "custom": {}}}, "tool_choice", "invalid_value"),
+        (
+            {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "never", "tools": [tool("f")]}}},
+            "tool_choice.allowed_tools.mode",
+            "invalid_value",
+        ),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_what_is_wrong_is_named(body: Any, param: str | None, code: str) -> None:
+    info = refused(body).info
+    assert (info.param, info.code) == (param, code)
+    if param is not None:
+        assert info.message.startswith(f"{param}: ")
+
+
+def test_what_would_be_right_is_said_of_what_is_wrong_there() -> None:
+    content = [{"type": "text", "text": "a"}, {"type": "pic"}]
+    assert "'text', 'image_url', 'video_url', 'input_audio', 'file'" in str(
+        refused({"messages": [{"role": "user", "content": content}]})
+    )
+    assert "'text', 'refusal'" in str(refused({"messages": [{"role": "assistant", "content": content}]}))
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+NAMES = sorted(field.encode_name for field in msgspec.structs.fields(CreateChatCompletion))
+
+
+def error_of(body: Any) -> RequestError | None:
+    try:
+        parse_request(body if isinstance(body, bytes) else json.dumps(body).encode())
+    except RequestError as error:
+        return error
+    return None
+
+
+@given(st.binary())
+def test_any_bytes_are_a_request_or_an_error(data: bytes) -> None:
+    assert error_of(data) is not None
+
+
+@given(st.dictionaries(st.sampled_from(NAMES), json_values))
+def test_any_body_is_a_request_or_an_error(body: Any) -> None:
+    error = error_of({"messages": HI, **body})
+    assert error is None or error.info.message
+
+
+@given(st.dictionaries(st.sampled_from(["content", "reasoning", "reasoning_details", "tool_calls"]), json_values))
+def test_any_message_is_taken_or_refused_by_its_path(message: Any) -> None:
+    error = error_of({"messages": [*HI, {"role": "assistant", **message}]})
+    assert error is None or (error.info.param or "").startswith("messages[1]")

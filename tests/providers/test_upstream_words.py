@@ -1,0 +1,430 @@
+"""Nothing that an upstream wrote stands in a message of ours.
+
+A provider's error may quote the prompt or the reasoning, and `ErrorInfo.message` reaches readers who may see neither.
+So everything that an upstream can write is marked here: every string and name of made-up answers of every wire, of
+recorded ones, status lines, headers and bodies; and the mark is in no message, in no log, and no sentence is a code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import random
+import re
+from base64 import b64encode
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from wire_kit import recordings
+
+from pellucid.errors import ErrorInfo, ModelError
+from pellucid.events import ErrorEvent, ModelEvent
+from pellucid.framing.eventstream import EventStreamDecoder, HeaderValue, eventstream_message
+from pellucid.local.request import explain
+from pellucid.models.model import Model
+from pellucid.parts import ModelRequest, Origin, UserPromptPart
+from pellucid.providers.bedrock import InvokedDecoder
+from pellucid.providers.faults import fault_of_response, fault_of_value
+from pellucid.providers.profiles import builtin_profiles
+from pellucid.providers.wires import WIRES, Decoder
+from pellucid.settings import ModelCall
+from pellucid.transport import Limits, Transport
+
+MARK = "zqMarkqz"
+ROWS = builtin_profiles()
+ROW_OF = {row.wire: row for row in reversed(list(ROWS.values()))}
+
+_LOUD = [MARK, f"you said: {MARK}", f"{MARK}\n{MARK} ", f"'{MARK}'", f"{MARK}Exception", f"ns#{MARK}", MARK * 30]
+
+
+def decoder(wire: str) -> Decoder:
+    if wire == "invoke":
+        return InvokedDecoder(decoder("anthropic"))
+    row = ROW_OF[wire]
+    return WIRES[wire].decoder(row, Origin(row.name, wire, "m"), "")
+
+
+EVERY = [*WIRES, "invoke"]
+
+
+def errors_of(wire: str, reads: list[bytes]) -> list[ErrorInfo]:
+    reader = decoder(wire)
+    events: list[ModelEvent] = [event for data in reads for event in reader.feed(data)]
+    return [event.error for event in events + reader.end() if isinstance(event, ErrorEvent)]
+
+
+def check(error: ErrorInfo) -> None:
+    assert MARK.lower() not in error.message.lower(), error.message
+    for word in (error.code, error.param):
+        assert word is None or (len(word) <= 200 and not re.search(r"\s", word)), word
+
+
+# --- what upstreams write, in every form ---------------------------------------------------------------------------
+
+_CHUNK = {"id": "c", "model": "m", "choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": None}]}
+_FAULT = {"message": "no", "type": "server_error", "code": "bad", "param": "a.b", "status": "UNAVAILABLE"}
+
+SHAPES: list[Any] = [
+    {"error": _FAULT},
+    {"error": "no"},
+    [{"error": _FAULT | {"code": 429}}],
+    {"type": "error", "error": _FAULT, "request_id": "r"},
+    {"type": "error", "code": "bad", "message": "no", "param": "p"},
+    {"event_type": "error", "error": {"code": "busy", "message": "later"}},
+    {"object": "error", "message": "no", "type": "BadRequestError", "code": 400},
+    {"detail": [{"loc": ["body"], "msg": "Field required", "type": "missing"}]},
+    {"detail": "Not Found"},
+    {"errors": [{"message": "one"}, {"message": "two"}]},
+    {"base_resp": {"status_code": 1004, "status_msg": "no"}, "choices": None},
+    {"choices": [], "x_groq": {"id": "r", "error": "over capacity"}},
+    {"error": {"message": "x", "metadata": {"raw": "behind", "provider_name": "p"}, "code": "context_length_exceeded"}},
+    {"message": "no", "originalStatusCode": 429, "originalMessage": "slow down"},
+    {"__type": "com.amazon#UnknownOperationException", "message": "no"},
+    {"Output": {"__type": "x#Y"}, "Version": "1.0"},
+    _CHUNK,
+    {**_CHUNK, "choices": [{"index": 0, "delta": {}, "finish_reason": "error", "native_finish_reason": "boom"}]},
+    {"choices": [{"index": 0, "message": {"content": "a"}, "finish_reason": "network_error"}]},
+    {"type": "message_start", "message": {"id": "msg_1", "model": "m", "content": [], "usage": {"input_tokens": 1}}},
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "a"}},
+    {"type": "message", "content": 5, "id": "msg_2"},
+    {"type": "message-start", "id": "i"},
+    {"type": "message-end", "delta": {"finish_reason": "ERROR", "error": "fell over", "usage": {}}},
+    {"message": {"content": [{"type": "text", "text": "a"}]}, "finish_reason": "TIMEOUT"},
+    {"message": {"content": "a"}, "done": True, "done_reason": "stop", "model": "m", "error": "no"},
+    {"candidates": [{"content": {"parts": [{"text": "a"}]}, "finishReason": "STOP", "index": 0}], "modelVersion": "m"},
+    {"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL", "finishMessage": "call: f(", "index": 0}]},
+    {"candidates": [{"finishReason": "language", "finishMessage": "which?", "index": 0}]},
+    {"promptFeedback": {"blockReason": "SAFETY", "blockReasonMessage": "no"}},
+    {"event_type": "interaction.created", "interaction": {"id": "i", "object": "interaction", "status": "failed"}},
+    {"event_type": "interaction.completed", "interaction": {"id": "i", "object": "interaction", "status": "failed"}},
+    {"type": "response.created", "response": {"id": "r", "model": "m", "status": "in_progress"}},
+    {"type": "response.failed", "response": {"id": "r", "status": "failed", "error": _FAULT, "output": []}},
+    {"type": "response.completed", "response": {"id": "r", "status": "odd", "output": []}},
+    {"id": "r", "object": "response", "status": "queued", "output": []},
+    {"id": "r", "object": "response", "status": "failed", "output": [{"type": "message", "content": []}]},
+    {"output": {"message": {"content": [{"text": "a"}]}}, "stopReason": "malformed_model_output"},
+    {"contentBlockIndex": 0, "delta": {"text": "a"}},
+    {"stopReason": "malformed_tool_use"},
+    "a text",
+    ["a", "list"],
+    5,
+    None,
+]
+
+_KINDS = ["contentBlockDelta", "messageStart", "messageStop", "chunk", "throttlingException", "odd"]
+
+
+class Teller:
+    """An upstream that says what it must not be quoted with."""
+
+    def __init__(self, seed: int) -> None:
+        self.dice = random.Random(seed)
+        self.share = self.dice.choice([0.1, 0.3, 0.6, 1.0])
+        """How many of its strings are marked."""
+
+    def text(self, text: str) -> str:
+        return self.dice.choice(_LOUD) if self.dice.random() < self.share else text
+
+    def value(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, list):
+            return [self.value(entry) for entry in value]
+        if isinstance(value, dict):
+            marked = {self.name(name): self.value(entry) for name, entry in value.items()}
+            return marked | ({MARK: MARK} if self.dice.random() < 0.2 else {})
+        return self.dice.choice(_LOUD) if self.dice.random() < self.share / 8 else value
+
+    def name(self, name: str) -> str:
+        return self.text(name) if self.dice.random() < 0.1 else name
+
+    def shape(self) -> Any:
+        return self.value(self.dice.choice(SHAPES))
+
+    def piece(self) -> bytes:
+        """A value as JSON, or something that is none."""
+        if self.dice.random() < 0.1:
+            return self.dice.choice(
+                [
+                    f"<html><title>{MARK}</title><h1>{MARK}</h1>".encode(),
+                    f"{MARK}: upstream connect error".encode(),
+                    f'{{"{MARK}": '.encode(),
+                    b"\xff\xfe" + MARK.encode(),
+                ]
+            )
+        return json.dumps(self.shape()).encode()
+
+    def stream(self) -> bytes:
+        """An answer, in whatever framing."""
+        pieces = [self.piece() for _ in range(self.dice.randrange(1, 5))]
+        match self.dice.randrange(6):
+            case 0:
+                data = pieces[0]
+            case 1:
+                data = b"[" + b",\n".join(pieces) + self.dice.choice([b"]", b""])
+            case 2:
+                data = b"\n".join(pieces) + b"\n"
+            case 3:
+                data = b"".join(map(self.message, pieces))
+            case _:
+                data = b"".join(map(self.event, pieces))
+        if self.dice.random() < 0.3:
+            at = self.dice.randrange(len(data) + 1)
+            data = data[:at] + self.dice.choice([MARK.encode(), b"\n\n", b"", b"\x00"]) + data[at:]
+        return data[: self.dice.randrange(1, len(data) + 1)] if self.dice.random() < 0.2 else data
+
+    def event(self, piece: bytes) -> bytes:
+        name = self.dice.choice([b"", b"", b"event: error\n", f"event: {MARK}\n".encode()])
+        return name + b"data: " + piece.replace(b"\n", b" ") + b"\n\n"
+
+    def message(self, piece: bytes) -> bytes:
+        """A message of an event stream: an event, an exception, or an error that stands in its headers."""
+        if self.dice.random() < 0.3:
+            piece = json.dumps({"bytes": b64encode(piece).decode()}).encode()
+        kind = self.text(self.dice.choice(_KINDS))
+        headers: dict[str, HeaderValue] = self.dice.choice(
+            [
+                {":event-type": kind, ":message-type": "event"},
+                {":exception-type": kind, ":message-type": "exception"},
+                {":message-type": "error", ":error-code": kind, ":error-message": self.text("broken")},
+                {":message-type": "exception"},
+                {":message-type": "event", ":event-type": f"{MARK}Exception"},
+            ]
+        )
+        if self.dice.random() < 0.05:
+            return _with_a_header_twice(MARK.encode())
+        return eventstream_message(piece, {**headers, MARK: MARK} if self.dice.random() < 0.2 else headers)
+
+    def reads(self, data: bytes) -> list[bytes]:
+        edge = self.dice.randrange(len(data) + 1)
+        return self.dice.choice([[data], [data[:edge], data[edge:]]])
+
+
+def _with_a_header_twice(name: bytes) -> bytes:
+    """As many bytes as a message with two headers, of which the second has the first one's name."""
+    from struct import pack
+    from zlib import crc32
+
+    head = (bytes([len(name)]) + name + b"\x00") * 2
+    lengths = pack(">II", 16 + len(head), len(head))
+    whole = lengths + pack(">I", crc32(lengths)) + head
+    return whole + pack(">I", crc32(whole))
+
+
+@pytest.mark.parametrize("wire", EVERY)
+@settings(max_examples=1500, deadline=None)
+@given(st.integers(0, 2**60))
+def test_no_message_quotes_an_answer(wire: str, seed: int) -> None:
+    teller = Teller(seed)
+    for error in errors_of(wire, teller.reads(teller.stream())):
+        check(error)
+
+
+@pytest.mark.parametrize("wire", EVERY)
+def test_and_what_was_said_is_kept(wire: str) -> None:
+    """The property is about something: most of what is marked is told to whoever may see it."""
+    tellers = [Teller(seed) for seed in range(600)]
+    errors = [error for one in tellers for error in errors_of(wire, one.reads(one.stream()))]
+    quoting = [error for error in errors if MARK in (error.said or "")]
+    assert len(quoting) > 100
+    assert all(error.told == f"{error.message}: {error.said}" for error in quoting)
+    assert len({error.message for error in quoting}) >= 3
+
+
+@settings(max_examples=3000, deadline=None)
+@given(st.integers(0, 2**60))
+def test_no_message_quotes_a_body(seed: int) -> None:
+    teller = Teller(seed)
+    status = teller.dice.choice([400, 401, 402, 403, 404, 408, 409, 413, 422, 429, 500, 502, 503, 504, 529, 599])
+    headers = {"retry-after": teller.text("3"), MARK: MARK}
+    check(fault_of_response(status, headers, teller.piece(), teller.dice.choice([None, "gpt-99"])))
+    check(fault_of_value(teller.shape()))
+    check(explain(status, teller.shape()))
+    fault = {name: teller.text("x") for name in ("type", "message", "n_ctx", "n_prompt_tokens")}
+    check(explain(status, {"error": fault | {"type": "exceed_context_size_error"}}))
+
+
+# --- recorded answers ----------------------------------------------------------------------------------------------
+
+_ROOT = recordings()
+_BODIES = sorted(_ROOT.glob("*/*/response.body")) if _ROOT is not None else []
+_STRING = re.compile(rb'"[^"\\\x00-\x1f]{2,200}"')
+
+
+def _mutated(data: bytes, teller: Teller) -> bytes:
+    """A recording with some of its strings marked, an error put into it, or its end lost."""
+    dice = teller.dice
+    share = dice.choice([0.02, 0.2, 0.8])
+    if data[:1] == b"\x00":
+        messages = EventStreamDecoder().feed(data)
+        pieces = [(dict(message.headers), _marked(message.payload, dice, share)) for message in messages]
+        if dice.random() < 0.5:
+            pieces.insert(dice.randrange(len(pieces) + 1), ({":exception-type": f"{MARK}Exception"}, teller.piece()))
+        data = b"".join(eventstream_message(payload, headers) for headers, payload in pieces)
+    else:
+        data = _marked(data, dice, share)
+        if dice.random() < 0.5:
+            edges = [found.end() for found in re.finditer(rb"\n\r?\n|\n", data)] or [0]
+            at = dice.choice(edges)
+            data = data[:at] + teller.event(teller.piece()) + data[at:]
+    return data[: dice.randrange(1, len(data))] if dice.random() < 0.3 else data
+
+
+def _marked(data: bytes, dice: random.Random, share: float) -> bytes:
+    loud = json.dumps(f"they said: {MARK}").encode()
+    return _STRING.sub(lambda found: loud if dice.random() < share else found[0], data)
+
+
+@pytest.mark.parametrize("path", _BODIES, ids=lambda path: f"{path.parts[-3]}/{path.parts[-2]}")
+def test_no_message_quotes_a_recorded_answer(path: Path) -> None:
+    row = ROWS.get(path.parts[-3], ROWS["openai"])
+    data = path.read_bytes()
+    for seed in range(12):
+        teller = Teller(seed)
+        reader = WIRES[row.wire].decoder(row, Origin(row.name, row.wire, "m"), "")
+        for event in reader.feed(_mutated(data, teller)) + reader.end():
+            if isinstance(event, ErrorEvent):
+                check(event.error)
+
+
+# --- over a real connection ----------------------------------------------------------------------------------------
+
+
+def _http(status: str, body: bytes = b"", *headers: str, length: int | None = None) -> bytes:
+    lines = [f"HTTP/1.1 {status}", *headers, f"Content-Length: {len(body) if length is None else length}", "", ""]
+    return "\r\n".join(lines).encode() + body
+
+
+_QUOTES = json.dumps(
+    {"error": {"message": f"you said {MARK}", "code": f"{MARK} {MARK}", "param": f"a {MARK}"}}
+).encode()
+
+RAW: dict[str, bytes] = {
+    **{
+        str(status): _http(f"{status} {MARK}", _QUOTES, f"X-{MARK}: {MARK}", f"Retry-After: {MARK}")
+        for status in (400, 401, 402, 403, 404, 408, 409, 413, 418, 429, 500, 502, 503, 504, 529)
+    },
+    "a redirect": _http(f"307 {MARK}", _QUOTES, f"Location: https://{MARK}.example/{MARK}"),
+    "not modified": _http(f"304 {MARK}", b"", f"ETag: {MARK}"),
+    "no content": f"HTTP/1.1 204 {MARK}\r\nX: {MARK}\r\n\r\n".encode(),
+    "reset content": f"HTTP/1.1 205 {MARK}\r\nContent-Length: 0\r\n\r\n".encode(),
+    "a page": _http(f"200 {MARK}", f"<html><title>{MARK}</title>".encode(), f"Content-Type: text/{MARK}"),
+    "an error in the stream": _http("200 OK", b"data: " + _QUOTES + b"\n\n"),
+    "nothing": _http(f"200 {MARK}"),
+    "broken off": _http("200 OK", f"data: {MARK}".encode(), length=1000),
+    "not HTTP": f"{MARK} says hello\r\n\r\n".encode(),
+    "a status that is none": f"HTTP/1.1 {MARK}\r\n\r\n".encode(),
+    "a broken header": f"HTTP/1.1 200 OK\r\n{MARK}\r\n\r\n".encode(),
+    "a broken length": f"HTTP/1.1 200 OK\r\nContent-Length: {MARK}\r\n\r\n".encode(),
+    "broken chunks": f"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{MARK}\r\n".encode(),
+    "an encoding that is none": _http("200 OK", MARK.encode(), "Content-Encoding: gzip"),
+}
+
+
+@asynccontextmanager
+async def saying(answer: bytes) -> AsyncIterator[str]:
+    """A server that says these bytes to everybody."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
+        await reader.readexactly(int(length[1]) if length else 0)
+        writer.write(answer)
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+
+
+async def asked(url: str, row: str, **how: Any) -> list[ErrorInfo]:
+    """What goes wrong when a model there is asked."""
+    transport = Transport(Limits(retries=0))
+    try:
+        model = Model("gpt-99", ROWS[row], transport, base_url=url, api_key="k", **how)
+        turn = await model.open(ModelCall("x", [ModelRequest([UserPromptPart("Why?")])]))
+        found: list[ErrorInfo] = []
+        while True:
+            await turn.wait()
+            if (batch := turn.take()) is None:
+                return found
+            found += [event.error for event in batch if isinstance(event, ErrorEvent)]
+    except ModelError as error:
+        return [error.info]
+    finally:
+        await transport.aclose()
+
+
+def error_of(answer: bytes, row: str = "openai") -> ErrorInfo:
+    async def ask() -> list[ErrorInfo]:
+        async with saying(answer) as url:
+            return await asked(url, row)
+
+    [error] = asyncio.run(ask())
+    return error
+
+
+@pytest.mark.parametrize("row", ["openai", "anthropic", "google", "ollama-native"])
+@pytest.mark.parametrize("name", RAW)
+def test_no_message_quotes_what_comes_over_a_connection(name: str, row: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    error = error_of(RAW[name], row)
+    check(error)
+    assert MARK not in caplog.text
+    if name.isdecimal():
+        assert f"you said {MARK}" in error.told
+        assert (error.code, error.param) == (None, None)
+
+
+@pytest.mark.parametrize("status", ["204 No Content", "205 Reset Content"])
+def test_success_without_content_is_no_answer(status: str) -> None:
+    code = int(status[:3])
+    error = error_of(f"HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n".encode())
+    assert (error.kind, error.code, error.status, error.said) == ("model_error", "not_an_answer", code, None)
+    assert error.message == (
+        f"the upstream answered {code}, which says that there is no content; "
+        "its base_url must be that of an API for models"
+    )
+
+
+def test_a_redirect_says_where_to_in_the_upstreams_words() -> None:
+    error = error_of(_http("308 Moved", b"", "Location: https://elsewhere.example/v1"))
+    assert (error.code, error.said) == ("redirect", "https://elsewhere.example/v1")
+    assert error.message == "the upstream answered 308, a redirect; its base_url must be where that leads"
+
+
+def test_a_model_that_is_not_there_is_named() -> None:
+    error = error_of(_http("404 Not Found", b'{"error": {"message": "The model `gpt-99` does not exist"}}'))
+    assert (error.kind, error.code) == ("not_found", "model_not_found")
+    assert error.told == ("the upstream knows no model 'gpt-99' (status 404): The model `gpt-99` does not exist")
+
+
+# --- what our sentences are like -----------------------------------------------------------------------------------
+
+
+def _sentences() -> Iterator[tuple[str, str | None]]:
+    for wire in EVERY:
+        for seed in range(300):
+            teller = Teller(seed)
+            yield from ((error.message, error.said) for error in errors_of(wire, [teller.stream()]))
+    for shape in SHAPES:
+        for status in (None, 400, 401, 402, 403, 404, 408, 413, 418, 429, 500, 502, 503, 504):
+            info = fault_of_value(shape, status)
+            yield info.message, info.said
+
+
+def test_our_sentences_can_be_read_with_theirs() -> None:
+    """No full stop where a colon may follow, no word that waits for another, and nothing said twice."""
+    ends: Callable[[str], Any] = re.compile(r"[.:;,!?\s]\Z|\b(with|by|that|says|is|None)\Z").search
+    for message, said in _sentences():
+        assert message
+        assert not ends(message), message
+        assert "None" not in message, message
+        assert said is None or said.strip(), message

@@ -1,0 +1,62 @@
+"""Two replicas of a gateway that share one relay, and a loop to drive them in."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple, TypeVar
+
+from pellucid.relay import Follower, Relay, open_relay
+
+T = TypeVar("T")
+
+_numbers = itertools.count()
+
+
+def new_name() -> str:
+    """A name that no other test uses."""
+    return f"name {next(_numbers)} ü"
+
+
+class Replicas(NamedTuple):
+    one: Relay
+    two: Relay
+    runner: asyncio.Runner
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        async def bounded() -> T:
+            async with asyncio.timeout(20):
+                return await coroutine
+
+        return self.runner.run(bounded())
+
+
+@asynccontextmanager
+async def replicas_of(url: str | None, **options: Any) -> AsyncIterator[tuple[Relay, Relay]]:
+    one = await open_relay(url, **options)
+    two = one if url is None else await open_relay(url, **options)
+    try:
+        yield one, two
+    finally:
+        await one.aclose()
+        await two.aclose()
+
+
+async def read_all(follower: Follower) -> list[bytes]:
+    """Everything up to the end."""
+    out: list[bytes] = []
+    while (batch := await follower.read()) is not None:
+        out += batch
+    return out
+
+
+async def read_some(follower: Follower, many: int) -> list[bytes]:
+    """At least so many entries."""
+    out: list[bytes] = []
+    while len(out) < many:
+        batch = await follower.read()
+        assert batch is not None
+        out += batch
+    return out

@@ -1,0 +1,122 @@
+"""Leases: one holder at a time, tokens that only grow, and no word of an old one after a new one's claim."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from relay_kit import Replicas, new_name, read_all
+
+from pellucid.relay import Fenced, Relay
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["claim", "claim", "take over", "renew", "release", "append", "append"]),
+        st.sampled_from(["ann", "bob", "cid"]),
+        st.sampled_from([0.0, 100.0]),  # it has run out at once, or will not in this test
+        st.integers(0, 100),
+    ),
+    max_size=30,
+)
+
+
+@settings(max_examples=120, deadline=None)
+@given(steps=steps)
+def test_fencing(replicas: Replicas, steps: list[tuple[str, str, float, int]]) -> None:
+    """Against a model of one line each; above all: what an older token appends never lands after a newer claim."""
+
+    async def scene() -> None:
+        name, tokens, written = new_name(), list[int](), list[bytes]()
+        holder, live = "", False
+        for number, (verb, who, seconds, pick) in enumerate(steps):
+            relay = replicas.one if number % 2 else replicas.two
+            token = tokens[pick % len(tokens)] if tokens else 1
+            newest = bool(tokens) and token == tokens[-1]
+            if verb in ("claim", "take over"):
+                lapsed = verb == "take over"
+                may = bool(holder) and not live if lapsed else not (live and holder != who)
+                got = await relay.claim(name, who, seconds, lapsed=lapsed)
+                assert (got is not None) == may
+                if got is not None:
+                    assert got > max(tokens, default=0)
+                    tokens.append(got)
+                    holder, live = who, seconds > 0
+            elif verb == "renew":
+                may = newest and bool(holder)
+                assert await relay.renew(name, token, seconds) == may
+                live = seconds > 0 if may else live
+            elif verb == "release":
+                await relay.release(name, token)
+                holder, live = ("", False) if newest else (holder, live)
+            elif tokens:
+                try:
+                    await relay.append(name, [b"%d" % token], token)
+                except Fenced:
+                    assert not newest
+                else:
+                    assert newest
+                    written.append(b"%d" % token)
+            assert (name in await relay.lapsed(10_000)) == (bool(holder) and not live)
+        if tokens:
+            await replicas.one.append(name, [], tokens[-1], last=True)
+            assert await read_all(replicas.two.follow(name)) == written == sorted(written, key=int)
+            await replicas.one.release(name, tokens[-1])
+
+    replicas.run(scene())
+
+
+def test_of_many_survivors_one_takes_over(replicas: Replicas) -> None:
+    async def scene() -> None:
+        name = new_name()
+        first = await replicas.one.claim(name, "dead", 0)
+        assert first is not None
+
+        async def survive(relay: Relay, who: str) -> int | None:
+            if name not in await relay.lapsed(10_000):
+                return None
+            token = await relay.claim(name, who, 10, lapsed=True)
+            if token is not None:  # its work is short: it gives the lease back while others still try
+                await relay.append(name, [b"failed"], token, last=True)
+                await relay.release(name, token)
+            return token
+
+        tries = [survive(relay, f"{number}") for number in range(20) for relay in (replicas.one, replicas.two)]
+        won = [token for token in await asyncio.gather(*tries) if token is not None]
+        assert len(won) == 1
+        with pytest.raises(Fenced):
+            await replicas.two.append(name, [b"I am back"], first)
+        assert await read_all(replicas.two.follow(name)) == [b"failed"]
+
+    replicas.run(scene())
+
+
+def test_a_lease_runs_out_in_its_time_and_is_listed_the_oldest_first(replicas: Replicas) -> None:
+    async def scene() -> None:
+        names = [new_name() for _ in range(3)]
+        for name, seconds in zip(names, (0.15, 0.1, 0.05), strict=True):
+            assert await replicas.one.claim(name, "a", seconds)
+        assert not set(names) & set(await replicas.two.lapsed())
+        assert await replicas.two.claim(names[0], "b", 1) is None
+        await asyncio.sleep(0.2)
+        assert [name for name in await replicas.two.lapsed() if name in names] == names[::-1]
+        assert len(await replicas.two.lapsed(1)) == 1
+        for name in names:
+            assert await replicas.two.claim(name, "b", 100)
+        assert not set(names) & set(await replicas.one.lapsed())
+
+    replicas.run(scene())
+
+
+def test_a_lease_that_is_renewed_does_not_run_out(replicas: Replicas) -> None:
+    async def scene() -> None:
+        name = new_name()
+        token = await replicas.one.claim(name, "a", 0.2)
+        assert token is not None
+        for _ in range(4):
+            await asyncio.sleep(0.1)
+            assert await replicas.one.renew(name, token, 0.2)
+            assert await replicas.two.claim(name, "b", 1) is None
+
+    replicas.run(scene())

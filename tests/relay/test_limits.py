@@ -1,0 +1,128 @@
+"""Limits: nothing is taken unless all allow it, and never more than the limit and what flowed in since."""
+
+from __future__ import annotations
+
+import asyncio
+from math import inf
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from relay_kit import Replicas, new_name
+
+from pellucid.relay.memory import MemoryRelay
+
+LIMITS = {"requests": 5.0, "tokens": 100.0}
+amounts = st.fixed_dictionaries({}, optional={"requests": st.integers(0, 6), "tokens": st.integers(0, 110)})
+
+
+@settings(max_examples=100, deadline=None)
+@given(steps=st.lists(st.tuples(st.booleans(), amounts), max_size=12))
+def test_all_is_taken_or_nothing(replicas: Replicas, steps: list[tuple[bool, dict[str, float]]]) -> None:
+    """In a window so long that nothing flows in."""
+
+    async def scene() -> None:
+        bucket, left = new_name(), dict(LIMITS)
+        for number, (spends, asked) in enumerate(steps):
+            relay = replicas.one if number % 2 else replicas.two
+            verdict = await (relay.spend if spends else relay.charge)(bucket, asked, LIMITS, 1e9)
+            short = [name for name, level in left.items() if level < asked.get(name, 0)]
+            assert verdict.allowed == (not spends or not short)
+            if verdict.allowed:
+                left = {name: level - asked.get(name, 0) for name, level in left.items()}
+                assert (verdict.retry_after, verdict.which) == (0, None)
+            else:
+                assert verdict.which in short
+                assert verdict.retry_after > 0
+                assert (verdict.retry_after == inf) == any(asked.get(name, 0) > LIMITS[name] for name in short)
+            assert verdict.left == pytest.approx(left, abs=0.001)
+
+    replicas.run(scene())
+
+
+@settings(max_examples=200, deadline=None)
+@given(steps=st.lists(st.tuples(st.floats(0, 30), st.integers(0, 12)), max_size=60))
+def test_in_no_span_of_time_is_more_taken_than_the_limit_and_what_flows_in(steps: list[tuple[float, int]]) -> None:
+    """And what was refused is allowed after `retry_after`, and not before."""
+
+    async def scene() -> None:
+        now, taken = 1000.0, list[tuple[float, int]]()
+        relay = MemoryRelay(lambda: now)
+        for pause, amount in steps:
+            now += pause
+            verdict = await relay.spend("b", {"n": amount}, {"n": 10}, 20)
+            if not verdict.allowed and verdict.retry_after < inf:
+                wait = verdict.retry_after
+                now += wait * 0.99
+                assert not (await relay.spend("b", {"n": amount}, {"n": 10}, 20)).allowed
+                now += wait * 0.010001
+                verdict = await relay.spend("b", {"n": amount}, {"n": 10}, 20)
+                assert verdict.allowed
+            if verdict.allowed:
+                taken.append((now, amount))
+        for start, (begin, _) in enumerate(taken):
+            total = 0
+            for at, amount in taken[start:]:
+                total += amount
+                assert total <= 10 + (at - begin) * 10 / 20 + 1e-3
+
+    asyncio.run(scene())
+
+
+def test_many_at_once_take_no_more_than_there_is(replicas: Replicas) -> None:
+    async def scene() -> None:
+        bucket, loop = new_name(), asyncio.get_running_loop()
+        began, allowed = loop.time(), 0
+        while loop.time() - began < 0.6:
+            tries = (relay.spend(bucket, {"n": 1}, {"n": 10}, 0.5) for relay in (replicas.one, replicas.two) * 10)
+            allowed += sum(verdict.allowed for verdict in await asyncio.gather(*tries))
+        took = loop.time() - began
+        assert 10 + 10 * 0.6 / 0.5 * 0.8 <= allowed <= 10 + took * 10 / 0.5 + 1
+
+    replicas.run(scene())
+
+
+def test_a_debt_is_waited_for(replicas: Replicas) -> None:
+    async def scene() -> None:
+        bucket, limits = new_name(), {"requests": 100, "tokens": 10}
+        assert (await replicas.one.spend(bucket, {"requests": 1}, limits, 0.5)).allowed
+        assert (await replicas.one.charge(bucket, {"tokens": 15}, limits, 0.5)).left["tokens"] < 0
+        verdict = await replicas.two.spend(bucket, {"requests": 1}, limits, 0.5)
+        assert (verdict.allowed, verdict.which) == (False, "tokens")
+        assert 0.2 < verdict.retry_after <= 0.25
+        await asyncio.sleep(verdict.retry_after + 0.01)
+        assert (await replicas.two.spend(bucket, {"requests": 1}, limits, 0.5)).allowed
+
+    replicas.run(scene())
+
+
+def test_a_limit_of_nothing_allows_nothing(replicas: Replicas) -> None:
+    async def scene() -> None:
+        bucket = new_name()
+        verdict = await replicas.one.spend(bucket, {"n": 1}, {"n": 0})
+        assert (verdict.allowed, verdict.retry_after) == (False, inf)
+        assert (await replicas.one.spend(bucket, {"n": 0}, {"n": 0})).allowed
+        assert (await replicas.one.spend(bucket, {"m": 1}, {})).allowed
+
+    replicas.run(scene())
+
+
+def test_so_many_places_and_no_more(replicas: Replicas) -> None:
+    async def scene() -> None:
+        bucket = new_name()
+        tries = [relay.hold(bucket, 3, f"{number}", 0.3) for number in range(10) for relay in replicas[:2]]
+        held = await asyncio.gather(*tries)
+        assert sum(held[::2]) == 3
+        assert held[::2] == held[1::2]  # who has a place keeps it
+        inside = [f"{number}" for number in range(10) if held[2 * number]]
+        await replicas.two.unhold(bucket, inside[0])
+        await replicas.two.unhold(bucket, "nobody")
+        assert await replicas.one.hold(bucket, 3, "late", 100)
+        assert not await replicas.one.hold(bucket, 3, "later", 100)
+        await asyncio.sleep(0.35)  # the other two are dead
+        assert [await replicas.one.hold(bucket, 3, who, 100) for who in ("x", "y", "z", "late")] == [
+            *[True, True, False],
+            True,
+        ]
+
+    replicas.run(scene())

@@ -1,0 +1,235 @@
+"""Logs: numbered, whole, ended once; and followed without a gap or a repeat."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from relay_kit import Replicas, new_name, read_all, read_some
+
+from pellucid.relay import Fenced, LogLost, Relay
+from pellucid.relay.follower import ROOM
+
+entries = st.lists(st.binary(max_size=20), max_size=4)
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), entries, st.booleans()),
+        st.tuples(st.just("follow"), st.integers(0, 100), st.booleans()),
+        st.tuples(st.just("take"), st.integers(0, 100), st.booleans()),
+        st.tuples(st.just("pause"), st.just(0), st.just(False)),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(steps=steps, last=entries)
+def test_every_follower_reads_the_log_from_its_cursor(
+    replicas: Replicas, steps: list[tuple[str, int | list[bytes], bool]], last: list[bytes]
+) -> None:
+    async def scene() -> None:
+        log, written = new_name(), list[bytes]()
+        followers = [(replicas.one.follow(log), 0), (replicas.two.follow(log), 0)]
+        came: list[list[bytes]] = [[], []]
+        for verb, what, first in steps:
+            replica = replicas.one if first else replicas.two
+            if verb == "append" and isinstance(what, list):
+                written += what
+                assert await replica.append(log, what, 0) == len(written)
+            elif verb == "follow" and isinstance(what, int):
+                cursor = what % (len(written) + 1)
+                followers.append((replica.follow(log, cursor), cursor))
+                came.append([])
+            elif verb == "take" and isinstance(what, int):
+                which = what % len(followers)
+                came[which] += followers[which][0].take() or []
+            else:
+                await asyncio.sleep(0.001)
+        assert await replicas.one.append(log, last, 0, last=True) == len(written) + len(last)
+        written += last
+        followers += [(replicas.two.follow(log, cursor), cursor) for cursor in range(len(written) + 1)]
+        rest = await asyncio.gather(*(read_all(follower) for follower, _ in followers))
+        for (_, cursor), before, after in zip(followers, [*came, *[[]] * len(rest)], rest, strict=False):
+            assert before + after == written[cursor:]
+
+    replicas.run(scene())
+
+
+def test_a_log_that_has_its_last_entry_takes_no_more(replicas: Replicas) -> None:
+    async def scene() -> None:
+        log = new_name()
+        await replicas.one.append(log, [b"a"], 0, last=True)
+        for last in (False, True):
+            with pytest.raises(Fenced):
+                await replicas.two.append(log, [b"b"], 0, last=last)
+        assert await read_all(replicas.two.follow(log)) == [b"a"]
+
+    replicas.run(scene())
+
+
+def test_a_log_may_end_without_another_entry(replicas: Replicas) -> None:
+    async def scene() -> None:
+        log, empty = new_name(), new_name()
+        await replicas.one.append(log, [b"a", b"b"], 0)
+        assert await replicas.one.append(log, [], 0, last=True) == 2
+        assert await replicas.one.append(empty, [], 0, last=True) == 0
+        assert await read_all(replicas.two.follow(log, 1)) == [b"b"]
+        assert await read_all(replicas.two.follow(log, 2)) == []
+        assert await read_all(replicas.two.follow(empty)) == []
+        assert await replicas.two.exists(empty)
+
+    replicas.run(scene())
+
+
+def test_a_cursor_that_the_log_never_reached_is_told_so(replicas: Replicas) -> None:
+    async def scene() -> None:
+        log, never = new_name(), new_name()
+        await replicas.one.append(log, [b"a"], 0)
+        await replicas.one.append(log, [b"b"], 0, last=True)
+        for name, cursor in ((log, 3), (log, 4), (never, 1)):
+            with pytest.raises(LogLost):
+                await replicas.two.follow(name, cursor).read()
+
+    replicas.run(scene())
+
+
+def test_an_append_that_is_tried_again_lands_once(replicas: Replicas) -> None:
+    async def scene() -> None:
+        log = new_name()
+        for _ in range(2):
+            assert await replicas.one.append(log, [b"a", b"b"], 0, after=0) == 2
+        for _ in range(2):
+            assert await replicas.two.append(log, [b"c"], 0, after=2, last=True) == 3
+        for known in (1, 5):
+            with pytest.raises(LogLost):
+                await replicas.one.append(log, [b"d"], 0, after=known)
+        assert await read_all(replicas.one.follow(log)) == [b"a", b"b", b"c"]
+
+    replicas.run(scene())
+
+
+def test_what_was_dropped_is_gone_for_everyone_and_is_not_begun_anew(replicas: Replicas) -> None:
+    async def scene() -> None:
+        log, empty = new_name(), new_name()
+        await replicas.one.append(empty, [], 0, last=True)
+        await replicas.one.drop(empty, 0)
+        with pytest.raises(LogLost):
+            await replicas.two.follow(empty).read()
+        follower = replicas.two.follow(log)
+        await replicas.one.append(log, [b"a"], 0)
+        assert await read_some(follower, 1) == [b"a"]
+        assert await replicas.two.exists(log)
+        await replicas.one.drop(log, 0)
+        assert not await replicas.two.exists(log)
+        for cursor in (0, 1):
+            with pytest.raises(LogLost):
+                await replicas.two.follow(log, cursor).read()
+        with pytest.raises(LogLost):
+            await replicas.one.append(log, [b"b"], 0)
+        # Nobody says that something has gone: it is looked for now and then.
+        with pytest.raises(LogLost):
+            await follower.read()
+
+    from pellucid.relay import streams
+
+    round_, streams.ROUND = streams.ROUND, 1
+    try:
+        replicas.run(scene())
+    finally:
+        streams.ROUND = round_
+
+
+def test_a_log_is_dropped_when_its_time_has_come(replicas: Replicas) -> None:
+    async def scene() -> None:
+        log = new_name()
+        await replicas.one.append(log, [b"a"], 0, last=True)
+        await replicas.one.drop(log, 0.2)
+        assert await read_all(replicas.two.follow(log)) == [b"a"]
+        await asyncio.sleep(0.3)
+        assert not await replicas.two.exists(log)
+
+    replicas.run(scene())
+
+
+def test_waiting_can_be_given_up_and_begun_again(replicas: Replicas) -> None:
+    async def scene() -> None:
+        log = new_name()
+        follower, written = replicas.two.follow(log), [b"%d" % number for number in range(60)]
+        came: list[bytes] = []
+
+        async def write() -> None:
+            for number, entry in enumerate(written):
+                await replicas.one.append(log, [entry], 0, last=number == 59)
+                await asyncio.sleep(0.001)
+
+        writing = asyncio.create_task(write())
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(follower.wait(), 0.0005)
+            batch = follower.take()
+            if batch is None:
+                break
+            came += batch
+        await writing
+        assert came == written
+
+    replicas.run(scene())
+
+
+def test_whoever_closes_hears_no_more(replicas: Replicas) -> None:
+    async def scene() -> None:
+        log = new_name()
+        follower, other = replicas.two.follow(log), replicas.two.follow(log)
+        await replicas.one.append(log, [b"a"], 0)
+        await other.wait()
+        waiting = asyncio.create_task(follower.wait())
+        follower.close()
+        follower.close()
+        await waiting
+        assert follower.take() is None
+        await replicas.one.append(log, [b"b"], 0, last=True)
+        assert await read_all(other) == [b"a", b"b"]
+
+    replicas.run(scene())
+
+
+def test_a_slow_reader_holds_up_neither_the_log_nor_the_others(replicas: Replicas) -> None:
+    async def scene() -> int:
+        log, many, piece = new_name(), 40, b"x" * 50_000
+        slow, fast = replicas.two.follow(log), replicas.two.follow(log)
+        reading = asyncio.create_task(read_all(fast))
+        for number in range(many):
+            await replicas.one.append(log, [piece] * 5, 0, last=number == many - 1)
+            await asyncio.sleep(0)
+        assert await reading == [piece] * 5 * many
+        held = sum(map(len, slow._entries))
+        assert await read_all(slow) == [piece] * 5 * many
+        return held
+
+    held = replicas.run(scene())
+    if not hasattr(replicas.one, "_logs"):  # where it lies in memory anyway, a reference costs nothing
+        from pellucid.relay.streams import PAGE
+
+        assert held <= ROOM + PAGE * 50_000
+
+
+def test_nothing_is_left_of_those_who_went(replicas: Replicas) -> None:
+    async def scene(one: Relay) -> None:
+        waited, read, heard = new_name(), new_name(), new_name()
+        await one.append(read, [b"a"], 0, last=True)
+        await read_all(one.follow(read))
+        followers = [one.follow(waited), one.listen(heard)]
+        await asyncio.sleep(0.05)
+        for follower in followers:
+            follower.close()
+        for kept in (getattr(one, "_logs", {}), getattr(one, "_boxes", {})):
+            assert waited not in kept
+            assert heard not in kept
+        if hasattr(one, "_streams"):
+            keys = [one._key("log", waited), one._key("log", read), one._key("box", heard)]
+            assert not set(keys) & (set(one._streams._streams) | one._streams._wakes._wanted)
+
+    replicas.run(scene(replicas.one))

@@ -1,0 +1,287 @@
+"""Redis goes, comes back empty, says nothing, or hangs up: a clear error, no hanging, and all is well afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+
+import pytest
+from relay_kit import read_all, read_some, replicas_of
+
+from pellucid.errors import ConfigError
+from pellucid.relay import Fenced, LogLost, Relay, RelayError, open_relay
+from service_redis import RedisService, redis_service
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+def one_service() -> Iterator[RedisService]:
+    with redis_service() as service:
+        yield service
+
+
+@pytest.fixture
+def service(one_service: RedisService) -> RedisService:
+    one_service.start()
+    one_service.ask(b"FLUSHALL")
+    return one_service
+
+
+async def says_unavailable(relay: Relay) -> None:
+    with pytest.raises(RelayError) as caught:
+        await relay.check()
+    assert (caught.value.info.kind, caught.value.info.code) == ("unavailable", "relay_unavailable")
+
+
+async def test_every_call_fails_at_once_and_none_afterwards(service: RedisService) -> None:
+    async with replicas_of(service.url) as (one, _):
+
+        async def all_calls() -> list[object]:
+            calls = [
+                one.append("log", [b"a"], 0),
+                one.exists("log"),
+                one.drop("log", 60),
+                one.claim("name", "me", 9),
+                one.renew("name", 1, 9),
+                one.release("name", 1),
+                one.lapsed(),
+                one.tell("name", b"a"),
+                one.spend("bucket", {"n": 1}, {"n": 100}),
+                one.charge("bucket", {"n": 1}, {"n": 100}),
+                one.hold("places", 9, "me", 9),
+                one.unhold("places", "me"),
+                one.check(),
+            ]
+            async with asyncio.timeout(1):
+                return await asyncio.gather(*calls, return_exceptions=True)
+
+        for _ in range(2):
+            assert not [said for said in await all_calls() if isinstance(said, Exception)]
+            service.stop()
+            assert {type(said) for said in await all_calls()} == {RelayError}
+            service.start()
+        # Not even the first call suffers for a connection that was closed while it rested.
+        await one.check()
+        service.stop()
+        service.start()
+        await one.check()
+
+
+async def test_whoever_follows_a_log_that_redis_forgot_is_told(service: RedisService) -> None:
+    async with replicas_of(service.url) as (one, two):
+        token = await one.claim("log", "me", 100)
+        assert token is not None
+        await one.append("log", [b"a", b"b"], token)
+        followers = [two.follow("log"), two.follow("log", 1), two.follow("log", 2), two.follow("not yet")]
+        for follower, many in zip(followers[:3], (2, 1, 0), strict=True):
+            await read_some(follower, many)
+        await asyncio.sleep(0.05)
+        waiting = [asyncio.create_task(follower.read()) for follower in followers]
+        await asyncio.sleep(0.05)
+        service.stop()
+        service.start()
+        async with asyncio.timeout(3):
+            for said in await asyncio.gather(*waiting, return_exceptions=True):
+                assert isinstance(said, LogLost)
+        # Nor can its owner go on as if nothing had been.
+        assert not await one.renew("log", token, 100)
+        with pytest.raises(LogLost):
+            await one.append("log", [b"c"], token)
+        again = await two.claim("log", "you", 100)
+        assert again is not None
+        assert again > token
+        with pytest.raises(Fenced):
+            await one.append("log", [b"c"], token)
+
+
+async def test_a_log_that_was_begun_anew_is_another(service: RedisService) -> None:
+    """As long as before, under the same name."""
+    async with replicas_of(service.url) as (one, two):
+        await one.append("log", [b"a", b"b"], 0)
+        follower = two.follow("log")
+        await read_some(follower, 2)
+        service.ask(b"FLUSHALL")
+        await one.append("log", [b"A", b"B", b"C"], 0)
+        with pytest.raises(LogLost):
+            async with asyncio.timeout(2):
+                await follower.read()
+
+
+async def test_a_break_is_waited_out_and_then_told(service: RedisService) -> None:
+    async with replicas_of(service.url, patience=0.5) as (one, two):
+        await one.append("log", [b"a"], 0)
+        old, heard = two.follow("log", 1), two.listen("name")
+        await asyncio.sleep(0.05)
+        service.stop()
+        began = time.monotonic()
+        new = two.follow("log")
+        for follower in (old, new):
+            with pytest.raises(RelayError) as caught:
+                async with asyncio.timeout(5):
+                    await follower.read()
+            assert caught.value.info.code == "relay_unavailable"
+        assert 0.4 < time.monotonic() - began < 3
+        # A listener only hears nothing meanwhile.
+        service.start()
+        await one.tell("name", b"hello")
+        async with asyncio.timeout(3):
+            assert await heard.read() == [b"hello"]
+
+
+async def test_a_server_that_says_nothing(service: RedisService) -> None:
+    async with replicas_of(service.url, call_timeout=0.3) as (one, _):
+        await one.check()
+        service.freeze()
+        try:
+            began = time.monotonic()
+            first = asyncio.create_task(says_unavailable(one))
+            await asyncio.sleep(0.1)
+            await asyncio.gather(first, *(says_unavailable(one) for _ in range(1000)))
+            assert time.monotonic() - began < 1
+        finally:
+            service.thaw()
+        await one.check()
+
+
+async def test_connections_that_break_lose_and_repeat_nothing(service: RedisService) -> None:
+    """Logs and signals, with every connection but the writer's cut again and again."""
+    async with replicas_of(service.url) as (one, two):
+        followers = [two.follow("log") for _ in range(5)]
+        heard = two.listen("name")
+        total, told = 300, [b"%d" % number for number in range(300)]
+        reading = [asyncio.create_task(read_all(follower)) for follower in followers]
+        hearing = asyncio.create_task(read_some(heard, total))
+        for number, entry in enumerate(told):
+            known = number
+            while True:  # the writer's connection is cut too: it tries again, and the entry lands once
+                try:
+                    await one.append("log", [entry], 0, last=number == total - 1, after=known)
+                    break
+                except LogLost:
+                    raise
+                except RelayError:
+                    await asyncio.sleep(0.001)
+            if number % 50 == 25:
+                await one.tell("name", entry)
+                service.ask(b"CLIENT KILL TYPE pubsub")
+            else:
+                if number % 50 == 10:
+                    service.ask(b"CLIENT KILL TYPE normal")
+                try:
+                    await one.tell("name", entry)
+                except RelayError:
+                    await one.tell("name", entry)
+            await asyncio.sleep(0.002)
+        async with asyncio.timeout(10):
+            assert all(came == told for came in await asyncio.gather(*reading))
+            assert await hearing == told
+
+
+async def test_scripts_that_redis_forgot_are_told_again(service: RedisService) -> None:
+    async with replicas_of(service.url) as (one, _):
+        await one.append("log", [b"a"], 0)
+        service.ask(b"SCRIPT FLUSH")
+        said = await asyncio.gather(*(one.append(f"log {number}", [b"a"], 0) for number in range(50)))
+        assert said == [1] * 50
+
+
+async def test_whoever_stops_waiting_disturbs_nobody(service: RedisService) -> None:
+    async with replicas_of(service.url) as (one, _):
+        before = service.connections()
+        for number in range(50):
+            left = asyncio.create_task(one.append("log", [b"%d" % number], 0))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            left.cancel()
+            assert (await one.spend("bucket", {"n": 1}, {"n": 1000})).allowed
+        assert service.connections() == before
+        await one.append("log", [], 0, last=True)
+        assert await read_all(one.follow("log")) == [b"%d" % number for number in range(50)]
+
+
+async def test_many_followers_share_few_connections(service: RedisService) -> None:
+    """2,000 followers of 200 logs."""
+    async with replicas_of(service.url) as (one, two):
+        before = service.connections()
+        followers = [two.follow(f"log {number % 200}") for number in range(2000)]
+        reading = [asyncio.create_task(read_all(follower)) for follower in followers]
+        for round_ in range(5):
+            await asyncio.gather(
+                *(one.append(f"log {number}", [b"%d" % round_], 0, last=round_ == 4) for number in range(200))
+            )
+            if round_ == 3:
+                await asyncio.sleep(0.2)
+                assert service.connections() - before <= 3
+        async with asyncio.timeout(10):
+            assert await asyncio.gather(*reading) == [[b"0", b"1", b"2", b"3", b"4"]] * 2000
+
+
+async def test_closing_ends_what_is_open(service: RedisService) -> None:
+    before = service.connections()
+    relay = await open_relay(service.url)
+    waiting = asyncio.create_task(relay.follow("log").read())
+    await asyncio.sleep(0.05)
+    await relay.aclose()
+    await relay.aclose()
+    assert await waiting is None
+    with pytest.raises(RelayError):
+        await relay.check()
+    with pytest.raises(RelayError):
+        await relay.follow("log").read()
+    for _ in range(100):
+        if service.connections() == before:
+            break
+        await asyncio.sleep(0.02)
+    assert service.connections() == before
+
+
+async def test_prefixes_keep_gateways_apart(service: RedisService) -> None:
+    async with (
+        replicas_of(f"{service.url}?prefix=a:") as (one, _),
+        replicas_of(f"unix://{service.socket}?prefix=b:") as (two, _),
+    ):
+        await one.append("log", [b"a"], 0)
+        assert not await two.exists("log")
+        assert await one.claim("name", "a", 0)
+        assert await two.lapsed() == []
+
+
+@pytest.mark.parametrize("url", ["memory://", None])
+async def test_no_address_is_memory(url: str | None) -> None:
+    async with replicas_of(url) as (one, _):
+        await one.check()
+
+
+@pytest.mark.parametrize("url", ["http://localhost", "localhost:6379", "redis://localhost:port", "redis://h?what=1"])
+async def test_an_address_that_is_none_is_a_mistake_in_the_configuration(url: str) -> None:
+    with pytest.raises(ConfigError):
+        await open_relay(url)
+
+
+async def test_nobody_at_the_address(service: RedisService) -> None:
+    with pytest.raises(RelayError) as caught:
+        await open_relay("redis://user:hunter2@127.0.0.1:1/0")
+    assert "127.0.0.1:1" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+async def test_what_redis_refuses_is_told_without_what_it_was_sent(service: RedisService) -> None:
+    with pytest.raises(RelayError, match="refused") as caught:
+        await open_relay(service.url.replace("//", "//user:hunter2@"))
+    assert "hunter2" not in str(caught.value)
+    async with replicas_of(service.url) as (one, _):
+        service.ask(b"CONFIG SET maxmemory 1")
+        try:
+            with pytest.raises(RelayError, match="refused") as caught:
+                await one.append("log", [b"hunter2"], 0)
+        finally:
+            service.ask(b"CONFIG SET maxmemory 0")
+        assert "hunter2" not in str(caught.value)
+        await one.append("log", [b"a"], 0)

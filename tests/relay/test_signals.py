@@ -1,0 +1,62 @@
+"""Signals: what is told is heard, wherever the listener is, once, in order, also when it was told too early."""
+
+from __future__ import annotations
+
+import asyncio
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from relay_kit import Replicas, new_name, read_some
+
+from pellucid.relay.relay import MAIL_ROOM
+
+
+@settings(max_examples=50, deadline=None)
+@given(messages=st.lists(st.binary(max_size=9), min_size=1, max_size=12), cut=st.integers(0, 12))
+def test_every_listener_hears_all_in_order(replicas: Replicas, messages: list[bytes], cut: int) -> None:
+    async def scene() -> None:
+        name = new_name()
+        listeners = [replicas.one.listen(name), replicas.two.listen(name)]
+        for message in messages[:cut]:
+            await replicas.one.tell(name, message)
+        listeners.append(replicas.two.listen(name))
+        for message in messages[cut:]:
+            await replicas.two.tell(name, message)
+        for listener in listeners:
+            assert await read_some(listener, len(messages)) == messages
+            assert listener.take() == []
+            listener.close()
+            assert listener.take() is None
+
+    replicas.run(scene())
+
+
+def test_nobody_hears_what_was_told_to_another(replicas: Replicas) -> None:
+    async def scene() -> None:
+        one, other = replicas.one.listen(new_name()), replicas.one.listen(name := new_name())
+        await replicas.two.tell(name, b"you")
+        assert await other.read() == [b"you"]
+        await asyncio.sleep(0.02)
+        assert one.take() == []
+        one.close()
+        other.close()
+
+    replicas.run(scene())
+
+
+def test_a_mailbox_keeps_the_newest(replicas: Replicas) -> None:
+    async def scene() -> None:
+        name, many = new_name(), MAIL_ROOM + 50
+        early = replicas.one.listen(name)
+        told = [b"%d" % number for number in range(many)]
+        for message in told[:10]:
+            await replicas.two.tell(name, message)
+        assert await read_some(early, 10) == told[:10]
+        await asyncio.gather(*(replicas.two.tell(name, message) for message in told[10:]))
+        late = replicas.two.listen(name)
+        assert await read_some(late, MAIL_ROOM) == told[-MAIL_ROOM:]
+        assert (await read_some(early, MAIL_ROOM))[-MAIL_ROOM:] == told[-MAIL_ROOM:]
+        early.close()
+        late.close()
+
+    replicas.run(scene())

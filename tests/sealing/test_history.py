@@ -1,0 +1,400 @@
+"""Item, seal, token, client, history: to its maker everything comes back, to others nothing that only its maker reads.
+
+What a wire would send for the conversation that the server kept is compared with what it sends for the one that a
+client gave back, who has seen no more than text and calls.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, get_args
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from sealing_kit import KEYS, texts
+from sealing_kit import parts as any_parts
+
+from pellucid.emit import replay
+from pellucid.events import ItemEndEvent, ItemStartEvent, PartEndEvent
+from pellucid.fold import fold
+from pellucid.parts import (
+    BuiltinToolCallPart,
+    BuiltinToolReturnPart,
+    CompactionPart,
+    FilePart,
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    ModelResponsePart,
+    OpaquePart,
+    Origin,
+    RefusalPart,
+    SealedPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pellucid.providers.history import parts_to_send
+from pellucid.providers.profiles import Profile, builtin_profiles
+from pellucid.providers.wires import WIRES
+from pellucid.sealing import Attached, Sealed, Sealer, SealError, attach, seal_item
+from pellucid.sealing.items import VisiblePart
+from pellucid.settings import ModelCall
+
+SEALER = Sealer(KEYS)
+ELSEWHERE = Origin("elsewhere", "other", "x")
+ROWS: dict[str, Profile] = {}
+for row in builtin_profiles().values():
+    ROWS.setdefault(row.wire, row)
+
+MARK = "bWFya2Vk"  # base64, for the wires on which signatures are bytes
+PROVIDERS: dict[str, Any] = {"id": f"id-{MARK}", "provider_name": "p"}
+SIGNED: dict[str, Any] = {**PROVIDERS, "signature": MARK, "provider_details": {"x": MARK}}
+PARTS: list[ModelResponsePart] = [
+    ThinkingPart("thought", **SIGNED),
+    ThinkingPart("in short", form="summary", **SIGNED),
+    ThinkingPart("", form="redacted", **SIGNED),
+    ThinkingPart("unsigned"),
+    TextPart("text", **SIGNED),
+    TextPart("", **SIGNED),
+    TextPart("plain"),
+    RefusalPart("no", **PROVIDERS),
+    ToolCallPart("f", '{"a": 1.0, "b": "ä"}', "c1", **SIGNED),
+    ToolCallPart("f", {"a": 1}, "c1", **SIGNED),
+    ToolCallPart("f", "", "c1", **SIGNED),
+    ToolCallPart("f", '{"a":1}', "c1"),
+    BuiltinToolCallPart("web_search", '{"query":"x"}', "b1", **SIGNED),
+    BuiltinToolReturnPart("web_search", {"results": []}, "b1", **PROVIDERS, provider_details={"x": MARK}),
+    FilePart("aGk=", "image/png", **SIGNED),
+    CompactionPart("earlier", **SIGNED),
+    CompactionPart(None, **SIGNED),
+    OpaquePart("new", {"type": "new", "x": MARK}, **PROVIDERS),
+]
+
+each_wire = pytest.mark.parametrize("wire", WIRES)
+own_or_foreign = pytest.mark.parametrize("own", [True, False], ids=["own", "foreign"])
+
+
+def test_every_kind_is_here() -> None:
+    assert {type(part) for part in PARTS} | {SealedPart} == set(get_args(ModelResponsePart))
+    assert set(WIRES) == set(ROWS)
+
+
+def items(response: ModelResponse) -> list[tuple[ItemStartEvent, list[ModelResponsePart], ItemEndEvent]]:
+    out: list[tuple[ItemStartEvent, list[ModelResponsePart], ItemEndEvent]] = []
+    for event in replay(response):
+        match event:
+            case ItemStartEvent():
+                start, parts = event, []
+            case PartEndEvent():
+                parts.append(event.part)
+            case ItemEndEvent():
+                out.append((start, parts, event))
+    return out
+
+
+def seen(part: ModelResponsePart) -> ModelResponsePart | None:
+    """What a client has of the part and gives back."""
+    match part:
+        case TextPart():
+            return TextPart(part.content, complete=part.complete, item_id=part.item_id)
+        case RefusalPart():
+            return RefusalPart(part.content, complete=part.complete, item_id=part.item_id)
+        case ToolCallPart():
+            # As one that has parsed the arguments and written them again.
+            args = json.dumps(json.loads(part.args_as_json().replace("1.0", "1")), indent=1)
+            return ToolCallPart(part.tool_name, args, part.tool_call_id, complete=part.complete, item_id=part.item_id)
+        case _:
+            return None
+
+
+def echoed(response: ModelResponse, *, first: bool = False, thoughts: bool = False) -> ModelResponse:
+    """The response as a client gives it back: carriers after their items, or before; with visible reasoning or not."""
+    back: list[ModelResponsePart] = []
+    assert response.origin is not None
+    for start, parts, end in items(response):
+        sealed = seal_item(parts, start, end, response.origin, 7)
+        tokens: list[ModelResponsePart] = []
+        if sealed is not None:
+            assert (sealed.item_id, sealed.made_for, sealed.sealed_at) == (start.id, response.origin, 7)
+            assert all(getattr(part, "origin", None) == response.origin for part in sealed.parts)
+            tokens = [SealedPart(SEALER.seal(sealed, tenant="a"), start.id)]
+        visible = [part for part in map(seen, parts) if part is not None]
+        if thoughts:
+            shown = [part for part in parts if isinstance(part, ThinkingPart) and part.content]
+            visible += [ThinkingPart(part.content, form=part.form, item_id=start.id) for part in shown]
+        back += [*tokens, *visible] if first else [*visible, *tokens]
+    return ModelResponse(back)
+
+
+def opened(part: SealedPart) -> Sealed:
+    return SEALER.open(part.token, tenant="a")
+
+
+def returned(response: ModelResponse, **how: bool) -> ModelResponse:
+    attached = attach([echoed(response, **how)], opened)
+    assert not attached.unclaimed
+    [message] = attached.messages
+    assert isinstance(message, ModelResponse)
+    return message
+
+
+def numbered(parts: list[ModelResponsePart]) -> list[ModelResponsePart]:
+    return [replace(part, item_id=f"item_{number}") for number, part in enumerate(parts)]
+
+
+def bare(parts: list[ModelResponsePart]) -> list[Any]:
+    """Parts as values, less whose they are and the form of their arguments."""
+    out = []
+    for part in parts:
+        value = {**msgspec.to_builtins(part), "origin": None}
+        if isinstance(part, ToolCallPart):
+            value["args"] = json.loads(part.args_as_json())
+        out.append(value)
+    return out
+
+
+def body(wire: str, response: ModelResponse) -> Any:
+    messages: list[ModelMessage] = [ModelRequest([UserPromptPart("hi")]), response]
+    if response.tool_calls:
+        results = [ToolReturnPart(call.tool_name, "1", call.tool_call_id) for call in response.tool_calls]
+        messages.append(ModelRequest([*results]))
+    messages.append(ModelRequest([UserPromptPart("and?")]))
+    written = WIRES[wire].encode(ModelCall("m", messages), ROWS[wire], target(wire))
+    return parsed(json.loads(msgspec.json.encode(written)))
+
+
+def parsed(value: Any) -> Any:
+    """With arguments as values: clients write them in their own way."""
+    if isinstance(value, dict):
+        return {name: parsed(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [parsed(inner) for inner in value]
+    if isinstance(value, str) and value[:1] == "{":
+        return json.loads(value)
+    return value
+
+
+def target(wire: str) -> Origin:
+    return Origin(ROWS[wire].name, wire, "m")
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.part_kind)
+@own_or_foreign
+@each_wire
+def test_every_kind_of_part_survives(wire: str, own: bool, part: ModelResponsePart) -> None:
+    maker = target(wire) if own else ELSEWHERE
+    kept = ModelResponse(numbered([part]), origin=maker)
+    for how in ({}, {"first": True}, {"thoughts": True}, {"first": True, "thoughts": True}):
+        back = returned(kept, **how)
+        assert bare(back.parts) == bare([seen(p) or p if not is_sealed(p) else p for p in kept.parts])
+        sent, expected = (parts_to_send(response, target(wire), ROWS[wire]) for response in (back, kept))
+        assert bare(sent) == bare(expected)
+        assert body(wire, back) == body(wire, kept)
+        if not own:
+            assert MARK.encode() not in msgspec.json.encode([sent, body(wire, back)])
+
+
+def is_sealed(part: ModelResponsePart) -> bool:
+    return not isinstance(part, VisiblePart) or bool(part.id)
+
+
+@own_or_foreign
+@each_wire
+@given(st.permutations(PARTS), st.booleans(), st.booleans())
+@settings(max_examples=8, deadline=None)
+def test_turns_of_all_kinds_survive(
+    wire: str, own: bool, parts: list[ModelResponsePart], first: bool, thoughts: bool
+) -> None:
+    calls = [part for part in parts if isinstance(part, ToolCallPart)]
+    ids = {id(call): f"c{number}" for number, call in enumerate(calls)}
+    named = [replace(p, tool_call_id=ids[id(p)]) if isinstance(p, ToolCallPart) else p for p in parts]
+    kept = ModelResponse(numbered(named), origin=target(wire) if own else ELSEWHERE)
+    back = returned(kept, first=first, thoughts=thoughts)
+    assert bare(back.parts) == bare(kept.parts)
+    assert body(wire, back) == body(wire, kept)
+
+
+@given(st.lists(any_parts, max_size=6), st.booleans())
+@settings(deadline=None, max_examples=150)
+def test_whatever_was_said_survives(parts: list[ModelResponsePart], first: bool) -> None:
+    origin = Origin("p", "w", "m")
+    named = [
+        replace(part, tool_call_id=f"c{place}", args={"n": place}) if isinstance(part, ToolCallPart) else part
+        for place, part in enumerate(parts)
+    ]
+    # Log-probabilities go back to nobody; what has nothing opaque is not sealed; what is empty is not said.
+    plain = [replace(part, logprobs=None) if isinstance(part, TextPart) else part for part in named]
+    full = [
+        replace(part, signature="s", provider_details={"x": 1}) if hasattr(part, "signature") else part
+        for part in plain
+    ]
+    kept = ModelResponse(numbered([replace(part, origin=None, id="i") for part in full]), origin=origin)
+    assert bare(returned(kept, first=first).parts) == bare(kept.parts)
+
+
+@given(st.permutations(PARTS))
+@settings(deadline=None, max_examples=30)
+def test_what_is_sealed_is_what_fold_makes_of_it(parts: list[ModelResponsePart]) -> None:
+    response = ModelResponse(numbered(parts), origin=ELSEWHERE)
+    folded = fold([*replay(response)]).response
+    assert folded is not None
+    sealed = [seal_item(ended, start, end, ELSEWHERE, 0) for start, ended, end in items(response)]
+    whole = [part for item in sealed if item is not None for part in item.parts if not isinstance(part, VisiblePart)]
+    assert [replace(part, origin=None) for part in whole] == [
+        part for part in folded.parts if not isinstance(part, VisiblePart)
+    ]
+
+
+def test_what_the_items_end_tells_is_sealed_with_its_parts() -> None:
+    start, end = (
+        ItemStartEvent(0, "reasoning", "rs_1", "native"),
+        ItemEndEvent(0, "completed", "enc", {"n": 1}, ELSEWHERE),
+    )
+    origin = Origin("p", "w", "m")
+    sealed = seal_item([ThinkingPart("a", form="summary"), ThinkingPart("b", form="summary")], start, end, origin, 0)
+    assert sealed is not None
+    assert sealed.made_for == ELSEWHERE
+    assert sealed.parts[0] == ThinkingPart(
+        "a", None, "enc", "elsewhere", {"native": {"n": 1}}, "summary", item_id="rs_1", origin=ELSEWHERE
+    )
+    empty = seal_item([], start, replace(end, native=None), origin, 0)
+    assert empty is not None
+    assert empty.parts == [ThinkingPart("", "native", "enc", "elsewhere", item_id="rs_1", origin=ELSEWHERE)]
+
+
+@pytest.mark.parametrize(
+    ("parts", "kind"),
+    [
+        ([TextPart("plain")], "message"),
+        ([ToolCallPart("f", "{}", "c")], "tool_call"),
+        ([], "reasoning"),
+        ([], "message"),
+        ([SealedPart("token")], "reasoning"),
+        ([ThinkingPart("", complete=False)], "reasoning"),
+    ],
+)
+def test_what_its_reader_has_whole_is_not_sealed(parts: list[ModelResponsePart], kind: Any) -> None:
+    end = ItemEndEvent(0, "incomplete" if not parts else "completed")
+    assert seal_item(parts, ItemStartEvent(0, kind, "x"), end, ELSEWHERE, 0) is None
+
+
+# --- what a client did to it -------------------------------------------------------------------------------------
+
+
+TEXT = TextPart("so", signature="s1", item_id="msg_1")
+CALL = ToolCallPart("f", '{"a":1}', "c1", signature="s2", item_id="fc_1")
+THOUGHT = ThinkingPart("why", signature="s0", item_id="rs_1")
+KEPT = ModelResponse([THOUGHT, TEXT, CALL], origin=ELSEWHERE)
+
+
+def after(edit: Any) -> Attached:
+    """What is attached after `edit` had its way with every part that a client gives back."""
+    edited = [part for given in echoed(KEPT).parts if (part := edit(given)) is not None]
+    return attach([ModelResponse(edited)], opened)
+
+
+def signatures(attached: Attached) -> list[Any]:
+    [message] = attached.messages
+    assert isinstance(message, ModelResponse)
+    return [getattr(part, "signature", None) for part in message.parts]
+
+
+def changed(kind: type, **values: Any) -> Any:
+    return lambda part: replace(part, **values) if isinstance(part, kind) else part
+
+
+def test_ids_may_be_left_out() -> None:
+    attached = after(lambda part: replace(part, item_id=None))
+    assert signatures(attached) == ["s0", "s1", "s2"]
+    assert not attached.unclaimed
+
+
+@pytest.mark.parametrize(
+    ("edit", "expected"),
+    [
+        (changed(TextPart, content="so."), ["s0", None, "s2"]),
+        (changed(TextPart, item_id="msg_2"), ["s0", None, "s2"]),
+        (changed(ToolCallPart, args='{"a":2}'), ["s0", "s1", None]),
+        (changed(ToolCallPart, tool_name="g"), ["s0", "s1", None]),
+        (changed(ToolCallPart, tool_call_id="c2"), ["s0", "s1", None]),
+        (lambda part: None if isinstance(part, TextPart) else part, ["s0", "s2"]),
+    ],
+)
+def test_a_signature_goes_to_no_other_text(edit: Any, expected: list[Any]) -> None:
+    attached = after(edit)
+    assert signatures(attached) == expected
+    assert len(attached.unclaimed) == 1
+
+
+@pytest.mark.parametrize("ids", [("msg_1", "msg_2"), ("msg_1", "msg_1")], ids=["two items", "one item"])
+def test_of_two_equal_texts_each_has_its_own_signature(ids: tuple[str, str]) -> None:
+    texts = [TextPart("so", signature=f"s{n}", item_id=item_id) for n, item_id in enumerate(ids, 1)]
+    twice = ModelResponse([*texts], origin=ELSEWHERE)
+    for first in (True, False):
+        assert [part.signature for part in returned(twice, first=first).parts] == ["s1", "s2"]  # type: ignore[union-attr]
+        given = [replace(part, item_id=None) for part in echoed(twice, first=first).parts]
+        assert signatures(attach([ModelResponse(given)], opened)) == ["s1", "s2"]
+
+
+def test_what_was_cut_off_stays_cut_off() -> None:
+    cut = ModelResponse([replace(CALL, args='{"a', complete=False)], origin=ELSEWHERE)
+    [start, parts, end], *_ = items(cut)
+    sealed = seal_item(parts, start, end, ELSEWHERE, 0)
+    assert sealed is not None
+    given = [ToolCallPart("f", '{"a', "c1"), SealedPart(SEALER.seal(sealed, tenant="a"))]
+    [message] = attach([ModelResponse(given)], opened).messages
+    assert message.parts == [replace(CALL, args='{"a', complete=False, origin=ELSEWHERE, item_id=None)]
+
+
+def test_a_token_that_comes_twice_counts_once() -> None:
+    given = [part for part in echoed(KEPT).parts for _ in range(2 if isinstance(part, SealedPart) else 1)]
+    assert signatures(attach([ModelResponse(given)], opened)) == ["s0", "s1", "s2"]
+
+
+@given(texts)
+def test_visible_reasoning_gives_way_to_its_seal_and_other_reasoning_stays(other: str) -> None:
+    given: list[ModelResponsePart] = [
+        ThinkingPart("a summary", form="summary", item_id="rs_1"),
+        *echoed(KEPT, thoughts=True).parts,
+        ThinkingPart("why"),
+        ThinkingPart(other, item_id="rs_2"),
+    ]
+    [message] = attach([ModelResponse(given)], opened).messages
+    thoughts = [part for part in message.parts if isinstance(part, ThinkingPart)]
+    assert thoughts == [replace(THOUGHT, origin=ELSEWHERE), ThinkingPart(other, item_id="rs_2")]
+
+
+def test_a_signature_does_not_leave_its_turn() -> None:
+    [*parts] = echoed(KEPT).parts
+    messages = [
+        ModelResponse([p for p in parts if not isinstance(p, TextPart)]),
+        ModelRequest([]),
+        ModelResponse([TEXT]),
+    ]
+    attached = attach(messages, opened)
+    assert attached.messages[2] == messages[2]
+    assert [part.signature for part in attached.unclaimed if isinstance(part, TextPart)] == ["s1"]
+
+
+def test_what_is_wrong_with_a_token_comes_through() -> None:
+    def opener(part: SealedPart) -> Sealed:
+        try:
+            return opened(part)
+        except SealError as error:
+            raise error.at("input[2].encrypted_content") from None
+
+    with pytest.raises(SealError) as wrong:
+        attach([ModelResponse([SealedPart("token")])], opener)
+    assert (wrong.value.info.code, wrong.value.info.param) == ("seal_broken", "input[2].encrypted_content")
+
+
+def test_who_gets_nothing_opaque_is_told() -> None:
+    attached = attach([ModelRequest([]), echoed(KEPT)], opened)
+    assert len(attached.sealed) == len(attached.foreign(target("google"))) == 3
+    assert attached.foreign(ELSEWHERE) == []

@@ -1,0 +1,183 @@
+"""The keys: made once, changed one at a time, read by nobody else."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sealing_kit import KEYS, NOW, SEALED
+
+from pellucid.errors import ConfigError, RequestError
+from pellucid.sealing import KeyFile, Keys, Sealer, change_keys, ensure_keys, env_keys, read_keys
+
+ACTIVE = KEYS.active
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "keys.json"
+
+
+def test_json_there_and_back() -> None:
+    keys = KEYS.rotate(NOW).retire(ACTIVE.kid, NOW + timedelta(days=1)).rotate(NOW)
+    assert Keys.from_json(keys.to_json()) == keys
+    assert Keys.from_json(keys.to_json().decode()) == keys
+
+
+def test_a_key_shows_itself_in_no_representation() -> None:
+    for shown in (repr(KEYS), str(ACTIVE), f"{KEYS}"):
+        assert repr(ACTIVE.key)[2:-1] not in shown
+        assert ACTIVE.kid in shown
+
+
+def changed(**values: Any) -> str:
+    key = json.loads(KEYS.to_json())["keys"][0]
+    return json.dumps({"keys": [{name: value for name, value in {**key, **values}.items() if value != ...}]})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "truncated"),
+        ("{}", "keys"),
+        ("[" * 5000, "keys"),
+        ('{"keys": []}', "no key that seals"),
+        ('{"keys": [], "x": 1}', "x"),
+        (changed(kid=""), "keys[0].kid"),
+        (changed(kid="ä"), "keys[0].kid"),
+        (changed(key="AAAA"), "3 bytes"),
+        (changed(key="!"), "base64"),
+        (changed(key=...), "key"),
+        (changed(created_at="2026-01-31T12:00:00"), "created_at"),
+        (changed(retired_at="2026-01-31T12:00:00Z"), "no key that seals"),
+        (json.dumps({"keys": json.loads(KEYS.to_json())["keys"] * 2}), "keys[1].kid"),
+    ],
+)
+def test_each_mistake_is_named_and_no_key_is_quoted(text: str, said: str) -> None:
+    with pytest.raises(ConfigError) as wrong:
+        Keys.from_json(text, "HERE")
+    assert all(line.startswith("HERE: ") for line in wrong.value.mistakes)
+    assert said in str(wrong.value)
+    assert json.loads(KEYS.to_json())["keys"][0]["key"] not in str(wrong.value)
+
+
+def test_only_a_key_that_is_there_and_not_the_last_is_retired() -> None:
+    with pytest.raises(RequestError) as missing:
+        KEYS.retire("nobody", NOW)
+    assert missing.value.info.kind == "not_found"
+    with pytest.raises(RequestError, match="rotate first"):
+        KEYS.retire(ACTIVE.kid, NOW)
+
+
+# --- the file ----------------------------------------------------------------------------------------------------
+
+
+def test_the_file_is_made_once_for_its_owner_alone(file: Path) -> None:
+    with pytest.raises(ConfigError, match="there are no seal keys"):
+        read_keys(file)
+    keys = ensure_keys(file)
+    assert ensure_keys(file) == read_keys(file) == keys
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert os.listdir(file.parent) == [file.name]
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o620, 0o610])
+def test_a_file_that_others_may_open_is_refused(file: Path, mode: int) -> None:
+    ensure_keys(file)
+    file.chmod(mode)
+    with pytest.raises(ConfigError, match=f"mode 0{mode:o}.*chmod 600"):
+        ensure_keys(file)
+
+
+def test_a_place_where_nothing_can_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="seal keys cannot be made"):
+        ensure_keys(tmp_path / "file" / "keys.json")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_keys(tmp_path)
+
+
+def test_many_that_start_at_once_have_one_key(file: Path) -> None:
+    for _ in range(30):
+        with ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(lambda _: ensure_keys(file), range(8)))
+        assert len({keys.active.kid for keys in found}) == 1
+        assert os.listdir(file.parent) == [file.name]
+        file.unlink()
+
+
+def test_processes_that_start_at_once_open_each_others_tokens(file: Path) -> None:
+    code = (
+        "import sys; from pellucid.sealing import *; from pellucid.parts import *\n"
+        "sys.stdin.read(1)\n"  # all have come so far before any goes on
+        "o = Origin('p', 'w', 'm'); sealer = Sealer(ensure_keys(sys.argv[1]))\n"
+        "print(sealer.seal(Sealed([ThinkingPart('why', origin=o)], o), tenant='a'))"
+    )
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(3)
+    ]
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go")
+        process.stdin.flush()
+    sealer = Sealer(read_keys(file) if file.exists() else KeyFile(file))
+    for process in processes:
+        token, _ = process.communicate(timeout=30)
+        assert sealer.open(token.strip(), tenant="a").parts[0].content == "why"  # type: ignore[union-attr]
+
+
+def test_no_change_is_lost(file: Path) -> None:
+    first = ensure_keys(file)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: change_keys(file, lambda keys: keys.rotate(NOW)), range(16)))
+    keys = read_keys(file)
+    assert len({key.kid for key in keys.keys}) == 17
+    assert keys.keys[-1] == first.active
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_change_that_fails_changes_nothing(file: Path) -> None:
+    keys = ensure_keys(file)
+    with pytest.raises(RequestError):
+        change_keys(file, lambda keys: keys.retire(keys.active.kid, NOW))
+    assert read_keys(file) == keys
+
+
+def test_a_rotation_needs_no_restart(file: Path) -> None:
+    here, there = KeyFile(file), KeyFile(file)
+    old = Sealer(here).seal(SEALED, tenant="a")
+    change_keys(file, lambda keys: keys.rotate(NOW))
+    new = Sealer(here).seal(SEALED, tenant="a")
+    assert here() == there() == read_keys(file)
+    assert Sealer(there).open(old, tenant="a") == Sealer(there).open(new, tenant="a") == SEALED
+
+
+def test_a_file_that_goes_wrong_later_is_told_and_the_keys_hold(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    keys = KeyFile(file)
+    before = keys()
+    kept = file.read_bytes()
+    file.unlink()
+    assert keys() == keys() == before
+    assert len(caplog.records) == 1
+    file.touch(0o600)
+    assert keys() == before
+    file.write_bytes(kept)
+    assert keys() == before == read_keys(file)
+    assert 'key":' not in caplog.text
+
+
+def test_the_environment_may_hold_the_keys() -> None:
+    assert env_keys({}) is env_keys({"PELLUCID_SEAL_KEYS": " "}) is None
+    assert env_keys({"PELLUCID_SEAL_KEYS": KEYS.to_json().decode()}) == KEYS
+    with pytest.raises(ConfigError, match=r"^PELLUCID_SEAL_KEYS: "):
+        env_keys({"PELLUCID_SEAL_KEYS": "x"})

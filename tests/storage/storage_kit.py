@@ -1,0 +1,35 @@
+"""What the tests of the store share."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+from pellucid.storage import Store, StoredResponse, open_store
+
+
+class Clock:
+    """It stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@contextlib.asynccontextmanager
+async def opened(url: str, **options: Any) -> AsyncIterator[Store]:
+    store = await open_store(url, **options)
+    try:
+        yield store
+    finally:
+        await store.aclose()
+
+
+def response(id: str = "resp_1", owner: str = "ann", **fields: Any) -> StoredResponse:
+    """One that is over, unless it is said otherwise."""
+    return StoredResponse(
+        **{"created_at": 1.0, "updated_at": 1.0, "status": "completed", "model": "m", **fields}, id=id, owner=owner
+    )

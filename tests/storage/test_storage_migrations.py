@@ -1,0 +1,112 @@
+"""The tables are made, or brought up to date, on start; by one of however many start at once."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.schema import CreateIndex, CreateTable
+from storage_kit import opened
+
+from pellucid.storage import StoreError, open_store
+from pellucid.storage.migrate import migration
+from pellucid.storage.tables import metadata
+from service_postgres import PostgresServer
+
+pytestmark = pytest.mark.anyio
+
+STARTER = """
+import asyncio, sys
+from pellucid.storage import open_store, StoredResponse
+
+async def main():
+    sys.stdin.read()
+    store = await open_store(sys.argv[1])
+    await store.responses.put(
+        StoredResponse(id=sys.argv[2], owner="ann", created_at=1, updated_at=1, status="completed", model="m"), [])
+    await store.aclose()
+
+asyncio.run(main())
+"""
+
+
+def test_several_start_at_once(url: str) -> None:
+    if url == "sqlite://":
+        return  # each has its own
+    starting = [
+        subprocess.Popen([sys.executable, "-c", STARTER, url, f"resp_{n}"], stdin=subprocess.PIPE) for n in range(3)
+    ]
+    for process in starting:
+        assert process.stdin is not None
+        process.stdin.close()  # now
+    assert [process.wait(30) for process in starting] == [0] * 3
+
+    async def look() -> None:
+        async with opened(url) as store:
+            for n in range(3):
+                assert await store.responses.get("ann", f"resp_{n}") is not None
+
+    asyncio.run(look())
+
+
+async def test_a_store_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    async with opened(f"sqlite:///{path}"):
+        pass
+    with sqlite3.connect(path) as database:
+        database.execute("UPDATE alembic_version SET version_num = '9999'")
+    database.close()
+    with pytest.raises(StoreError, match="9999") as caught:
+        await open_store(f"sqlite:///{path}")
+    assert caught.value.info.code == "storage_too_new"
+
+
+async def test_a_store_of_a_newer_version_is_left_alone_in_postgresql(postgres_server: PostgresServer) -> None:
+    import asyncpg
+
+    url = postgres_server.database()
+    async with opened(url):
+        pass
+    connection = await asyncpg.connect(url)
+    await connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    await connection.close()
+    with pytest.raises(StoreError, match="9999"):
+        await open_store(url)
+
+
+async def test_the_migrations_make_the_tables_in_sqlite(tmp_path: Path) -> None:
+    async with opened(f"sqlite:///{tmp_path}/store.db"):
+        pass
+    engine = sa.create_engine(f"sqlite:///{tmp_path}/store.db")
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+        made = {
+            name: sql.split("(", 1)[1]
+            for name, sql in connection.execute(sa.text("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
+        }
+    engine.dispose()
+    for table in metadata.sorted_tables:
+        assert ("WITHOUT ROWID" in made[table.name]) == (table.kwargs.get("sqlite_with_rowid") is False)
+        for index in table.indexes:
+            assert ("WHERE" in made[str(index.name)]) == (index.kwargs["sqlite_where"] is not None)
+
+
+def test_the_migrations_make_the_tables_in_postgresql() -> None:
+    dialect = postgresql.dialect()
+    tables = metadata.sorted_tables
+    wanted = [CreateTable(table) for table in tables] + [CreateIndex(i) for table in tables for i in table.indexes]
+    made = {" ".join(statement.split()) for statement in migration("postgresql", None)}
+    for ddl in wanted:
+        assert " ".join(str(ddl.compile(dialect=dialect)).split()) in made
+
+
+def test_one_that_is_up_to_date_is_left_as_it_is() -> None:
+    assert migration("sqlite", "0001") == migration("postgresql", "0001") == ()

@@ -1,0 +1,350 @@
+"""Any program of calls, by two owners who use the same ids, does to a store what it does to a few dictionaries."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from storage_kit import Clock
+
+from pellucid.errors import PellucidError
+from pellucid.storage import (
+    AlreadyStored,
+    BrokenChain,
+    ConversationEntry,
+    Store,
+    StoredConversation,
+    StoredResponse,
+    open_store,
+)
+from pellucid.storage.responses import GRACE
+
+
+class Circle(Exception):
+    """Responses that build on each other. Nobody who mints ids makes them, but they must not be walked for ever."""
+
+
+class Model:
+    """What a store should do, in the plainest way."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.responses: dict[tuple[str, str], StoredResponse] = {}
+        self.items: dict[tuple[str, str], list[str]] = {}
+        self.fences: dict[tuple[str, str], int] = {}
+        self.conversations: dict[tuple[str, str], StoredConversation] = {}
+        self.entries: dict[tuple[str, str], list[ConversationEntry]] = {}
+        self.positions: dict[tuple[str, str], int] = {}
+
+    def there(self, row: Any) -> bool:
+        return row is not None and (row.expires_at is None or row.expires_at > self.clock.now)
+
+    def response(self, owner: str, id: str) -> StoredResponse | None:
+        row = self.responses.get((owner, id))
+        return row if self.there(row) else None
+
+    def put(self, response: StoredResponse, item_ids: list[str], fence: int = 0) -> None:
+        key = response.owner, response.id
+        if key in self.responses:
+            raise AlreadyStored
+        self.responses[key], self.items[key], self.fences[key] = response, item_ids, fence
+        self.lengthen(response)
+
+    def lengthen(self, response: StoredResponse) -> None:
+        until = math.inf if response.expires_at is None else response.expires_at
+        longer = until + max(0, until - self.clock.now) * GRACE
+        short: dict[str, StoredResponse] = {}
+        previous = response.previous_id
+        while previous not in (None, *short) and (row := self.response(response.owner, previous)):
+            if row.expires_at is None or row.expires_at >= until:
+                longer = min(longer, row.expires_at or math.inf)
+                break
+            short[row.id] = row
+            previous = row.previous_id
+        for id, row in short.items():
+            self.responses[response.owner, id] = replace(row, expires_at=None if longer == math.inf else longer)
+
+    def begin(self, response: StoredResponse, fence: int) -> None:
+        self.put(response, [], fence)
+
+    def finish(self, response: StoredResponse, item_ids: list[str], fence: int) -> bool:
+        key = response.owner, response.id
+        row = self.responses.get(key)
+        if row is None or row.finished or self.fences[key] > fence:
+            return False
+        # What it was begun as, it stays.
+        begun = ("created_at", "previous_id", "conversation_id", "background")
+        self.responses[key] = replace(response, **{name: getattr(row, name) for name in begun})
+        self.items[key] = item_ids
+        self.lengthen(response)
+        return True
+
+    def take_over(self, owner: str, id: str, fence: int) -> StoredResponse | None:
+        row = self.response(owner, id)
+        if row is None or row.finished or self.fences[owner, id] >= fence:
+            return None
+        self.fences[owner, id] = fence
+        self.responses[owner, id] = replace(row, updated_at=self.clock.now)
+        return self.get(owner, id)
+
+    def unfinished(self, before: float) -> list[tuple[str, str, int]]:
+        rows = [row for row in self.responses.values() if self.there(row) and not row.finished]
+        return sorted((row.id, row.owner, self.fences[row.owner, row.id]) for row in rows if row.updated_at < before)
+
+    def get(self, owner: str, id: str, log: bool = False) -> StoredResponse | None:
+        row = self.response(owner, id)
+        return row and (row if log else replace(row, log=b""))
+
+    def chain(self, owner: str, id: str) -> list[StoredResponse] | None:
+        row = self.response(owner, id)
+        if row is None:
+            return None
+        found = [replace(row, log=b"")]
+        while (previous := found[0].previous_id) is not None:
+            row = self.response(owner, previous)
+            if row is None:
+                raise BrokenChain(previous)
+            if any(row.id == other.id for other in found):
+                raise Circle
+            found.insert(0, replace(row, log=b""))
+        return found
+
+    def delete(self, owner: str, id: str) -> bool:
+        return self.response(owner, id) is not None and self.responses.pop((owner, id)) is not None
+
+    def find_item(self, owner: str, item_id: str) -> str | None:
+        rows = [self.response(*key) for key in self.responses if key[0] == owner and item_id in self.items[key]]
+        newest = max((row for row in rows if row), key=lambda row: (row.created_at, row.id), default=None)
+        return newest and newest.id
+
+    def create(self, conversation: StoredConversation) -> None:
+        key = conversation.owner, conversation.id
+        if key in self.conversations:
+            raise AlreadyStored
+        self.conversations[key], self.entries[key], self.positions[key] = conversation, [], 0
+
+    def conversation(self, owner: str, id: str) -> StoredConversation | None:
+        row = self.conversations.get((owner, id))
+        return row if self.there(row) else None
+
+    def update(self, owner: str, id: str, metadata: dict[str, str]) -> StoredConversation | None:
+        row = self.conversation(owner, id)
+        if row:
+            row = self.conversations[owner, id] = replace(row, metadata=metadata)
+        return row
+
+    def delete_conversation(self, owner: str, id: str) -> bool:
+        return self.conversation(owner, id) is not None and self.conversations.pop((owner, id)) is not None
+
+    def append(self, owner: str, id: str, entries: list[ConversationEntry], keep_until: float | None) -> Any:
+        row, key = self.conversation(owner, id), (owner, id)
+        if row is None:
+            return None
+        ids = [entry.id for entry in (*self.entries[key], *entries)]
+        if len(set(ids)) < len(ids):
+            raise AlreadyStored
+        if row.expires_at is not None and row.expires_at < (math.inf if keep_until is None else keep_until):
+            self.conversations[key] = replace(row, expires_at=keep_until)
+        placed = [
+            replace(entry, conversation_id=id, position=self.positions[key] + place)
+            for place, entry in enumerate(entries)
+        ]
+        self.positions[key] += len(placed)
+        self.entries[key] += placed
+        return placed
+
+    def page(self, owner: str, id: str, after: str | None, limit: int, order: str) -> list[ConversationEntry] | None:
+        if self.conversation(owner, id) is None:
+            return None
+        entries = self.entries[owner, id][:: 1 if order == "asc" else -1]
+        if after is not None:
+            ids = [entry.id for entry in entries]
+            if after not in ids:
+                return None
+            entries = entries[ids.index(after) + 1 :]
+        return entries[:limit]
+
+    def entry(self, owner: str, id: str, entry_id: str) -> ConversationEntry | None:
+        entries = self.entries[owner, id] if self.conversation(owner, id) else []
+        return next((entry for entry in entries if entry.id == entry_id), None)
+
+    def delete_entry(self, owner: str, id: str, entry_id: str) -> bool:
+        found = self.entry(owner, id, entry_id)
+        if found:
+            self.entries[owner, id].remove(found)
+        return found is not None
+
+    def expire(self) -> int:
+        kept = self.responses, self.conversations
+        due = [(rows, key) for rows in kept for key, row in rows.items() if not self.there(row)]
+        for rows, key in due:
+            del rows[key]
+        return len(due)
+
+    def erase(self, owner: str) -> int:
+        mine = [(rows, key) for rows in (self.responses, self.conversations) for key in rows if key[0] == owner]
+        for rows, key in mine:
+            del rows[key]
+        return len(mine)
+
+
+owners, ids = st.sampled_from(["ann", "bob"]), st.sampled_from([f"resp_{n}" for n in range(5)])
+conversation_ids, item_ids = st.sampled_from(["conv_1", "conv_2"]), st.sampled_from(["msg_1", "msg_2", "rs_1"])
+soon = st.one_of(st.none(), st.integers(1, 60))
+some_bytes = st.binary(max_size=20)
+texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=8)
+
+
+@st.composite
+def responses(draw: st.DrawFn, finished: bool) -> dict[str, Any]:
+    over = ["completed", "incomplete", "failed", "cancelled"]
+    return {
+        "owner": draw(owners),
+        "id": draw(ids),
+        "expires_in": draw(soon),
+        "status": draw(st.sampled_from(over if finished else ["queued", "in_progress"])),
+        "model": draw(texts),
+        "previous_id": draw(st.one_of(st.none(), ids)),
+        "conversation_id": draw(st.one_of(st.none(), texts)),
+        "background": draw(st.booleans()),
+        "header": draw(some_bytes),
+        "input": draw(some_bytes),
+        "messages": draw(some_bytes),
+        "error": draw(st.one_of(st.none(), some_bytes)),
+        "log": draw(some_bytes),
+    }
+
+
+entries = st.lists(
+    st.builds(ConversationEntry, id=item_ids, item=some_bytes, message=st.one_of(st.none(), some_bytes)), max_size=3
+)
+fences, metadata = st.integers(0, 4), st.dictionaries(texts, texts, max_size=2)
+mine, conversation = (owners, ids), (owners, conversation_ids)
+
+STEPS: dict[str, tuple[st.SearchStrategy[Any], ...]] = {
+    "put": (responses(True), st.lists(item_ids)),
+    "begin": (responses(False), fences),
+    "finish": (responses(True), st.lists(item_ids), fences),
+    "take_over": (*mine, fences),
+    "unfinished": (st.integers(-30, 30),),
+    "get": (*mine, st.booleans()),
+    "chain": mine,
+    "delete": mine,
+    "find_item": (owners, item_ids),
+    "create": (*conversation, soon, metadata),
+    "conversation": conversation,
+    "update": (*conversation, metadata),
+    "delete_conversation": conversation,
+    "append": (*conversation, entries, soon),
+    "page": (*conversation, st.one_of(st.none(), item_ids), st.integers(1, 4), st.sampled_from(["asc", "desc"])),
+    "entry": (*conversation, item_ids),
+    "delete_entry": (*conversation, item_ids),
+    "expire": (),
+    "erase": (owners,),
+    "wait": (st.integers(1, 40),),
+}
+# What matters most comes most often.
+NAMES = [*STEPS, "put", "put", "put", "begin", "append", "append", "chain", "get", "finish", "wait"]
+programs = st.lists(
+    st.sampled_from(NAMES).flatmap(lambda name: st.tuples(st.just(name), *STEPS[name])), min_size=5, max_size=30
+)
+
+
+async def play(store: Store, clock: Clock, program: list[tuple[Any, ...]]) -> None:
+    model = Model(clock)
+    ticks = itertools.count()
+    kept, said = store.responses, store.conversations
+
+    def made(fields: dict[str, Any]) -> StoredResponse:
+        at, wait = clock.now + next(ticks) / 1024, fields["expires_in"]
+        rest = {name: value for name, value in fields.items() if name != "expires_in"}
+        return StoredResponse(created_at=at, updated_at=at, expires_at=wait and clock.now + wait, **rest)
+
+    def talk(owner: str, id: str, wait: int | None, metadata: dict[str, str]) -> StoredConversation:
+        until = wait and clock.now + wait
+        return StoredConversation(id=id, owner=owner, created_at=clock.now, expires_at=until, metadata=metadata)
+
+    # How a step's arguments become a call's, and the call.
+    async def unfinished(before: float) -> list[tuple[str, str, int]]:
+        return sorted(await kept.unfinished(before, 100))
+
+    calls: dict[str, Callable[..., Any]] = {
+        "get": lambda owner, id, log: kept.get(owner, id, log=log),
+        "unfinished": unfinished,
+        "create": said.create,
+        "conversation": said.get,
+        "update": said.update,
+        "delete_conversation": said.delete,
+        "append": lambda owner, id, new, until: said.append(owner, id, new, keep_until=until),
+        "page": lambda owner, id, after, limit, order: said.entries(owner, id, after=after, limit=limit, order=order),
+        "entry": said.entry,
+        "delete_entry": said.delete_entry,
+        "expire": lambda: store.expire(clock.now),
+        "erase": store.erase,
+    }
+    arguments: dict[str, Callable[..., tuple[Any, ...]]] = {
+        "put": lambda fields, ids: (made(fields), ids),
+        "begin": lambda fields, fence: (made(fields), fence),
+        "finish": lambda fields, ids, fence: (made(fields), ids, fence),
+        "unfinished": lambda ago: (clock.now + ago,),
+        "create": lambda *fields: (talk(*fields),),
+        "append": lambda owner, id, new, wait: (owner, id, new, wait and clock.now + wait),
+    }
+    for name, *drawn in program:
+        if name == "wait":
+            clock.now += drawn[0]
+            continue
+        given = arguments.get(name, lambda *same: same)(*drawn)
+        expected: Any = None
+        try:
+            expected = getattr(model, name)(*given)
+        except BrokenChain as broken:
+            expected = broken.missing
+        except PellucidError as error:
+            expected = type(error)
+        except Circle:
+            expected = "conversation_too_long"
+        try:
+            got = await (calls.get(name) or getattr(kept, name))(*given)
+        except BrokenChain as broken:
+            got = broken.missing
+        except PellucidError as error:
+            got = error.info.code if expected == error.info.code else type(error)
+        assert got == expected, (name, given)
+    # And in the end all is as it should be, by every way of asking.
+    for owner, id in itertools.product(["ann", "bob"], [f"resp_{n}" for n in range(5)]):
+        assert await kept.get(owner, id, log=True) == model.get(owner, id, log=True)
+    for owner, item in itertools.product(["ann", "bob"], ["msg_1", "msg_2", "rs_1"]):
+        assert await kept.find_item(owner, item) == model.find_item(owner, item)
+    for owner, id in itertools.product(["ann", "bob"], ["conv_1", "conv_2"]):
+        assert await said.get(owner, id) == model.conversation(owner, id)
+        assert await said.entries(owner, id, limit=100) == model.page(owner, id, None, 100, "asc")
+
+
+def test_a_store_is_a_few_dictionaries(url: str, clock: Clock) -> None:
+    with asyncio.Runner() as runner:
+        store = runner.run(open_store(url, clock=clock))
+
+        @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+        @given(programs)
+        def any_program(program: list[tuple[Any, ...]]) -> None:
+            try:
+                runner.run(play(store, clock, program))
+            finally:
+                for owner in ("ann", "bob"):
+                    runner.run(store.erase(owner))
+
+        try:
+            any_program()
+        finally:
+            runner.run(store.aclose())
+
+
+pytestmark = pytest.mark.timeout(110)

@@ -1,0 +1,135 @@
+"""A store that is away says so, in time and to everyone; when it is back, it works, and nothing was restarted."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from storage_kit import opened, response
+
+from pellucid.errors import ConfigError
+from pellucid.storage import StoredResponse, StoreError, open_store
+from service_postgres import PostgresServer, postgres
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(scope="module")
+def own_server() -> Iterator[PostgresServer]:
+    with postgres() as server:
+        yield server
+
+
+def unavailable(error: BaseException) -> bool:
+    return isinstance(error, StoreError) and (error.info.kind, error.info.code) == (
+        "unavailable",
+        "storage_unavailable",
+    )
+
+
+@pytest.mark.parametrize("mode", ["immediate", "fast"])
+async def test_postgresql_goes_away_amid_writes_and_comes_back(own_server: PostgresServer, mode: str) -> None:
+    async with opened(own_server.database()) as store:
+        acknowledged: list[str] = []
+        refused: list[BaseException] = []
+        stop = False
+
+        async def write(place: int) -> None:
+            n = 0
+            while not stop:
+                kept = response(f"resp_{place}_{n}", log=bytes(5000))
+                try:
+                    await store.responses.put(kept)
+                    acknowledged.append(kept.id)
+                    assert isinstance(await store.responses.get("ann", kept.id), StoredResponse)
+                except StoreError as error:
+                    refused.append(error)
+                    await asyncio.sleep(0.01)
+                n += 1
+
+        writers = [asyncio.create_task(write(place)) for place in range(20)]
+        try:
+            await asyncio.sleep(0.3)
+            await asyncio.to_thread(own_server.stop, mode)
+            before = len(refused)
+            began = time.monotonic()
+            for asking in (
+                store.check(),
+                store.responses.put(response("x")),
+                store.responses.chain("ann", "x"),
+                store.expire(1.0),
+                store.erase("nobody"),
+                store.keys.by_hash(b"x"),
+                store.conversations.get("ann", "x"),
+            ):
+                with pytest.raises(StoreError) as caught:
+                    await asking
+                assert unavailable(caught.value)
+            assert time.monotonic() - began < 3
+            assert len(refused) > before
+        finally:
+            await asyncio.to_thread(own_server.start)
+        count = len(acknowledged)
+        until = time.monotonic() + 5
+        while len(acknowledged) < count + 100 and time.monotonic() < until:  # noqa: ASYNC110 (others count)
+            await asyncio.sleep(0.02)
+        stop = True
+        await asyncio.gather(*writers)
+        await store.check()
+        assert len(acknowledged) >= count + 100
+        for id in acknowledged[:: max(1, len(acknowledged) // 300)]:
+            assert await store.responses.get("ann", id) is not None
+        assert all(unavailable(error) for error in refused)
+
+
+async def test_a_server_that_was_away_while_nobody_asked_is_not_noticed(own_server: PostgresServer) -> None:
+    async with opened(own_server.database()) as store:
+        await store.responses.put(response())
+        await asyncio.gather(*(store.check() for _ in range(8)))
+        await asyncio.to_thread(own_server.stop)
+        await asyncio.to_thread(own_server.start)
+        assert await store.responses.get("ann", "resp_1") is not None
+        await store.responses.put(response("resp_2"))
+
+
+async def test_no_server_is_said_on_start(own_server: PostgresServer) -> None:
+    for url in ("postgresql://u:marmalade@127.0.0.1:1/none", own_server.database() + "_none"):
+        with pytest.raises(StoreError, match=r"127\.0\.0\.1") as caught:
+            await open_store(url)
+        assert unavailable(caught.value)
+        assert "marmalade" not in str(caught.value)
+
+
+async def test_what_is_no_database_is_said_on_start(tmp_path: Path) -> None:
+    (tmp_path / "letter").write_text("Dear reader, this is no database. " * 100)
+    for path in (tmp_path / "letter", tmp_path, tmp_path / "letter" / "below"):
+        with pytest.raises(StoreError, match=str(path)):
+            await open_store(f"sqlite:///{path}")
+
+
+@pytest.mark.parametrize("url", ["", "marmalade", "mysql://u:marmalade@h/d", "redis://h", "postgresql://h:marmalade/d"])
+async def test_what_is_no_store_is_said_without_repeating_it(url: str) -> None:
+    with pytest.raises(ConfigError, match="sqlite:///PATH") as caught:
+        await open_store(url)
+    assert "marmalade" not in str(caught.value)
+
+
+async def test_a_file_is_for_its_user_alone(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "down" / "store.db"
+    async with opened(f"sqlite:///{path}") as store:
+        await store.responses.put(response())
+        assert {file.stat().st_mode & 0o777 for file in path.parent.iterdir()} == {0o600}
+
+
+def test_what_was_erased_is_in_no_byte_of_the_file(tmp_path: Path) -> None:
+    async def keep_and_erase() -> None:
+        async with opened(f"sqlite:///{tmp_path}/store.db") as store:
+            for n in range(20):
+                await store.responses.put(response(f"resp_{n}", log=b"marmalade" * 2000), ["marmalade"])
+            await store.erase("ann")
+
+    asyncio.run(keep_and_erase())
+    assert not [file for file in tmp_path.iterdir() if b"marmalade" in file.read_bytes()]

@@ -1,0 +1,158 @@
+"""Who asks for what is another's sees what they would see if it were not there; for every method there is."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from storage_kit import Clock, response
+
+from pellucid.errors import PellucidError
+from pellucid.storage import (
+    ConversationEntry,
+    Conversations,
+    Keys,
+    Responses,
+    Store,
+    StoredConversation,
+    StoredKey,
+    StoredResponse,
+)
+
+pytestmark = pytest.mark.anyio
+
+Asking = Callable[[Store, str, str], Awaitable[Any]]
+"""A call, by an owner, about an id."""
+
+
+def begun(id: str, owner: str) -> StoredResponse:
+    return response(id, owner, status="in_progress", background=True)
+
+
+def entry(id: str) -> ConversationEntry:
+    return ConversationEntry(id=id, item=b'"theirs"')
+
+
+def talk(id: str, owner: str) -> StoredConversation:
+    return StoredConversation(id=id, owner=owner, created_at=1.0, metadata={"of": owner})
+
+
+METHODS: dict[str, Asking] = {
+    "Responses.put": lambda store, owner, id: store.responses.put(response(id, owner), ["item"]),
+    "Responses.begin": lambda store, owner, id: store.responses.begin(begun(id, owner), 1),
+    "Responses.finish": lambda store, owner, id: store.responses.finish(response(id, owner), ["item"], 99),
+    "Responses.take_over": lambda store, owner, id: store.responses.take_over(owner, id, 99),
+    "Responses.get": lambda store, owner, id: store.responses.get(owner, id, log=True),
+    "Responses.chain": lambda store, owner, id: store.responses.chain(owner, id),
+    "Responses.delete": lambda store, owner, id: store.responses.delete(owner, id),
+    "Responses.find_item": lambda store, owner, id: store.responses.find_item(owner, f"item-{id}"),
+    "Conversations.create": lambda store, owner, id: store.conversations.create(talk(id, owner)),
+    "Conversations.get": lambda store, owner, id: store.conversations.get(owner, id),
+    "Conversations.update": lambda store, owner, id: store.conversations.update(owner, id, {"mine": "now"}),
+    "Conversations.delete": lambda store, owner, id: store.conversations.delete(owner, id),
+    "Conversations.append": lambda store, owner, id: store.conversations.append(owner, id, [entry("new")]),
+    "Conversations.entries": lambda store, owner, id: store.conversations.entries(owner, id),
+    "Conversations.entry": lambda store, owner, id: store.conversations.entry(owner, id, f"entry-{id}"),
+    "Conversations.delete_entry": lambda store, owner, id: store.conversations.delete_entry(owner, id, f"entry-{id}"),
+    "Keys.list": lambda store, owner, id: store.keys.list(owner),
+    "Store.erase": lambda store, owner, id: store.erase(owner),
+}
+NOT_ASKED_BY_OWNERS = {"Responses.unfinished", "Keys.add", "Keys.by_hash", "Keys.revoke"} | {
+    f"Store.{name}" for name in ("aclose", "check", "expire")
+}
+
+
+def test_no_method_is_forgotten() -> None:
+    there = {
+        f"{room.__name__}.{name}"
+        for room in (Responses, Conversations, Keys, Store)
+        for name, method in vars(room).items()
+        if inspect.iscoroutinefunction(method) and not name.startswith("_")
+    }
+    assert there == set(METHODS) | NOT_ASKED_BY_OWNERS
+
+
+IDS = ("over", "running", "talk")
+
+
+async def fill(store: Store) -> None:
+    """What is ann's: a response that is over, one that runs, a conversation, a key; each id with an item."""
+    await store.responses.put(response("over", log=b"theirs"), ["item-over"])
+    await store.responses.begin(begun("running", "ann"), 1)
+    await store.conversations.create(talk("talk", "ann"))
+    await store.conversations.append("ann", "talk", [entry("entry-talk")])
+    await store.keys.add(StoredKey(id="key", hash=b"hash", owner="ann", name="n", created_at=1.0))
+
+
+async def all_of_anns(store: Store) -> list[Any]:
+    return [
+        *[await store.responses.get("ann", id, log=True) for id in IDS],
+        await store.responses.find_item("ann", "item-over"),
+        [row for row in await store.responses.unfinished(1e9) if row[1] == "ann"],
+        await store.conversations.get("ann", "talk"),
+        await store.conversations.entries("ann", "talk"),
+        await store.keys.list("ann"),
+    ]
+
+
+async def answer(asking: Awaitable[Any]) -> Any:
+    try:
+        return await asking
+    except PellucidError as error:
+        return type(error), error.info
+
+
+async def test_anothers_is_not_there(store: Store) -> None:
+    for method, asking in METHODS.items():
+        nothing = [await answer(asking(store, "bob", id)) for id in IDS]
+        for owner in ("ann", "bob"):
+            await store.erase(owner)
+        await fill(store)
+        before = await all_of_anns(store)
+        assert [await answer(asking(store, "bob", id)) for id in IDS] == nothing, method
+        assert await all_of_anns(store) == before, method
+        for owner in ("ann", "bob"):
+            await store.erase(owner)
+
+
+@pytest.mark.parametrize("id", ["nul\0", "half\ud800"])
+async def test_an_id_that_cannot_be_is_not_there_either(store: Store, id: str) -> None:
+    for method, asking in METHODS.items():
+        if method.split(".")[1] in ("put", "begin", "finish", "create"):  # they take a row
+            continue
+        assert await answer(asking(store, "bob", id)) == await answer(asking(store, "bob", "absent"))
+        assert await answer(asking(store, id, "over")) == await answer(asking(store, "absent", "over"))
+
+
+async def test_what_builds_on_anothers_builds_on_nothing(store: Store, clock: Clock) -> None:
+    await store.responses.put(response("over", expires_at=clock.now + 10))
+    await store.responses.put(response("mine", "bob", previous_id="over", expires_at=None))
+    ann = await store.responses.get("ann", "over")
+    assert ann is not None
+    assert ann.expires_at == clock.now + 10
+    with pytest.raises(PellucidError, match="over"):
+        await store.responses.chain("bob", "mine")
+
+
+async def test_a_key_is_found_by_its_hash_whatever_became_of_it(store: Store) -> None:
+    key = StoredKey(
+        id="key", hash=bytes(range(32)), owner="ann", name="n", created_at=1.0, expires_at=2.0, policy=b"{}"
+    )
+    await store.keys.add(key)
+    assert await store.keys.by_hash(key.hash) == key
+    assert await store.keys.by_hash(b"other") is None
+    assert await store.keys.revoke("key", 5.0) is True
+    assert await store.keys.revoke("key", 6.0) is False
+    assert await store.keys.revoke("none", 6.0) is False
+    assert await store.keys.by_hash(key.hash) == replace(key, revoked_at=5.0)
+    later = replace(key, id="later", hash=b"other", owner="bob", created_at=3.0)
+    await store.keys.add(later)
+    assert [found.id for found in await store.keys.list()] == ["key", "later"]
+    assert await store.keys.list("bob") == (later,)
+    for twice in (replace(later, id="third"), replace(later, hash=b"third")):
+        with pytest.raises(PellucidError) as caught:
+            await store.keys.add(twice)
+        assert caught.value.info.code == "already_exists"

@@ -1,0 +1,109 @@
+"""An MCP server with tools that do well, and tools that do not: `mcp_peer.py stdio`, `mcp_peer.py http PORT [json]`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import anyio
+import mcp_types as types
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+from mcp.shared.exceptions import MCPError
+
+PIXEL = "iVBORw0KGgo="
+ADD = {
+    "type": "object",
+    "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+    "required": ["a", "b"],
+}
+NAMES = [
+    "add",
+    "boom",
+    "cancel",
+    "die",
+    "env",
+    "fail",
+    "huge",
+    "pid",
+    "picture",
+    "refuse",
+    "shape",
+    "slow",
+    "two.parts",
+]
+started: list[str] = []
+
+
+def text(said: str) -> types.TextContent:
+    return types.TextContent(type="text", text=said)
+
+
+async def list_tools(_: Any, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+    """Its own tools, and 300 in all, 50 on a page."""
+    if len(sys.argv) > 1 and sys.argv[-1] == "endless":
+        return types.ListToolsResult(tools=[], next_cursor="again")
+    names = [*NAMES, *(f"tool_{number}" for number in range(300 - len(NAMES)))]
+    start = int(params.cursor) if params and params.cursor else 0
+    tools = [
+        types.Tool(name=name, description=f"It is {name}.", input_schema=ADD if name == "add" else {"type": "object"})
+        for name in names[start : start + 50]
+    ]
+    return types.ListToolsResult(tools=tools, next_cursor=str(start + 50) if start + 50 < len(names) else None)
+
+
+async def call_tool(_: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+    given = params.arguments or {}
+    print("a line for the standard error: hunter2", file=sys.stderr)  # noqa: T201
+    match params.name:
+        case "add":
+            return types.CallToolResult(content=[text(str(given["a"] + given["b"]))])
+        case "boom":
+            raise RuntimeError("hunter2")
+        case "refuse":
+            raise MCPError(types.INVALID_PARAMS, "the city is missing")
+        case "fail":
+            return types.CallToolResult(content=[text("there is no such city")], is_error=True)
+        case "die":
+            os._exit(1)
+        case "pid":
+            return types.CallToolResult(content=[text(str(os.getpid()))])
+        case "env":
+            return types.CallToolResult(content=[text(os.environ.get(given["name"], "none"))])
+        case "huge":
+            return types.CallToolResult(content=[text("x" * given["n"])])
+        case "slow":
+            started.append("slow")
+            await anyio.sleep(given["seconds"])
+            return types.CallToolResult(content=[text("at last")])
+        case "shape":
+            return types.CallToolResult(content=[text('{"n":1}')], structured_content={"n": 1})
+        case "picture":
+            link = types.ResourceLink(type="resource_link", name="more", uri="file:///more")
+            picture = types.ImageContent(type="image", data=PIXEL, mime_type="image/png")
+            return types.CallToolResult(content=[text("see:"), picture, link])
+        case "two.parts":
+            return types.CallToolResult(content=[text("one"), text("two")])
+    raise MCPError(types.INVALID_PARAMS, f"no tool {params.name}")
+
+
+server = Server("peer", on_list_tools=list_tools, on_call_tool=call_tool)
+
+
+async def stdio() -> None:
+    async with stdio_server() as (read, write):
+        await server.run(read, write, server.create_initialization_options())
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "stdio":
+        anyio.run(stdio)
+    else:
+        import uvicorn
+        from mcp.server.transport_security import TransportSecuritySettings
+
+        # It is also reached under made-up names.
+        security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+        app = server.streamable_http_app(json_response="json" in sys.argv, transport_security=security)
+        uvicorn.run(app, port=int(sys.argv[2]), log_level="error")

@@ -1,0 +1,320 @@
+"""Tools of real MCP servers, written with the official package: started here, and over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pellucid.egress import EgressError, EgressPolicy
+from pellucid.errors import PellucidError, RequestError
+from pellucid.parts import Image, Text, ToolCallPart
+from pellucid.tools import RunContext, ServerTools, Tool, ToolFailed, gather
+from pellucid.tools.mcp import MCPServer, MCPTool, tool_name
+
+pytestmark = pytest.mark.anyio
+
+PEER = str(Path(__file__).with_name("mcp_peer.py"))
+CONTEXT: RunContext[None] = RunContext(None, None)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def stdio(name: str = "peer", *more: str, **options: Any) -> MCPServer:
+    return MCPServer(name, command=sys.executable, args=[PEER, "stdio", *more], **options)
+
+
+class Http:
+    """A server over HTTP, in a process of its own."""
+
+    def __init__(self, *options: str) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.options = options
+        self.url = f"http://127.0.0.1:{self.port}/mcp"
+        self.start()
+
+    def start(self) -> None:
+        command = [sys.executable, PEER, "http", str(self.port), *self.options]
+        self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            with socket.socket() as knock:
+                if knock.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            time.sleep(0.05)
+        raise TimeoutError("the MCP server did not start")
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture(scope="module")
+def http() -> Iterator[Http]:
+    running = Http()
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="module")
+def http_json() -> Iterator[Http]:
+    running = Http("json")
+    yield running
+    running.stop()
+
+
+@pytest.fixture(params=["stdio", "http", "http_json"])
+async def server(request: pytest.FixtureRequest) -> AsyncIterator[MCPServer]:
+    if request.param == "stdio":
+        made = stdio()
+    else:
+        made = MCPServer("peer", url=request.getfixturevalue(request.param).url)
+    async with made:
+        yield made
+
+
+async def failure(server: MCPServer, tool: str, **arguments: Any) -> Any:
+    with pytest.raises(ToolFailed) as raised:
+        await server.call(tool, arguments)
+    return raised.value.content
+
+
+# --- over every transport ----------------------------------------------------------------------------------------
+
+
+async def test_what_a_server_offers_and_returns(server: MCPServer) -> None:
+    tools = {tool.remote_name: tool for tool in await server.tools()}
+    assert len(tools) == 300
+    add = tools["add"]
+    assert add.definition.description == "It is add."
+    assert add.definition.parameters["required"] == ["a", "b"]
+    assert tools["two.parts"].name == "two_parts"
+    assert await add.call(CONTEXT, add.read({"a": 1, "b": 2})) == "3"
+    assert await server.call("shape", {}) == {"n": 1}
+    assert await server.call("two.parts", {}) == "one\ntwo"
+    said, picture, link = await server.call("picture", {})
+    assert (said, picture) == (Text("see:"), Image(data="iVBORw0KGgo=", media_type="image/png"))
+    assert "file:///more" in link.text
+    # 3 MB are a result like any other, and calls run together over one connection.
+    sizes = [len(text) for text in await asyncio.gather(*(server.call("huge", {"n": 3_000_000}) for _ in range(2)))]
+    assert sizes == [3_000_000] * 2
+    since = time.monotonic()
+    await asyncio.gather(*(server.call("slow", {"seconds": 0.3}) for _ in range(5)))
+    assert time.monotonic() - since < 1
+
+
+async def test_what_goes_wrong_is_told_in_words_that_quote_nothing(
+    server: MCPServer, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    assert await failure(server, "fail") == "there is no such city"
+    assert "the city is missing" in await failure(server, "refuse")
+    assert "hunter2" not in await failure(server, "boom")
+    assert "too large" in await failure(server, "huge", n=5 << 20)
+    assert await server.call("add", {"a": 40, "b": 1_000_002}) == "1000042"
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await server.call("slow", {"seconds": 60})
+    assert await server.call("add", {"a": 1, "b": 1}) == "2"
+    logged = [record.getMessage() for record in caplog.records]
+    assert not [line for line in logged if "1000042" in line or "hunter2" in line or "no such city" in line]
+    assert "hunter2" not in "".join(capfd.readouterr())
+
+
+async def test_server_tools_give_every_outcome_as_a_result_in_order(server: MCPServer) -> None:
+    tools = [tool for tool in await server.tools() if tool.name in ("add", "fail", "slow", "boom", "refuse")]
+    calls = [
+        ToolCallPart("slow", {"seconds": 30}, "1"),
+        ToolCallPart("add", {"a": 1, "b": 2}, "2"),
+        ToolCallPart("fail", {}, "3"),
+        ToolCallPart("boom", "{}", "4"),
+        ToolCallPart("add", "not json", "5"),
+        ToolCallPart("nothing", {}, "6"),
+    ]
+    since = time.monotonic()
+    results = await ServerTools(tools, timeout=0.5).call(calls, CONTEXT)
+    assert time.monotonic() - since < 3
+    assert [result.tool_call_id for result in results] == list("123456")
+    outcomes = [getattr(result, "outcome", "again") for result in results]
+    assert outcomes == ["failed", "success", "failed", "failed", "again", "again"]
+    assert results[0].content == "It did not return within 0.5 s."
+
+
+# --- when the other side goes away -------------------------------------------------------------------------------
+
+
+async def test_a_server_that_dies_in_mid_call_is_started_again_by_the_next() -> None:
+    async with stdio() as server:
+        first = await server.call("pid", {})
+        slow = asyncio.create_task(failure(server, "slow", seconds=60))
+        await asyncio.sleep(0.1)
+        assert "not known" in await failure(server, "die")
+        assert "not known" in await slow
+        second = await server.call("pid", {})
+        assert first != second
+        # One that went while nobody called is noticed without a call that fails.
+        os.kill(int(second), 9)
+        await asyncio.sleep(0.2)
+        third = await server.call("pid", {})
+        assert third not in (first, second)
+        assert len(await server.tools()) == 300
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(third), 0)
+
+
+async def test_a_server_over_http_that_began_anew() -> None:
+    peer = Http()
+    try:
+        async with MCPServer("peer", url=peer.url) as server:
+            assert await server.call("add", {"a": 1, "b": 1}) == "2"
+            assert "not known" in await failure(server, "die")
+            assert "cannot be reached" in await failure(server, "add", a=1, b=1)
+            peer.start()
+            await asyncio.sleep(1.1)  # for a second it is not tried again
+            assert await server.call("add", {"a": 2, "b": 2}) == "4"
+            peer.stop()
+            peer.start()
+            await asyncio.sleep(0.1)
+            assert await server.call("add", {"a": 3, "b": 3}) == "6"
+    finally:
+        peer.stop()
+
+
+@pytest.mark.parametrize("peer", ["http", "http_json"])
+async def test_an_answer_past_all_measure_is_not_read_to_its_end(peer: str, request: pytest.FixtureRequest) -> None:
+    async with MCPServer("peer", url=request.getfixturevalue(peer).url, max_result=1000) as server:
+        told = [await failure(server, "huge", n=n) for n in (1001, 1_000_000)]
+        assert told[0] == "The result is too large: 1001 bytes, and at most 1000 are taken."
+        assert "than is taken" in told[1]
+        assert await server.call("add", {"a": 1, "b": 1}) == "2"
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "says"),
+    [
+        ({"command": "/no/such/program"}, "unavailable", "FileNotFoundError"),
+        ({"command": sys.executable, "args": ["-c", ""]}, "unavailable", "MCPError"),
+        ({"command": sys.executable, "args": ["-c", "print('hello')"]}, "unavailable", "MCPError"),
+        ({"command": "sleep", "args": ["60"], "connect_timeout": 0.3}, "timeout", "0.3 s"),
+        ({"url": "http://127.0.0.1:1/mcp"}, "unavailable", "Connect"),
+        ({"command": sys.executable, "args": [PEER, "stdio", "endless"]}, "model_error", "no end"),
+    ],
+)
+async def test_a_server_that_cannot_be_listed(options: dict[str, Any], kind: str, says: str) -> None:
+    async with MCPServer("peer", **options) as server:
+        with pytest.raises(PellucidError, match=says) as raised:
+            await server.tools()
+        assert raised.value.info.kind == kind
+        assert "'peer'" in raised.value.info.message
+
+
+async def test_a_server_that_takes_longer_to_start_than_a_call_may_is_there_for_a_later_one() -> None:
+    async with stdio() as server:
+        for _ in range(100):
+            try:
+                async with asyncio.timeout(0.1):
+                    assert await server.call("add", {"a": 1, "b": 1}) == "2"
+                    return
+            except TimeoutError:
+                continue
+        raise AssertionError("it was never there")
+
+
+async def test_a_server_that_is_left_while_it_starts_leaves_nothing() -> None:
+    async with MCPServer("peer", command="sleep", args=["61"]) as server:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await server.tools()
+    assert [task for task in asyncio.all_tasks() if task.get_name() == "pellucid-mcp"] == []
+
+
+def test_one_server_serves_one_event_loop_after_the_other(http: Http) -> None:
+    server = MCPServer("peer", url=http.url)
+
+    async def once() -> Any:
+        return await server.call("add", {"a": 1, "b": 1})
+
+    assert [asyncio.run(once()) for _ in range(2)] == ["2", "2"]
+
+
+# --- what it may do ----------------------------------------------------------------------------------------------
+
+
+async def test_a_started_server_sees_only_the_environment_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_KEY", "hunter2")
+    async with stdio(env={"GIVEN": "yes"}) as server:
+        assert await server.call("env", {"name": "SECRET_KEY"}) == "none"
+        assert await server.call("env", {"name": "GIVEN"}) == "yes"
+
+
+async def test_only_allowed_tools_are_listed_and_called(http: Http) -> None:
+    async with MCPServer("peer", url=http.url, allowed_tools=["add", "gone"]) as server:
+        assert [tool.name for tool in await server.tools()] == ["add"]
+        assert "not allowed" in await failure(server, "pid")
+
+
+async def test_a_server_that_a_request_names_is_reached_under_the_policy(http: Http) -> None:
+    with pytest.raises(EgressError):
+        MCPServer("peer", url=http.url, policy=EgressPolicy())
+
+    async def private(host: str) -> list[str]:
+        return ["127.0.0.1"]
+
+    url = http.url.replace("127.0.0.1", "peer.test")
+    async with MCPServer("peer", url=url, policy=EgressPolicy(resolve=private)) as server:
+        with pytest.raises(EgressError) as raised:
+            await server.tools()
+        assert raised.value.info.code == "egress_refused"
+    async with MCPServer("peer", url=url, policy=EgressPolicy(["peer.test"], resolve=private)) as server:
+        assert len(await server.tools()) == 300
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"command": "x", "url": "http://x"}, {"url": "http://x", "headers": {"Host": "y"}}]
+)
+def test_what_cannot_be_a_server(options: dict[str, Any]) -> None:
+    with pytest.raises(RequestError, match="'peer'"):
+        MCPServer("peer", **options)
+
+
+# --- several of them ---------------------------------------------------------------------------------------------
+
+
+async def test_tools_of_several_servers_have_names_of_their_own(http: Http, http_json: Http) -> None:
+    def pid() -> None: ...
+
+    one, two = (
+        MCPServer(name, url=peer.url, allowed_tools=["add", "pid"])
+        for name, peer in (("one", http), ("two", http_json))
+    )
+    three = MCPServer("three", url=http.url, allowed_tools=["env"])
+    down = MCPServer("down", url="http://127.0.0.1:1/mcp")
+    async with one, two, three, down:
+        tools = await gather([Tool(pid)], [one, two, three, down])
+        assert [tool.name for tool in tools] == ["pid", "one_add", "one_pid", "two_add", "two_pid", "env"]
+        [renamed] = [tool for tool in tools if tool.name == "two_add"]
+        assert isinstance(renamed, MCPTool)
+        assert await renamed.call(CONTEXT, {"a": 1, "b": 1}) == "2"
+        with pytest.raises(PellucidError, match="'down'"):
+            await gather([], [down], required=True)
+
+
+def test_names_that_every_model_takes() -> None:
+    assert tool_name("a.b/c d") == "a_b_c_d"
+    long = [tool_name("x" * 100 + tail) for tail in "ab"]
+    assert [len(name) for name in long] == [64, 64]
+    assert long[0] != long[1]

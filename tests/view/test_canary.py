@@ -1,0 +1,163 @@
+"""The canary: a marker in every reasoning carrier of every wire, and in no byte of a lesser view.
+
+The whole path: the provider's bytes, decoder, run, redactor, and the encoder of OpenResponses. The events are looked
+at too, because other protocols show more of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from canary_wires import ANSWER, ARGS, CANARIES, ERROR, Canary
+from msgspec.structs import replace
+from view_kit import LESSER, SEAL, SECRET, SUMMARY, leaks, redacted
+
+from pellucid.events import Event, ItemEndEvent, PartEndEvent, RunEndEvent
+from pellucid.fold import fold
+from pellucid.parts import ModelResponse, Origin, ThinkingPart, ToolCallPart
+from pellucid.protocols.openresponses import Encoder, error_body, parse_request
+from pellucid.protocols.openresponses.verify import verify
+from pellucid.providers.faults import fault_of_response
+from pellucid.providers.profiles import builtin_profiles
+from pellucid.providers.wires import WIRES
+from pellucid.run import Minter, Run
+from pellucid.settings import ModelCall
+from pellucid.view import Reader, redact_error, redact_messages
+
+ROWS = builtin_profiles()
+
+
+def run_of(row_name: str, body: bytes, content_type: str = "", model: str = "m") -> list[Event]:
+    """The run that these bytes give, with a seal on every item."""
+    row = ROWS[row_name].for_model(model)
+    decoder = WIRES[row.wire].decoder(row, Origin(row_name, row.wire, model), content_type)
+    run = Run(ModelCall(model, []), Minter(b"seed"))
+    run.start()
+    events = run.feed(decoder.feed(body))[0] + run.feed(decoder.end())[0] + run.end()
+    return [replace(one, seal=SEAL) if isinstance(one, ItemEndEvent) else one for one in events]
+
+
+def encoded(events: list[Event]) -> bytes:
+    encoder = Encoder(parse_request(b'{"input":"Hi"}').response("resp_1", "m", 0))
+    stream = encoder.start() + encoder.feed(events, 1)
+    assert verify(stream) == []
+    return stream + msgspec.json.encode(encoder.response)
+
+
+def test_there_is_a_canary_for_every_wire() -> None:
+    assert {ROWS[canary.row].wire for canary in CANARIES} == set(WIRES)
+
+
+@pytest.mark.parametrize("canary", CANARIES, ids=lambda canary: f"{canary.row} {canary.name}")
+def test_the_canary_is_heard_in_the_raw_view_alone(canary: Canary) -> None:
+    events = run_of(canary.row, canary.body, canary.content_type, canary.model)
+    assert leaks(events), "it sings"
+    said = fold(events).messages[0]
+    assert isinstance(said, ModelResponse)
+    assert said.text == (ANSWER if canary.answers else None)
+    for reader in LESSER:
+        told = redacted(events, reader)
+        stream = encoded(told)
+        assert not leaks(told)
+        assert SECRET.encode() not in stream
+        assert not leaks(redact_messages(fold(events).messages, reader))
+        if reader.view != "summary":
+            assert not leaks(told, SUMMARY)
+            assert SUMMARY.encode() not in stream
+        if reader.view == "hidden":
+            assert not leaks(told, SEAL)
+        # The answer and its calls are all there.
+        left = fold(told).messages[0]
+        assert isinstance(left, ModelResponse)
+        assert left.text == said.text
+        assert [call.args_as_dict() for call in left.tool_calls] == [json.loads(ARGS)] * len(said.tool_calls)
+
+
+@pytest.mark.parametrize("row", sorted({canary.row for canary in CANARIES}))
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 429, 500, 529])
+def test_what_an_upstream_answers_instead_is_not_repeated(row: str, status: int) -> None:
+    for body in (json.dumps({"error": ERROR}), json.dumps({"message": SECRET, "__type": SECRET}), f"<h1>{SECRET}</h1>"):
+        error = fault_of_response(status, {"retry-after": "2"}, body.encode())
+        assert leaks(error)
+        for reader in LESSER:
+            told = redact_error(error, reader)
+            assert not leaks(told)
+            assert SECRET not in json.dumps(error_body(told))
+            assert (told.kind, told.retry_after) == (error.kind, 2)
+
+
+# --- what real models thought ----------------------------------------------------------------------------------------
+
+ROOT = Path(os.environ.get("PELLUCID_RECORDINGS") or Path(__file__).parents[3] / "shared" / "recordings")
+RECORDINGS = [
+    f"{name}/{path.parent.name}" for name in sorted(ROWS) for path in sorted((ROOT / name).glob("*/response.body"))
+]
+LONG = 24
+"""So many characters in a row are no coincidence."""
+
+
+def stretches(text: str) -> Iterator[str]:
+    return (text[at : at + LONG] for at in range(0, max(len(text) - LONG, 0) + 1, LONG // 2) if text[at : at + LONG])
+
+
+def carried(events: list[Event]) -> tuple[set[str], set[str]]:
+    """Stretches of what was thought or is opaque; and those of summaries."""
+    secret: set[str] = set()
+    summaries: set[str] = set()
+    for event in events:
+        if isinstance(event, ItemEndEvent):
+            secret |= set(stretches(event.signature or ""))
+            secret |= set(stretches(_text(event.native)))
+        elif isinstance(event, PartEndEvent):
+            part: Any = event.part
+            if isinstance(part, ThinkingPart):
+                (summaries if part.form == "summary" else secret).update(stretches(part.content))
+            secret |= set(stretches(getattr(part, "signature", None) or ""))
+            if isinstance(part, ThinkingPart | ToolCallPart):
+                secret |= set(stretches(_text(part.provider_details)))
+    return secret, summaries
+
+
+def _text(native: Any) -> str:
+    return json.dumps(native) if native else ""
+
+
+@pytest.mark.skipif(not RECORDINGS, reason="no recordings here; PELLUCID_RECORDINGS says where they are")
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_what_a_real_model_thought_is_in_no_lesser_view(name: str) -> None:
+    row, body = name.partition("/")[0], (ROOT / name / "response.body").read_bytes()
+    events = [replace(one, seal=None) if isinstance(one, ItemEndEvent) else one for one in run_of(row, body)]
+    secret, summaries = carried(events)
+    for view in ("summary", "sealed", "hidden"):
+        reader = Reader(view)  # type: ignore[arg-type]
+        told = redacted(events, reader)
+        assert fold(told).messages == redact_messages(fold(events).messages, reader)
+        answer = _answer(events, view)
+        shown = encoded(told).decode() + msgspec.json.encode(told).decode()
+        for stretch in secret | (summaries if view != "summary" else set()):
+            written = json.dumps(stretch, ensure_ascii=False)[1:-1]
+            # A model that says what it thought has said it.
+            assert stretch in answer or written not in shown, stretch
+        assert isinstance(told[-1], RunEndEvent)
+
+
+def _answer(events: list[Event], view: str) -> str:
+    """All that may be read: the answer, calls and what they returned, and summaries where they may be seen."""
+    parts: list[Any] = [event.part for event in events if isinstance(event, PartEndEvent)]
+    readable = [part for part in parts if not isinstance(part, ThinkingPart) or (view, part.form) == ("summary",) * 2]
+    return "\n".join(
+        text for part in readable for name in ("content", "args") for text in _strings(getattr(part, name, None))
+    )
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _strings(inner)

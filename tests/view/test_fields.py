@@ -1,0 +1,66 @@
+"""The allow-list: every field of the vocabulary is decided on, and what is not named does not leave."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, get_args
+
+import msgspec
+import pytest
+
+from pellucid import errors, events, parts
+from pellucid.events import Event, PartDelta
+from pellucid.parts import ModelRequestPart, ModelResponsePart
+from pellucid.view.fields import RULES, TABLE, Fields, Rule
+
+STRUCTS = {
+    cls
+    for module in (errors, events, parts)
+    for name, cls in inspect.getmembers(module, inspect.isclass)
+    if issubclass(cls, msgspec.Struct) and cls.__module__ == module.__name__ and not name.startswith("_")
+}
+
+
+def test_the_table_is_about_the_whole_vocabulary() -> None:
+    named = {*get_args(Event), *get_args(PartDelta), *get_args(ModelResponsePart), *get_args(ModelRequestPart)}
+    assert named <= STRUCTS
+    assert set(TABLE) == STRUCTS
+
+
+@pytest.mark.parametrize("cls", sorted(STRUCTS, key=lambda cls: cls.__name__), ids=lambda cls: cls.__name__)
+def test_every_field_is_decided_on_once(cls: type[msgspec.Struct]) -> None:
+    """A new field fails here: decide in `view/fields.py` whether it leaves a view that is less than raw."""
+    decided = " ".join(TABLE[cls]).split()
+    assert sorted(decided) == sorted(cls.__struct_fields__)
+
+
+def test_a_field_that_nobody_decided_on_does_not_leave_by_itself() -> None:
+    class Grown(msgspec.Struct, frozen=True):
+        text: str
+        late: str | None = None
+
+    rule = Rule(Grown, Fields("text"))
+    assert rule(Grown("a", "b")) == Grown("a")
+    same = Grown("a")
+    assert rule(same) is same
+
+
+def test_a_field_that_must_be_there_has_to_be_decided_on() -> None:
+    class Grown(msgspec.Struct, frozen=True):
+        text: str
+        late: str
+
+    with pytest.raises(TypeError, match="Grown cannot be made without its field late"):
+        Rule(Grown, Fields("text"))
+
+
+@pytest.mark.parametrize("cls", sorted(RULES, key=lambda cls: cls.__name__), ids=lambda cls: cls.__name__)
+def test_what_is_withheld_is_gone(cls: type[msgspec.Struct]) -> None:
+    """Whatever stands in the withheld fields, what leaves says what a struct without them says."""
+    fields = {field.name: field for field in msgspec.structs.fields(cls)}
+    table = TABLE[cls]
+    needed: dict[str, Any] = {name: f"<{name}>" for name, field in fields.items() if field.required}
+    secret: dict[str, Any] = dict.fromkeys(table.withheld.split(), "t0psecret")
+    given: dict[str, Any] = {name: f"<{name}>" for name in table.given.split()}
+    full, bare = cls(**needed | given | secret), cls(**needed | given)
+    assert RULES[cls](full, **given) == RULES[cls](bare, **given) == bare

@@ -1,0 +1,323 @@
+"""What leaves is a legal stream for every reader, says what the reader may know, and nothing of the rest."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from view_kit import (
+    LESSER,
+    ORIGIN,
+    READERS,
+    SEAL,
+    SECRET,
+    SUMMARY,
+    enriched,
+    kinds,
+    leaks,
+    one_by_one,
+    plain,
+    redacted,
+    rich_runs,
+    run_of,
+    runs,
+    texts,
+    turn_of,
+)
+
+from pellucid.emit import replay
+from pellucid.events import (
+    ErrorEvent,
+    Event,
+    FunctionToolResultEvent,
+    ItemEndEvent,
+    ItemStartEvent,
+    PartDeltaEvent,
+    PartEndEvent,
+    PartStartEvent,
+    ResponseEndEvent,
+    ResponseStartEvent,
+    RunEndEvent,
+    SideEvent,
+    SummaryEvent,
+    ThinkingPartDelta,
+)
+from pellucid.fold import fold
+from pellucid.parts import (
+    BuiltinToolReturnPart,
+    ModelRequest,
+    ModelResponse,
+    Origin,
+    RefusalPart,
+    SystemPromptPart,
+    Text,
+    TextPart,
+    ThinkingPart,
+    Usage,
+    UserPromptPart,
+)
+from pellucid.view import Reader, Redactor, redact_messages
+
+readers = st.sampled_from(READERS)
+lesser_readers = st.sampled_from(LESSER)
+
+
+# --- every run, every reader -----------------------------------------------------------------------------------------
+
+
+@settings(max_examples=400)
+@given(rich_runs, readers)
+def test_what_leaves_is_legal_and_numbered_without_gaps(events: list[Event], reader: Reader) -> None:
+    fold(events)  # the run itself is legal
+    told = redacted(events, reader)
+    folded = fold(told)  # refuses gaps, and whatever is left open
+    assert folded.ended is not None
+    assert folded.snapshot() is None
+    last: str | None = None
+    for event in told:
+        assert not isinstance(event, SummaryEvent)
+        if isinstance(event, ResponseStartEvent):
+            last = None
+        elif isinstance(event, PartStartEvent):
+            assert event.previous_part_kind == last
+        elif isinstance(event, PartEndEvent):
+            last = event.part.part_kind
+
+
+@settings(max_examples=200)
+@given(rich_runs, readers, st.lists(st.integers(0, 60), max_size=5))
+def test_any_batching_gives_the_same(events: list[Event], reader: Reader, places: list[int]) -> None:
+    whole = redacted(events, reader)
+    assert redacted(events, reader, places) == whole
+    assert one_by_one(events, reader) == whole
+
+
+@settings(max_examples=400)
+@given(rich_runs, readers)
+def test_a_redacted_stream_folds_into_the_redacted_messages(events: list[Event], reader: Reader) -> None:
+    events = plain(events)
+    assert fold(redacted(events, reader)).messages == redact_messages(fold(events).messages, reader)
+
+
+@given(runs, readers)
+def test_to_redact_twice_is_to_redact_once(events: list[Event], reader: Reader) -> None:
+    told = redacted(events, reader)
+    assert redacted(told, reader) == told
+    messages = redact_messages(fold(events).messages, reader)
+    assert redact_messages(messages, reader) == messages
+
+
+@given(runs, readers)
+def test_an_answer_told_again_is_redacted_as_it_was_live(events: list[Event], reader: Reader) -> None:
+    for message in fold(events).messages:
+        if isinstance(message, ModelResponse):
+            again = fold(redacted(list(replay(message)), reader)).response
+            assert again is not None
+            assert [again] == redact_messages([message], reader)
+
+
+@settings(max_examples=400)
+@given(rich_runs, lesser_readers)
+def test_nothing_that_carries_reasoning_leaves(events: list[Event], reader: Reader) -> None:
+    told = redacted(events, reader)
+    assert not leaks(told)
+    assert not leaks(redact_messages(fold(events).messages, reader))
+    if reader.view != "summary":
+        assert not leaks(told, SUMMARY)
+    if reader.view == "hidden":
+        assert not leaks(told, SEAL)
+        assert not leaks(told, '"reasoning"')
+        assert not leaks(told, "thinking")
+
+
+@settings(max_examples=200)
+@given(rich_runs, lesser_readers)
+def test_the_answer_stays(events: list[Event], reader: Reader) -> None:
+    messages, told = fold(events).messages, fold(redacted(events, reader)).messages
+    for kind in (TextPart, RefusalPart, BuiltinToolReturnPart):
+        assert texts(told, kind) == texts(messages, kind)
+    calls = [[call.args for call in one.tool_calls] for one in messages if isinstance(one, ModelResponse)]
+    assert [[call.args for call in one.tool_calls] for one in told if isinstance(one, ModelResponse)] == calls
+    results = [event for event in events if isinstance(event, FunctionToolResultEvent)]
+    assert [event for event in redacted(events, reader) if isinstance(event, FunctionToolResultEvent)] == results
+
+
+@settings(max_examples=200)
+@given(rich_runs)
+def test_sealed_reasoning_is_a_start_an_end_and_a_seal(events: list[Event]) -> None:
+    def reasoning(events: list[Event]) -> list[tuple[Any, Any, Any]]:
+        started: dict[int, ItemStartEvent] = {}
+        out: list[tuple[Any, Any, Any]] = []
+        for event in events:
+            if isinstance(event, ItemStartEvent):
+                started[event.index] = event
+            elif isinstance(event, ItemEndEvent) and started[event.index].kind == "reasoning":
+                out.append((started[event.index].id, event.status, event.seal))
+        return out
+
+    sealed = redacted(events, Reader("sealed"))
+    whole = reasoning(events)
+    # What has nothing but its seal left is told as reasoning, too.
+    assert [one for one in reasoning(sealed) if one in whole] == whole
+    assert all(seal for one in reasoning(sealed) if one not in whole for seal in one[2:])
+    assert not any(isinstance(event, PartStartEvent) and event.part.part_kind == "thinking" for event in sealed)
+
+
+@settings(max_examples=200)
+@given(rich_runs, st.sampled_from(["raw", "summary"]))
+def test_our_summaries_are_parts_of_their_item(events: list[Event], view: Any) -> None:
+    told = redacted(events, Reader(view, summaries=True))
+
+    def by_item(events: list[Event]) -> list[list[str]]:
+        out: list[list[str]] = []
+        for event in events:
+            if isinstance(event, ItemStartEvent) and event.kind == "reasoning":
+                out.append([])
+            elif isinstance(event, SummaryEvent):
+                out[-1].append(event.text)
+            elif (
+                isinstance(event, PartEndEvent)
+                and isinstance(event.part, ThinkingPart)
+                and event.part.form == "summary"
+                and event.part.content.startswith(f"{SUMMARY} ")
+                and event.part.content[-1].isdigit()
+            ):
+                out[-1].append(event.part.content)
+        return [texts for texts in out if texts]
+
+    assert by_item(told) == by_item(events)
+
+
+# --- what each view shows --------------------------------------------------------------------------------------------
+
+A_RUN = run_of(
+    [
+        (
+            [
+                ("raw", 0, "one", True),
+                ("summary", 0, "two", True),
+                ("text", 0, "Hello", False),
+                ("opaque", 0, "", False),
+                ("file", 0, "", True),
+                ("file", 0, "", False),
+                ("raw", 1, "three", False),
+                ("tool", 0, "{}", True),
+            ],
+            "eof",
+            "stop",
+        ),
+        ([("raw", 0, "", True), ("text", 0, "Done", False)], "eof", "stop"),
+    ]
+)
+
+
+def sealed_all(events: list[Event]) -> list[Event]:
+    return [replace(one, seal=SEAL) if isinstance(one, ItemEndEvent) else one for one in events]
+
+
+def test_what_becomes_of_items_in_each_view() -> None:
+    by_view = {view: kinds(redacted(sealed_all(A_RUN), Reader(view))) for view in ("summary", "sealed", "hidden")}
+    second = ["reasoning", "sealed", "message", "[text]", "sealed"]
+    rest = ["message", "[text]", "sealed", "reasoning", "sealed", "file", "[file]", "sealed", "reasoning", "sealed"]
+    call = ["tool_call", "[tool-call]", "sealed"]
+    assert by_view["summary"] == ["reasoning", "[thinking]", "sealed", *rest, *call, *second]
+    assert by_view["sealed"] == ["reasoning", "sealed", *rest, *call, *second]
+    answer = ["message", "[text]", "end", "file", "[file]", "end", "tool_call", "[tool-call]", "end"]
+    assert by_view["hidden"] == [*answer, "message", "[text]", "end"]
+    # Without a seal, what has nothing left does not exist.
+    assert kinds(redacted(A_RUN, Reader("sealed"))).count("reasoning") == 3
+
+
+def test_who_may_see_all_gets_the_very_same_batches() -> None:
+    redactor = Redactor(Reader("raw"))
+    for batch in ([], A_RUN, A_RUN[:3]):
+        assert redactor.feed(batch) is batch
+
+
+def test_our_summaries_are_for_those_who_asked() -> None:
+    events = enriched(A_RUN, random.Random(1))
+    assert any(isinstance(event, SummaryEvent) for event in events)
+    told = redacted(events, Reader("raw"))
+    assert told == [event for event in events if not isinstance(event, SummaryEvent)]
+
+
+def _live(*texts: str) -> list[Event]:
+    """A thought that is summed up while it goes on, and an answer."""
+    out: list[Event] = [ResponseStartEvent(ORIGIN), ItemStartEvent(0, "reasoning", "rs_1")]
+    out.append(PartStartEvent(0, ThinkingPart("")))
+    for text in texts:
+        out += [PartDeltaEvent(0, ThinkingPartDelta(SECRET)), SummaryEvent(0, text)]
+    out.append(PartEndEvent(0, ThinkingPart(SECRET * len(texts))))
+    out.append(ItemEndEvent(0, seal=SEAL))
+    out += turn_of([("text", 0, "So.", False)])[1:-1]
+    at = len(out) - 5
+    out[at:] = [_moved(event, 1) for event in out[at:]]
+    return [*out, ResponseEndEvent(), RunEndEvent("completed")]
+
+
+def _moved(event: Any, by: int) -> Any:
+    return replace(event, index=event.index + by)
+
+
+def test_a_summary_is_told_live_to_who_may_see_no_more() -> None:
+    events = _live("First.", "Second.")
+    fold(events)
+    told = redacted(events, Reader("summary"))
+    response = fold(told).response
+    assert response is not None
+    summaries = [ThinkingPart(text, form="summary", item_id="rs_1") for text in ("First.", "Second.")]
+    assert response.parts[:2] == summaries
+    # It is written where it came, not at the end of the thought.
+    redactor = Redactor(Reader("summary"))
+    at = next(at for at, event in enumerate(events) if isinstance(event, SummaryEvent))
+    redactor.feed(events[:at])
+    assert [type(event) for event in redactor.feed([events[at]])] == [PartStartEvent, PartDeltaEvent, PartEndEvent]
+
+
+def test_a_summary_beside_the_thought_follows_it() -> None:
+    response = fold(redacted(_live("First.", "Second."), Reader("raw", summaries=True))).response
+    assert response is not None
+    assert [(part.part_kind, getattr(part, "form", None)) for part in response.parts] == [
+        ("thinking", "raw"), ("thinking", "summary"), ("thinking", "summary"), ("text", None),
+    ]  # fmt: skip
+
+
+def test_an_error_says_what_we_say() -> None:
+    events = turn_of([("text", 0, "a", False), ("fail", 3, "", False)])
+    [error] = [event.error for event in redacted(list(events), Reader("hidden")) if isinstance(event, ErrorEvent)]
+    assert (error.kind, error.told, error.retry_after) == ("model_error", "it broke", 1.5)
+    assert (error.code, error.param, error.status, error.native, error.said) == (None,) * 5
+
+
+def test_only_known_side_events_leave() -> None:
+    events: list[Event] = [SideEvent("queue", "position", 3), SideEvent("agui", "state", {"x": 1})]
+    assert redacted(events, Reader("raw")) == events
+    assert redacted(events, Reader("summary")) == events[:1]
+
+
+def test_of_an_origin_the_account_stays_behind() -> None:
+    [start] = redacted([ResponseStartEvent(ORIGIN, "id", "name")], Reader("summary"))
+    assert start == ResponseStartEvent(Origin("p", "w", "m"))
+
+
+@pytest.mark.parametrize("view", ["raw", "summary", "sealed", "hidden"])
+def test_without_counts_there_is_no_number_to_reckon_with(view: Any) -> None:
+    told = redacted(A_RUN, Reader(view, counts=False))
+    usages = [event.usage for event in told if isinstance(event, ResponseEndEvent | RunEndEvent)]
+    assert usages == [Usage()] * 3
+    shown = redacted(A_RUN, Reader(view))
+    assert [event.usage.output_reasoning_tokens for event in shown if isinstance(event, RunEndEvent)] == [30]
+    responses = redact_messages(fold(A_RUN).messages, Reader(view, counts=False))
+    assert all(one.usage == Usage() for one in responses if isinstance(one, ModelResponse))
+
+
+def test_what_was_asked_is_for_whoever_may_read_the_conversation() -> None:
+    parts = [SystemPromptPart("Be brief."), UserPromptPart([Text("Hi")], name="Ann")]
+    request = ModelRequest(list(parts), instructions="x", metadata={"x": SECRET})
+    for reader in LESSER:
+        assert redact_messages([request], reader) == [ModelRequest(list(parts), instructions="x")]
+    assert redact_messages([request], Reader("raw")) == [request]
