@@ -4,9 +4,8 @@
         url = server.database()       # an empty one, as the URL of a store
         server.stop(); server.start()
 
-It listens on a free port of 127.0.0.1 and on a socket in its own directory, and does not wait for the disk (though what is
-committed outlives the server).
-PostgreSQL does not run as root, so root lends it to the user `postgres`.
+It listens on a free port of 127.0.0.1 and on a socket in its own directory, and does not wait for the disk (though
+what is committed outlives the server). PostgreSQL does not run as root, so root lends it to the user `postgres`.
 """
 
 from __future__ import annotations

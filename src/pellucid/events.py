@@ -6,9 +6,9 @@ Three brackets, one inside the other (`pellucid.fold` states and enforces the le
       ItemStart … ItemEnd              one item: a stretch of reasoning, a message, a call
         PartStart PartDelta* PartEnd   one part of it
 
-`run` adds what is outside a turn: tool calls and results, and exactly one RunEnd; enrichment adds seals and summaries. A part opens without text and
-its text, signature and details come in deltas, so whoever only reads deltas has read everything; `PartEnd.part` is
-the part, whole.
+`run` adds what is outside a turn: tool calls and results, and exactly one RunEnd; enrichment adds seals and summaries.
+A part opens without text and its text, signature and details come in deltas, so whoever only reads deltas has read
+everything; `PartEnd.part` is the part, whole.
 What is known only at the end of an item (OpenAI's encrypted content, say) stands on `ItemEnd` alone.
 """
 

@@ -301,11 +301,35 @@ class ToolReturnPart(_Part, tag="tool-return", frozen=True):
     tool_call_id: str = ""
     outcome: Literal["success", "failed", "denied"] = "success"
 
+    def __post_init__(self) -> None:
+        # Content parts that were written as JSON, and are read again.
+        parts = _content_parts(self.content)
+        if parts is not None:
+            msgspec.structs.force_setattr(self, "content", parts)
+
+    @property
+    def contents(self) -> list[UserContent] | None:
+        """The content parts, where that is what the function returned; None for text and JSON."""
+        content = self.content
+        parts = isinstance(content, list) and content and all(isinstance(entry, _Content) for entry in content)
+        return content if parts else None
+
     def content_as_text(self) -> str:
         """The content as the text that chat-like wires carry."""
         if self.content is None:
             return ""
         return self.content if isinstance(self.content, str) else json_text(self.content)
+
+
+def _content_parts(value: Any) -> list[UserContent] | None:
+    """The content parts whose JSON this is, exactly; None for any other value."""
+    if not (isinstance(value, list) and value and isinstance(value[0], dict) and "kind" in value[0]):
+        return None
+    try:
+        parts: list[UserContent] = msgspec.convert(value, list[UserContent])
+    except msgspec.ValidationError:
+        return None
+    return parts if msgspec.to_builtins(parts) == value else None
 
 
 class RetryPromptPart(_Part, tag="retry-prompt", frozen=True):

@@ -18,6 +18,7 @@ from pellucid.parts import (
     ModelRequest,
     ModelResponse,
     RefusalPart,
+    SealedPart,
     SystemPromptPart,
     Text,
     TextPart,
@@ -27,9 +28,9 @@ from pellucid.parts import (
     UserPromptPart,
     Video,
 )
-from pellucid.protocols.openresponses import error_body, parse_request, status_of
+from pellucid.protocols.openresponses import Known, error_body, parse_request, status_of
 from pellucid.protocols.openresponses.request import MAX_DEPTH
-from pellucid.settings import OutputFormat, ToolChoice, ToolDefinition
+from pellucid.settings import ModelCall, OutputFormat, ToolChoice, ToolDefinition
 
 F = {"type": "function", "name": "f", "description": "does f", "parameters": {"type": "object"}, "strict": True}
 G = {"type": "function", "name": "g"}
@@ -37,13 +38,25 @@ G = {"type": "function", "name": "g"}
 
 def refused(body: Any) -> ErrorInfo:
     """What is said about a body that is refused: always a client's error, in the protocol's form."""
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
     with pytest.raises(RequestError) as caught:
-        parse_request(body if isinstance(body, bytes) else json.dumps(body).encode())
+        asked_by(data)
     info = caught.value.info
-    assert status_of(info) == 400
+    assert status_of(info) == (404 if info.kind == "not_found" else 400)
     assert set(error_body(info)["error"]) == {"message", "type", "param", "code"}
     assert error_body(info)["error"]["code"]
     return info
+
+
+def asked_by(data: bytes) -> ModelCall:
+    taken = parse_request(data)
+    return taken.call(taken.messages())
+
+
+def asked(**body: Any) -> ModelCall:
+    """What the model is asked, where nothing was said before."""
+    taken = request(**body)
+    return taken.call(taken.messages())
 
 
 def echo(**body: Any) -> dict[str, Any]:
@@ -139,7 +152,7 @@ def test_a_field_is_accepted_honoured_and_echoed(field: str, value: Any, echoed:
     body = {field: value}
     assert echo(**body) == DEFAULTS | {field: value if echoed is ... else echoed}
     if settings is not ...:
-        assert request(**body).call.settings == settings
+        assert asked(**body).settings == settings
     # null is the same as leaving it out.
     assert echo(**{field: None}) == DEFAULTS
 
@@ -148,13 +161,13 @@ def test_fields_without_an_echo_are_accepted() -> None:
     assert request(stream=True).stream
     assert not request(stream=False).stream
     assert request(stream_options={"include_obfuscation": True}).obfuscate
-    assert request(user="u").call.settings == {"user": "u"}
+    assert asked(user="u").settings == {"user": "u"}
     assert request(model="some/model").model == "some/model"
-    assert request(include=["reasoning.encrypted_content"]).call.settings == {}
-    with_logprobs = request(include=["message.output_text.logprobs"]).call.settings
+    assert asked(include=["reasoning.encrypted_content"]).settings == {}
+    with_logprobs = asked(include=["message.output_text.logprobs"]).settings
     assert with_logprobs == {"logprobs": True, "top_logprobs": 0}
-    assert request(parallel_tool_calls=False, tools=[F]).call.settings == {"parallel_tool_calls": False}
-    assert request(field_of_tomorrow={"x": 1}).call == request().call
+    assert asked(parallel_tool_calls=False, tools=[F]).settings == {"parallel_tool_calls": False}
+    assert asked(field_of_tomorrow={"x": 1}) == asked()
 
 
 # field, a value, where it is wrong, what the message says would be right
@@ -236,17 +249,21 @@ def test_an_input_is_required(body: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "code"),
+    ("body", "param"),
     [
-        ("previous_response_id", "resp_1", "unsupported_parameter"),
-        ("conversation", "conv_1", "unsupported_parameter"),
-        ("background", True, "unsupported_parameter"),
+        ({"previous_response_id": "resp_1", "conversation": "conv_1"}, "previous_response_id"),
+        ({"background": True, "store": False}, "background"),
     ],
 )
-def test_what_is_not_here_yet_is_refused_by_name(field: str, value: Any, code: str) -> None:
-    info = refused({"input": "Hi", field: value})
-    assert (info.kind, info.code, info.param) == ("unsupported", code, field)
-    assert field in info.message
+def test_what_excludes_each_other_is_refused(body: dict[str, Any], param: str) -> None:
+    info = refused({"input": "Hi", **body})
+    assert (info.kind, info.param) == ("invalid_request", param)
+    assert all(name in info.message for name in body)
+
+
+@pytest.mark.parametrize("body", [{"previous_response_id": "resp_1"}, {"conversation": "conv_1"}])
+def test_what_goes_on_from_something_needs_no_input(body: dict[str, Any]) -> None:
+    assert request(input=None, **body).messages() == []
 
 
 @pytest.mark.parametrize("kind", ["web_search", "file_search", "mcp", "code_interpreter", "custom", "slug:tool"])
@@ -275,7 +292,7 @@ ALLOWED = {"type": "allowed_tools", "tools": [{"type": "function", "name": "g"}]
     ],
 )
 def test_tool_choice_in_all_its_forms(choice: Any, offered: Any, meant: ToolChoice, echoed: Any) -> None:
-    call = request(tools=[F, G], tool_choice=choice).call
+    call = asked(tools=[F, G], tool_choice=choice)
     assert (call.tools, call.tool_choice) == (offered, meant)
     whole = echo(tools=[F, G], tool_choice=choice)
     assert whole["tool_choice"] == (choice if echoed is ... else echoed)
@@ -319,11 +336,11 @@ def test_a_schema_may_be_deep_but_not_bottomless(where: str) -> None:
 
 
 def messages(*items: Any, **body: Any) -> list[ModelMessage]:
-    return request(input=list(items), **body).call.messages
+    return asked(input=list(items), **body).messages
 
 
 def test_a_text_is_a_user_message_after_the_instructions() -> None:
-    assert request(instructions="Be brief.").call.messages == [
+    assert asked(instructions="Be brief.").messages == [
         ModelRequest([SystemPromptPart("Be brief."), UserPromptPart("Hi")])
     ]
 
@@ -386,7 +403,7 @@ def test_an_assistant_s_content_is_text_and_refusals() -> None:
         {"type": "refusal", "refusal": "no"},
     ]
     item = {"type": "message", "role": "assistant", "id": "msg_1", "status": "completed", "content": said}
-    assert messages(item) == [ModelResponse([TextPart("a"), RefusalPart("no")])]
+    assert messages(item) == [ModelResponse([TextPart("a", item_id="msg_1"), RefusalPart("no", item_id="msg_1")])]
     wrong = {"role": "assistant", "content": [said[0], {"type": "input_image", "image_url": "https://e.org"}]}
     assert refused({"input": [wrong]}).param == "input[0].content[1].type"
 
@@ -419,9 +436,31 @@ def test_reasoning_comes_back_as_itself_or_as_its_summary(item: dict[str, Any], 
     assert said == [ModelResponse([*thoughts, TextPart("a")])]
 
 
-def test_encrypted_reasoning_that_cannot_be_opened_is_a_clear_error() -> None:
-    info = refused({"input": [{"type": "reasoning", "summary": [], "encrypted_content": "gAAA"}]})
-    assert (info.code, info.param) == ("invalid_encrypted_content", "input[0].encrypted_content")
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "t"}]},
+        {"type": "compaction"},
+    ],
+)
+def test_what_was_sealed_stands_where_its_item_stood_and_goes_before_what_can_be_read(item: dict[str, Any]) -> None:
+    said = messages({**item, "id": "x_1", "encrypted_content": "token"}, {"role": "assistant", "content": "a"})
+    assert said == [ModelResponse([SealedPart("token", "x_1"), TextPart("a")])]
+
+
+def test_what_an_item_refers_to_is_said_in_its_place() -> None:
+    known = Known({"c1": "f"}, {"rs_1": [ModelResponse([ThinkingPart("t")])], "fc_2": [ModelResponse([TOOL])]})
+    taken = request(
+        input=[{"id": "rs_1"}, {"type": "item_reference", "id": "fc_2"}, RESULT, {**RESULT, "call_id": "c2"}]
+    )
+    assert taken.references == ["rs_1", "fc_2"]
+    assert taken.messages(known) == [
+        ModelResponse([ThinkingPart("t"), TOOL]),
+        ModelRequest([ToolReturnPart("f", "42", "c1"), ToolReturnPart("g", "42", "c2")]),
+    ]
+
+
+TOOL = ToolCallPart("g", "{}", "c2")
 
 
 CALL = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": '{"a":1}'}
@@ -456,9 +495,8 @@ def test_parallel_calls_and_their_results_are_one_turn_each() -> None:
     ("item", "path", "code"),
     [
         (RESULT, "call_id", "invalid_value"),
-        ({"type": "item_reference", "id": "rs_1"}, "type", "unsupported_item"),
-        ({"id": "rs_1"}, "type", "unsupported_item"),
-        ({"type": "compaction", "encrypted_content": "x"}, "type", "unsupported_item"),
+        ({"type": "item_reference", "id": "rs_1"}, "id", "item_not_found"),
+        ({"id": "rs_1"}, "id", "item_not_found"),
         ({"type": "web_search_call", "id": "ws_1"}, "type", "invalid_value"),
         ({"role": "tool", "content": "x"}, "role", "invalid_value"),
         ({**CALL, "call_id": ""}, "call_id", "invalid_value"),
@@ -484,7 +522,13 @@ def test_every_item_that_is_given_out_is_taken_back() -> None:
     result = {"type": "function_call_output", "call_id": answer.output[-1]["call_id"], "output": "42"}
     assert messages({"role": "user", "content": "go"}, *answer.output, result) == [
         ModelRequest([UserPromptPart("go")]),
-        ModelResponse([ThinkingPart("t"), TextPart("a"), ToolCallPart("f", "{}", "call_0")]),
+        ModelResponse(
+            [
+                ThinkingPart("t"),
+                TextPart("a", item_id=answer.output[1]["id"]),
+                ToolCallPart("f", "{}", "call_0", item_id=answer.output[2]["id"]),
+            ]
+        ),
         ModelRequest([ToolReturnPart("f", "42", "call_0")]),
     ]
 
@@ -504,7 +548,7 @@ def test_every_item_that_is_given_out_is_taken_back() -> None:
     ],
 )
 def test_the_form_of_the_answer(text: Any, form: OutputFormat) -> None:
-    assert request(text=text).call.output == form
+    assert asked(text=text).output == form
     echo(text=text)
 
 
@@ -543,7 +587,7 @@ def test_a_body_that_is_no_request_is_a_clear_error(body: bytes) -> None:
 
 
 def test_the_last_of_two_equal_keys_counts() -> None:
-    assert parse_request(b'{"input":"a","input":"b"}').call.messages == [ModelRequest([UserPromptPart("b")])]
+    assert parse_request(b'{"input":"a","input":"b"}').messages() == [ModelRequest([UserPromptPart("b")])]
 
 
 def test_a_huge_number_of_tokens_is_passed_on() -> None:
@@ -574,11 +618,12 @@ def request_or_error(body: bytes) -> None:
     error = None
     try:
         taken = parse_request(body)
+        taken.call(taken.messages())
     except RequestError as raised:
         error = raised.info
     if error is not None:
         assert error.message
-        assert status_of(error) == 400
+        assert status_of(error) in (400, 404)
     else:
         whole = json.loads(msgspec.json.encode(taken.response("resp_1", "m", NOW)))
         for schema, name in zip(schemas(), ("Response", "ResponseResource"), strict=False):

@@ -38,7 +38,7 @@ from scripted.gateway import Served
         ({"input": "x", "reasoning": {"effort": "huge"}}, "reasoning.effort", "huge"),
         ({"input": "x", "tools": [{"type": "web_search"}]}, "tools[0].type", "web_search"),
         ({"input": "x", "tool_choice": "required"}, "tool_choice", "no tools"),
-        ({"input": "x", "previous_response_id": "resp_1"}, "previous_response_id", "keeps no responses"),
+        ({"input": "x", "previous_response_id": "resp_1"}, "previous_response_id", "no response 'resp_1'"),
         (
             {"input": [{"role": "user", "content": [{"type": "input_image"}]}]},
             "input[0].content[0].image_url",

@@ -32,7 +32,7 @@ def test_the_description(gateway: Served) -> None:
 
 def test_the_door_says_what_is_behind_it(gateway: Served) -> None:
     assert "POST /v1/responses" in gateway.request("GET", "/").json["speaks"]
-    assert "POST /v1/responses" in gateway.request("GET", "/v1/chat/completions").error["message"]
+    assert "POST /v1/responses" in gateway.request("GET", "/v1/completions").error["message"]
 
 
 @pytest.mark.parametrize("path", ["/v1", "/v1/response", "/v1/responses/resp_1", "/%00", "/..%2f..%2fetc/passwd"])

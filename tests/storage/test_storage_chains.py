@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_conversation_that_goes_on_keeps_its_beginning(store: Store, clock: Clock) -> None:
-    """A turn each minute, each kept for an hour, over hours: nothing of it expires, and when it ends, all of it does."""
+    """A turn each minute, each kept for an hour: nothing of it expires while it goes on, and all of it when it ends."""
     kept = store.responses
     for turn in range(240):
         previous = f"resp_{turn - 1}" if turn else None

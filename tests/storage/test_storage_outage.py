@@ -54,7 +54,6 @@ async def test_postgresql_goes_away_amid_writes_and_comes_back(own_server: Postg
         try:
             await asyncio.sleep(0.3)
             await asyncio.to_thread(own_server.stop, mode)
-            before = len(refused)
             began = time.monotonic()
             for asking in (
                 store.check(),
@@ -69,7 +68,6 @@ async def test_postgresql_goes_away_amid_writes_and_comes_back(own_server: Postg
                     await asking
                 assert unavailable(caught.value)
             assert time.monotonic() - began < 3
-            assert len(refused) > before
         finally:
             await asyncio.to_thread(own_server.start)
         count = len(acknowledged)
@@ -82,6 +80,7 @@ async def test_postgresql_goes_away_amid_writes_and_comes_back(own_server: Postg
         assert len(acknowledged) >= count + 100
         for id in acknowledged[:: max(1, len(acknowledged) // 300)]:
             assert await store.responses.get("ann", id) is not None
+        assert len(refused) >= 20  # every writer was told
         assert all(unavailable(error) for error in refused)
 
 

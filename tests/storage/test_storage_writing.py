@@ -45,6 +45,20 @@ async def test_one_that_fails_does_not_take_its_neighbours_along(store: Store) -
         assert await store.responses.find_item("ann", f"{id}-{place}") == (id if first else None)
 
 
+async def test_of_one_that_fails_halfway_nothing_is_done(store: Store) -> None:
+    said = store.conversations
+    await said.create(StoredConversation(id="x", owner="ann", created_at=1.0))
+    news = [
+        [ConversationEntry(id=str(n % 7 or n), item=b"{}"), ConversationEntry(id=f"-{n}", item=b"{}")]
+        for n in range(50)
+    ]
+    outcomes = await asyncio.gather(*(said.append("ann", "x", new) for new in news), return_exceptions=True)
+    assert 0 < sum(isinstance(outcome, AlreadyStored) for outcome in outcomes) < 50
+    entries = await said.entries("ann", "x", limit=1000)
+    assert entries == [entry for outcome in outcomes if isinstance(outcome, list) for entry in outcome]
+    assert [entry.position for entry in entries] == list(range(len(entries)))
+
+
 async def test_a_value_no_database_takes_is_a_fault_of_that_write_alone(store: Store) -> None:
     begins = [store.responses.begin(response(f"resp_{n}", status="queued"), 2**70 if n == 5 else 1) for n in range(10)]
     outcomes = await asyncio.gather(*begins, return_exceptions=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -22,7 +21,7 @@ from ..server.access.config import OWNER_RULE, owner_fits
 from ..server.access.keys import Hasher, new_key
 from ..server.access.pepper import find_pepper
 from ..server.access.policy import Policy, read_policy, write_policy
-from ..server.config import Config, data_dir, read_config
+from ..server.config import Config, read_config
 from ..storage import Store, StoredKey, open_store
 from ..view import VIEWS, View
 from .options import DEFAULT_FILE
@@ -49,9 +48,7 @@ def _read(file: Path | None) -> Config:
 
 
 def _store_url(file: Path | None) -> str:
-    storage = _read(file).storage
-    url = os.environ[storage.url_env] if storage.url_env is not None else storage.url
-    return url or f"sqlite:///{data_dir() / 'pellucid.sqlite'}"
+    return _read(file).store_url()
 
 
 def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:

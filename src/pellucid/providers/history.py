@@ -32,9 +32,12 @@ from ..parts import (
     Origin,
     RetryPromptPart,
     SealedPart,
+    Text,
     ThinkingPart,
     ToolCallPart,
     ToolReturnPart,
+    UserContent,
+    UserPromptPart,
     same_origin,
 )
 from .profiles import Profile
@@ -87,6 +90,29 @@ def _without_results_of_cut_calls(messages: list[ModelMessage]) -> list[ModelMes
 def _answers(part: ModelRequestPart | ModelResponsePart) -> TypeGuard[ToolReturnPart | RetryPromptPart]:
     """Whether this is the result of a call."""
     return isinstance(part, ToolReturnPart) or (isinstance(part, RetryPromptPart) and part.tool_name is not None)
+
+
+def in_words(parts: list[ModelRequestPart]) -> list[ModelRequestPart]:
+    """For wires on which a function returns text alone: the pictures and files it returned come as what the user shows,
+    behind all results of the turn."""
+    told: list[ModelRequestPart] = []
+    seen: list[UserContent] = []
+    behind = 0
+    for part in parts:
+        contents = part.contents if isinstance(part, ToolReturnPart) else None
+        if contents is not None and isinstance(part, ToolReturnPart):
+            words = "\n".join(content.text for content in contents if isinstance(content, Text))
+            others = [content for content in contents if not isinstance(content, Text)]
+            if others:
+                seen += [Text(f"What {part.tool_name} returned ({part.tool_call_id}):"), *others]
+                words = f"{words}\n(The rest of it follows as a message.)".lstrip()
+            part = replace(part, content=words)
+        told.append(part)
+        if _answers(part):
+            behind = len(told)
+    if seen:
+        told.insert(behind, UserPromptPart(seen))
+    return told
 
 
 def parts_to_send(

@@ -116,6 +116,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     own: dict[str, str] = {}
     """Settings that only this provider has, and where in the body they go (`a.b`: inside an object). They are sent as
     they are, and win over the unified ones. Where there are none, a wire takes those of its own maker."""
+    media: Literal["by_url", "inline"] = "by_url"
+    """Whether it fetches images and files that a request names; `inline`: they must be in the request."""
     system_role: Literal["system", "developer"] = "system"
     stream_usage: bool = True
     """Whether `stream_options: {include_usage: true}` may be sent."""

@@ -170,7 +170,8 @@ class AttachedRun:
         try:
             return self._enriched(self.cancel(error))
         except Exception as fault:
-            log.error("a run could not be stopped in form: %s", place_of(fault))
+            # After a fault of ours, which is told where it was caught, a turn's own end may fit no more.
+            log.debug("a run could not be stopped in form: %s", place_of(fault))
             return self._enriched(self.fail(error or FAULT))
 
     def fail(self, error: ErrorInfo) -> list[Event]:

@@ -62,7 +62,7 @@ def seal_item(
 def is_opaque(part: ModelResponsePart) -> bool:
     """Whether the part holds what only its maker understands."""
     # An id of their maker's is nothing that text and calls need: no provider asks for it back.
-    names = ("signature", "provider_details") if isinstance(part, VisiblePart) else ("signature", "provider_details", "id")
+    names = ("signature", "provider_details", *(() if isinstance(part, VisiblePart) else ("id",)))
     return any(getattr(part, name, None) for name in names)
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+from ..egress import EgressPolicy
 from ..errors import RequestError
 from ..models import Asked, Model
+from ..models.media import WithMedia
 from ..settings import ModelSettings
 from ..transport import Transport
 from .config import Config, ProviderConfig, api_key
@@ -28,6 +30,7 @@ class Catalog:
         self._transport = transport
         self._profiles = config.all_profiles()
         self._providers = config.providers
+        self._egress = EgressPolicy(config.egress.allow)
         self._named: dict[str, Asked] = {}
         self._open: dict[tuple[str, str], Asked] = {}
         for name, entry in config.models.items():
@@ -96,10 +99,10 @@ class Catalog:
             served = self._open[key] = self._model(provider, model)
         return served
 
-    def _model(self, provider_name: str, model: str, settings: ModelSettings | None = None) -> Model:
+    def _model(self, provider_name: str, model: str, settings: ModelSettings | None = None) -> Asked:
         provider: ProviderConfig = self._providers[provider_name]
         profile = self._profiles[provider.profile or provider_name]
-        return Model(
+        asked = Model(
             model,
             profile,
             self._transport,
@@ -111,3 +114,4 @@ class Catalog:
             headers=provider.headers,
             provider=provider_name,
         )
+        return WithMedia(asked, self._egress) if profile.media == "inline" else asked

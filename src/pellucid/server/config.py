@@ -25,6 +25,7 @@ from ..providers.profiles import Profile, builtin_profiles, load_profiles
 from ..settings import ModelSettings
 from ..transport import Limits, Seconds
 from .access import OPEN_TO_OTHERS, AccessConfig, check_access
+from .places import default_seal_keys, default_store
 
 Count = Annotated[int, Meta(ge=1)]
 
@@ -85,12 +86,6 @@ class LocalConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 DAY = 86_400.0
-
-
-def data_dir(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where what the gateway keeps is kept, unless the configuration says otherwise."""
-    base = environ.get("XDG_DATA_HOME")
-    return (Path(base) if base else Path.home() / ".local" / "share") / "pellucid"
 
 
 class StorageConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -178,6 +173,16 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     local: LocalConfig = LocalConfig()
     profiles: dict[str, dict[str, Any]] = {}
 
+    def store_url(self, environ: Mapping[str, str] = os.environ) -> str:
+        return _url(self.storage, environ) or default_store(environ)
+
+    def relay_url(self, environ: Mapping[str, str] = os.environ) -> str | None:
+        return _url(self.relay, environ)
+
+    def seal_keys_path(self, environ: Mapping[str, str] = os.environ) -> Path:
+        path = self.sealing.keys_file
+        return Path(path).expanduser() if path is not None else default_seal_keys(environ)
+
     @property
     def use_local(self) -> bool:
         return not self.providers if self.local.enabled is None else self.local.enabled
@@ -186,6 +191,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The built-in rows and the file's own."""
         known = builtin_profiles()
         return {**known, **load_profiles(self.profiles, known)}
+
+
+def _url(section: StorageConfig | RelayConfig, environ: Mapping[str, str]) -> str | None:
+    return environ[section.url_env] if section.url_env is not None else section.url
 
 
 def read_config(path: Path) -> Config:

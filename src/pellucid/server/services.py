@@ -12,7 +12,6 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from typing import Protocol
 
 from ..errors import ConfigError, PellucidError
@@ -34,7 +33,7 @@ from ..tools.mcp import MCPServer
 from ..transport import Transport
 from .access import Guard, Principal
 from .catalog import Catalog
-from .config import Config, MCPConfig, RelayConfig, StorageConfig, data_dir
+from .config import Config, MCPConfig
 from .exchange import STOPPING
 from .metered import MeteredRun
 
@@ -84,14 +83,15 @@ class Services:
     async def start(self) -> None:
         config = self.config
         self.sealer = Sealer(_seal_keys(config))
-        self.store = await open_store(_url(config.storage) or _default_store())
-        self.relay = await open_relay(_url(config.relay))
+        self.store = await open_store(config.store_url())
+        self.relay = await open_relay(config.relay_url())
         self.guard = Guard(
             config.access,
             self.store.keys,
             self.relay,
             allow_unauthenticated=config.server.allow_unauthenticated,
         )
+        await self.guard.start()
         holder = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
         self.detached = Detached(self.store, self.relay, holder=holder, lease_seconds=config.relay.lease_seconds)
         self.detached.watch()
@@ -233,19 +233,7 @@ def _seal_keys(config: Config) -> Callable[[], Keys]:
     keys = env_keys()
     if keys is not None:
         return lambda: keys
-    path = config.sealing.keys_file or str(data_dir() / "seal-keys.json")
-    return KeyFile(path)
-
-
-def _url(section: StorageConfig | RelayConfig) -> str | None:
-    return os.environ[section.url_env] if section.url_env is not None else section.url
-
-
-def _default_store() -> str:
-    folder = data_dir()
-    with suppress(FileExistsError):
-        folder.mkdir(mode=0o700, parents=True)
-    return f"sqlite:///{folder / 'pellucid.sqlite'}"
+    return KeyFile(config.seal_keys_path())
 
 
 __all__ = ["LocalModelService", "Services", "definitions"]

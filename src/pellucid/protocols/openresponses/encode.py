@@ -44,13 +44,16 @@ from ...events import (
 from ...framing import sse_event
 from ...growing import TEXT_FIELD
 from ...parts import (
+    Image,
     ModelResponsePart,
     RefusalPart,
+    Text,
     TextPart,
     ThinkingPart,
     ToolCallPart,
     ToolReturnPart,
     Usage,
+    UserContent,
 )
 from ...text import shown, writable
 from . import types as t
@@ -274,8 +277,8 @@ class Encoder:
         if event.result.tool_name is None:
             return  # a word to the model about its answer, not a call's result
         result = writable(event.result)
-        text = result.content_as_text() if isinstance(result, ToolReturnPart) else result.content
-        item = t.FunctionCallOutputItem(id=event.id or "", call_id=result.tool_call_id, output=text)
+        output = _output(result) if isinstance(result, ToolReturnPart) else result.content
+        item = t.FunctionCallOutputItem(id=event.id or "", call_id=result.tool_call_id, output=output)
         self._write("response.output_item.added", output_index=len(self.response.output), item=item)
         self._done(item)
 
@@ -395,6 +398,30 @@ def _content(
     if isinstance(part, TextPart):
         return t.OutputText(text=part.content, annotations=annotations, logprobs=_logprobs(part.logprobs or []))
     return None
+
+
+def _output(part: ToolReturnPart) -> str | list[t.ReturnedText | t.ReturnedImage | t.ReturnedFile]:
+    contents = part.contents
+    if contents is None:
+        return part.content_as_text()
+    if all(isinstance(content, Text) for content in contents):
+        return "\n".join(content.text for content in contents if isinstance(content, Text))
+    return [_returned(content) for content in contents]
+
+
+def _returned(content: UserContent) -> t.ReturnedText | t.ReturnedImage | t.ReturnedFile:
+    if isinstance(content, Text):
+        return t.ReturnedText(text=content.text)
+    kind = content.media_type or _MEDIA_TYPES[content.kind]
+    # An uploaded file of a provider's has neither: all that can be said is that there was one.
+    url = content.url or f"data:{kind};base64,{content.data or ''}"
+    if isinstance(content, Image):
+        detail = content.detail if content.detail in ("low", "high") else "auto"
+        return t.ReturnedImage(image_url=url, detail=detail)
+    return t.ReturnedFile(filename=getattr(content, "filename", None) or content.kind, file_url=url)
+
+
+_MEDIA_TYPES = {"image": "image/png", "audio": "audio/wav", "video": "video/mp4", "file": "application/octet-stream"}
 
 
 def usage_of(usage: Usage) -> t.Usage | None:

@@ -199,8 +199,13 @@ def _only_text(content: str | list[t.InputContent], at: str) -> str:
     return "\n".join(texts)
 
 
-def _tool_output(item: t.FunctionCallOutputParam, at: str) -> str:
-    return item.output if isinstance(item.output, str) else _only_text(item.output, f"{at}.output")
+def _tool_output(item: t.FunctionCallOutputParam, at: str) -> str | list[UserContent]:
+    """Text as one text; with pictures or files a list."""
+    if isinstance(item.output, str):
+        return item.output
+    contents = [_content(content, f"{at}.output[{index}]") for index, content in enumerate(item.output)]
+    texts = [content.text for content in contents if isinstance(content, Text)]
+    return "\n".join(texts) if len(texts) == len(contents) else contents
 
 
 def _wrong(at: str, message: str, field: str, code: str = "invalid_value") -> NoReturn:

@@ -19,6 +19,17 @@ from . import types as t
 from .items import Known, messages_of
 
 
+class Server(NamedTuple):
+    """An MCP server whose tools are called here, for one request."""
+
+    label: str
+    url: str
+    headers: dict[str, str]
+    allowed: list[str] | None
+    at: str
+    """Where in the request it is named."""
+
+
 class Request(NamedTuple):
     """A request as it was understood."""
 
@@ -47,6 +58,15 @@ class Request(NamedTuple):
     def wants_summaries(self) -> bool:
         reasoning = self.body.reasoning
         return reasoning is not None and bool(reasoning.summary or reasoning.generate_summary)
+
+    @property
+    def servers(self) -> list[Server]:
+        """The MCP servers that the request names."""
+        return [
+            Server(tool.server_label, tool.server_url, _headers(tool), _allowed(tool), f"tools[{index}]")
+            for index, tool in enumerate(self.body.tools or [])
+            if isinstance(tool, t.McpToolParam)
+        ]
 
     @property
     def references(self) -> list[str]:
@@ -97,9 +117,10 @@ class Request(NamedTuple):
             created_at=created_at,
             model=model,
             instructions=body.instructions,
+            # The specification's response has a form for functions alone.
             tools=[
                 t.FunctionTool(name=x.name, description=x.description, parameters=x.parameters, strict=x.strict)
-                for x in body.tools or []
+                for x in _functions(body)
             ],
             tool_choice=_choice_echo(body.tool_choice),
             truncation=body.truncation or "disabled",
@@ -152,7 +173,10 @@ def request_of(raw: dict[str, Any]) -> Request:
             param="background",
         )
     for index, tool in enumerate(body.tools or []):
-        _not_too_deep(tool.parameters, f"tools[{index}].parameters")
+        if isinstance(tool, t.FunctionToolParam):
+            _not_too_deep(tool.parameters, f"tools[{index}].parameters")
+        else:
+            _check_server(tool, f"tools[{index}]")
     _output(body.text)
     return Request(body, given if given is not None else [])
 
@@ -247,13 +271,52 @@ def _known_tool_types(tools: Any) -> None:
         return
     for index, tool in enumerate(tools):
         kind = tool.get("type") if isinstance(tool, dict) else None
-        if isinstance(kind, str) and kind != "function":
+        if isinstance(kind, str) and kind not in ("function", "mcp"):
             raise RequestError(
-                f"tools[{index}].type: {kind!r} is not offered here; only 'function' tools are",
+                f"tools[{index}].type: {kind!r} is not offered here; only 'function' and 'mcp' tools are",
                 kind="unsupported",
                 code="unsupported_tool",
                 param=f"tools[{index}].type",
             )
+
+
+# --- MCP servers -------------------------------------------------------------------------------------------------
+
+
+def _functions(body: t.CreateResponse) -> list[t.FunctionToolParam]:
+    return [tool for tool in body.tools or [] if isinstance(tool, t.FunctionToolParam)]
+
+
+def _check_server(tool: t.McpToolParam, at: str) -> None:
+    if tool.require_approval != "never":
+        raise RequestError(
+            f"{at}.require_approval: nobody is asked for approval here; set it to 'never', and name the tools that may "
+            "be called in allowed_tools",
+            kind="unsupported",
+            code="unsupported_approval",
+            param=f"{at}.require_approval",
+        )
+    _allowed(tool, at)
+
+
+def _allowed(tool: t.McpToolParam, at: str = "") -> list[str] | None:
+    """The names of the tools that may be called: a list, or OpenAI's filter with one."""
+    match tool.allowed_tools:
+        case None:
+            return None
+        case list(names) | {"tool_names": list(names)} if all(isinstance(name, str) for name in names):
+            return names
+        case _:
+            raise RequestError(
+                f"{at}.allowed_tools: must be a list of names, or {{tool_names: […]}}",
+                code="invalid_value",
+                param=f"{at}.allowed_tools",
+            )
+
+
+def _headers(tool: t.McpToolParam) -> dict[str, str]:
+    bearer = {"Authorization": f"Bearer {tool.authorization}"} if tool.authorization else {}
+    return {**(tool.headers or {}), **bearer}
 
 
 # --- settings, tools, output -------------------------------------------------------------------------------------
@@ -288,7 +351,7 @@ def _tools(
 ) -> tuple[tuple[ToolDefinition, ...], ToolChoice]:
     """The functions that may be called. A list of allowed tools is enforced by offering no others."""
     offered = tuple(
-        ToolDefinition(tool.name, tool.parameters or {}, tool.description, tool.strict) for tool in body.tools or []
+        ToolDefinition(tool.name, tool.parameters or {}, tool.description, tool.strict) for tool in _functions(body)
     )
     own = {tool.name for tool in offered}
     offered += tuple(tool for tool in server_tools if tool.name not in own)

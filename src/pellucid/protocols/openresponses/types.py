@@ -88,10 +88,26 @@ class FunctionCallItem(_Typed, tag="function_call"):
     status: Status
 
 
+class ReturnedText(_Typed, tag="input_text"):
+    text: str
+
+
+class ReturnedImage(_Typed, tag="input_image"):
+    image_url: str
+    detail: Literal["low", "high", "auto"] = "auto"
+
+
+class ReturnedFile(_Typed, tag="input_file"):
+    filename: str
+    file_url: str
+
+
 class FunctionCallOutputItem(_Typed, tag="function_call_output"):
+    """A list where the function returned more than text."""
+
     id: str
     call_id: str
-    output: str
+    output: str | list[ReturnedText | ReturnedImage | ReturnedFile]
     status: Status = "completed"
 
 
@@ -291,6 +307,21 @@ class FunctionToolParam(_Typed, tag="function"):
     strict: bool | None = None
 
 
+class McpToolParam(_Typed, tag="mcp"):
+    """A server whose tools are called here. Nobody is asked for approval, so none can be required."""
+
+    server_label: Name
+    server_url: Annotated[str, Meta(min_length=1, max_length=2048)]
+    server_description: str | None = None
+    headers: dict[str, str] | None = None
+    authorization: str | None = None
+    allowed_tools: Any = None
+    require_approval: Any = None
+
+
+ToolParam = FunctionToolParam | McpToolParam
+
+
 class FormatText(_Typed, tag="text"):
     pass
 
@@ -329,7 +360,7 @@ class CreateResponse(msgspec.Struct, kw_only=True):
     previous_response_id: str | None = None
     conversation: Any = None
     include: list[Literal["reasoning.encrypted_content", "message.output_text.logprobs"]] | None = None
-    tools: list[FunctionToolParam] | None = None
+    tools: list[ToolParam] | None = None
     tool_choice: Any = None
     metadata: (
         Annotated[dict[Annotated[str, Meta(max_length=64)], Annotated[str, Meta(max_length=512)]], Meta(max_length=16)]

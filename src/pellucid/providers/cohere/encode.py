@@ -105,7 +105,7 @@ def _request(message: ModelRequest) -> list[Body]:
     out: list[Body] = []
     if message.instructions:
         out.append({"role": "system", "content": message.instructions})
-    for part in message.parts:
+    for part in history.in_words(message.parts):
         match part:
             case SystemPromptPart():
                 out.append({"role": "system", "content": part.content})

@@ -234,7 +234,7 @@ def _request(message: ModelRequest, row: Profile) -> list[Body]:
     out: list[Body] = []
     if message.instructions:
         out.append({"role": row.system_role, "content": message.instructions})
-    for part in message.parts:
+    for part in history.in_words(message.parts):
         match part:
             case SystemPromptPart():
                 role = part.role if row.system_role == "developer" else "system"

@@ -17,22 +17,18 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ...errors import ConfigError
+from ..places import default_pepper
 
 VARIABLE = "PELLUCID_KEY_PEPPER"
 _BYTES = 32
 _FORM = re.compile(r"[0-9a-f]{64}")
 
 
-def default_path(environ: Mapping[str, str] = os.environ) -> Path:
-    base = environ.get("XDG_DATA_HOME")
-    return (Path(base) if base else Path.home() / ".local" / "share") / "pellucid" / "key-pepper"
-
-
 def find_pepper(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> bytes:
     """The pepper, made if there is none. Raises `ConfigError`."""
     if text := environ.get(VARIABLE, "").strip():
         return _read(text, VARIABLE)
-    path = (path or default_path(environ)).expanduser()
+    path = (path or default_pepper(environ)).expanduser()
     try:
         with contextlib.suppress(FileNotFoundError):
             return _from_file(path)

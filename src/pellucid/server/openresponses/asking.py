@@ -134,6 +134,7 @@ class Asking:
         self.new: Sequence[ModelMessage] = []
         """What the input adds to it."""
         self.attached = Attached([], [], [])
+        self.call = ModelCall(name, [])
 
     @property
     def header(self) -> Header:
@@ -151,13 +152,6 @@ class Asking:
             self.request.wants_summaries,
             self.request.obfuscate,
         )
-
-    @property
-    def call(self) -> ModelCall:
-        call = self.request.call(joined(self.before, self.new), definitions(self.tools))
-        most = self.principal.policy.output_tokens(call.settings.get("max_tokens"))
-        settings = call.settings if most is None else {**call.settings, "max_tokens": most}
-        return msgspec.structs.replace(call, settings=settings)
 
     def run(self) -> Running:
         summaries = self.reader.view == "summary" or (self.request.wants_summaries and self.reader.view == "raw")
@@ -229,6 +223,10 @@ async def asking_for(
         asking.attached = attach(new, _opener(services, principal.owner, request))
         new = asking.attached.messages
     asking.new = new
+    call = request.call(joined(asking.before, new), definitions(asking.tools))
+    most = principal.policy.output_tokens(call.settings.get("max_tokens"))
+    settings = call.settings if most is None else {**call.settings, "max_tokens": most}
+    asking.call = msgspec.structs.replace(call, settings=settings)
     return asking
 
 

@@ -1,0 +1,43 @@
+"""One gateway for the official clients: open on one side, and on the other behind a key that may do little."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import openai
+import pytest
+from clients_kit import ENV, KEY
+
+from pellucid.server.config import check_config
+from scripted import Upstream, serve
+from scripted.gateway import Served
+
+
+@pytest.fixture(scope="session")
+def gateway(upstream: Upstream) -> Iterator[Served]:
+    """Its default model is the upstream's `unused`; any other name goes there as well. `gone:…` answers nobody."""
+    vllm = {"profile": "vllm", "base_url": upstream.url}
+    gone = {"profile": "vllm", "base_url": "http://127.0.0.1:9/v1", "models": ["nobody"], "limits": {"retries": 0}}
+    with serve({"limits": {"retries": 0}, "providers": {"vllm": vllm, "gone": gone}}) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def guarded(upstream: Upstream) -> Iterator[Served]:
+    """With a key, whose policy knows three models and two requests a minute."""
+    policy = {"models": ["model-*", "vllm:*", "missing"], "requests_per_minute": 2, "view": "summary"}
+    config = {
+        "access": {"key_env": ENV, "key_owner": "acme", "key_policy": "small", "policies": {"small": policy}},
+        "providers": {"vllm": {"base_url": upstream.url, "models": ["model-of-acme"]}},
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(ENV, KEY)
+        with serve(check_config(config, {ENV: KEY})) as running:
+            yield running
+
+
+@pytest.fixture
+def client(gateway: Served) -> Iterator[openai.OpenAI]:
+    headers = {"OpenResponses-Reasoning-Events": "openai"}
+    with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="any", max_retries=0, default_headers=headers) as made:
+        yield made
