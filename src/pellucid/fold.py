@@ -254,7 +254,7 @@ class Fold:
             _refuse("part", f"part {event.index} closes but is not open")
         if type(part) is not type(open_.part):
             _refuse("kind", f"part {event.index} opened as {open_.part.part_kind}, closes as {part.part_kind}")
-        growing, self._growing = self._growing, None
+        growing = self._growing
         if growing is None:
             if part != open_.part:
                 _refuse("text", f"part {event.index} came whole, and is another at its end")
@@ -263,8 +263,9 @@ class Fold:
         empty = isinstance(part, ThinkingPart) and not (part.content or part.signature or part.provider_details)
         if empty and getattr(part, "complete", True):
             _refuse("empty", f"thinking part {event.index} holds nothing")
+        # Only now, so that after a refusal what is open can still be closed.
         self._parts.append(part)
-        self._open = None
+        self._open = self._growing = None
 
     # --- the run ---------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 * Made by the same origin (provider, wire, model, account): verbatim and in order.
 * Made by another: its signatures, ids and other opaque data never leave; its readable reasoning as the row says.
+  A compaction that can be read goes as text.
 * Made by nobody knows whom (a client gave it back as plain text): readable reasoning goes where the row has a place
   for unsigned reasoning; there is nothing opaque to keep.
 * Unsigned, where the row's provider refuses what is not signed: it does not go back.
@@ -160,8 +161,9 @@ def _without_opaque(part: ModelResponsePart, *, known: bool, row: Profile) -> Mo
         return ThinkingPart(part.content, form=part.form, complete=part.complete)
     if isinstance(part, OpaquePart):
         return None
-    if isinstance(part, CompactionPart) and part.content is None:
-        return None
+    if isinstance(part, CompactionPart):
+        # Only its maker takes it as what it is; for everybody else it is what was said until now.
+        return TextPart(part.content) if part.content else None
     bare = {name: None for name in _OPAQUE if getattr(part, name, None) is not None}
     return replace(part, **bare) if bare else part
 

@@ -72,7 +72,7 @@ class Compact:
         text = said[-1].text if said else None
         if ended is None or ended.error is not None or not text:
             raise PellucidError(ended.error if ended is not None and ended.error is not None else FAULT)
-        part = CompactionPart(text, origin=said[-1].origin or asking.model.origin)
+        part = CompactionPart(text)  # of no provider: it is ours, and goes to any model as text
         sealed = Sealed([part], asking.model.origin, mint("cmp"), int(time.time()))
         item = t.CompactionItem(
             id=sealed.item_id or "", encrypted_content=services.sealer.seal(sealed, tenant=principal.owner)
