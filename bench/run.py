@@ -64,11 +64,31 @@ class Target:
     path: str
     body: dict[str, Any]
     headers: tuple[str, ...] = ()
+    config: str = ""
+    """What the gateway is configured with, as TOML."""
 
 
+KEY = "bench-bench-bench-bench-bench"
+ASKED = {"model": "mock-r1", "stream": True, "input": "hi"}
+MESSAGES = {"model": "mock-r1", "stream": True, "messages": [{"role": "user", "content": "hi"}]}
+BARE = "[storage]\nstore = false\n[telemetry]\nmetrics = false\n"
+GUARDED = """\
+[access]
+key_env = "BENCH_KEY"
+key_policy = "metered"
+[access.policies.metered]
+requests_per_minute = 1000000000
+tokens_per_minute = 1000000000000
+streams = 100000
+[telemetry]
+metrics = true
+"""
 GATEWAY_TARGETS = [
-    Target("responses", "/v1/responses", {"model": "mock-r1", "stream": True, "input": "hi"}),
+    Target("responses", "/v1/responses", ASKED, config=BARE),
+    Target("responses, kept", "/v1/responses", ASKED, (f"Authorization: Bearer {KEY}",), GUARDED),
+    Target("chat", "/v1/chat/completions", MESSAGES, config=BARE),
 ]
+"""Each protocol by itself; and one with what a shared gateway has: every response kept, keys, limits, metrics."""
 CHAT = Target(
     "chat completions",
     "/v1/chat/completions",
@@ -95,6 +115,8 @@ class Scenario:
     seconds: float
     quick_seconds: float
     columns: tuple[report.Column, ...]
+    only: tuple[str, ...] = ()
+    """The targets it is for; none named: all."""
 
 
 PACED = Scenario(
@@ -157,7 +179,23 @@ TINY = Scenario(
         *(report.ADDED_FIRST, report.FAULTS),
     ),
 )
-SCENARIOS = [PACED, UNPACED, THOUSAND, TINY]
+MINUTE = Scenario(
+    name="minute",
+    title="1,000 streams x 10 deltas/s, for a minute",
+    streams=1000,
+    reasoning=200,
+    content=100,
+    pace_us=100_000,
+    warm=2.0,
+    seconds=60.0,
+    quick_seconds=10.0,
+    columns=(
+        *(report.DELTAS, report.DELIVERED, report.CPU_PER_DELTA, report.ADDED_P50, report.ADDED_P99),
+        *(report.MEMORY, report.FAULTS),
+    ),
+    only=("responses", "responses, kept"),
+)
+SCENARIOS = [PACED, UNPACED, THOUSAND, TINY, MINUTE]
 
 
 def judge(results: Results, route: str) -> list[Verdict]:
@@ -175,6 +213,10 @@ def judge(results: Results, route: str) -> list[Verdict]:
         memory = results.median(THOUSAND.name, route, lambda s: s.kib_per_stream)
         verdicts.append(report.at_most(route, "memory per open stream", memory, 40, "KiB"))
         verdicts.append(report.all_delivered(results, THOUSAND.name, route, 0.99))
+    if MINUTE.name in measured and route == ROUTE.format("responses, kept"):
+        bare = ROUTE.format("responses")
+        ratio = results.ratio(bare, MINUTE.name, route, lambda s: s.cpu_us_per_delta)
+        verdicts.append(report.at_most(route, "CPU per delta, with all that", ratio, 1.15, "x without"))
     return verdicts
 
 
@@ -243,7 +285,7 @@ http {{
 def gateway_environment(directory: Path) -> dict[str, str]:
     """An environment in which the gateway finds no settings of the operator's and leaves nothing behind."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PELLUCID_", "XDG_"))}
-    return kept | {"HOME": str(directory)}
+    return kept | {"HOME": str(directory), "BENCH_KEY": KEY}
 
 
 # ---- one run ---------------------------------------------------------------------------------------------------
@@ -263,7 +305,7 @@ class Bench:
     notes: list[str] = field(default_factory=list)
 
     @contextlib.contextmanager
-    def server(self, route: str) -> Iterator[tuple[int, int]]:
+    def server(self, route: str, target: Target) -> Iterator[tuple[int, int]]:
         """A fresh server for a route: its process id and its port."""
         if route == DIRECT:
             yield self.upstream.pid, self.upstream_port
@@ -271,7 +313,7 @@ class Bench:
         port = processes.free_port()
         log = self.directory / "server.log"
         with tempfile.TemporaryDirectory(dir=self.directory) as home:
-            command = self.nginx(Path(home), port) if route == NGINX else self.gateway(port)
+            command = self.nginx(Path(home), port) if route == NGINX else self.gateway(Path(home), port, target)
             environment = gateway_environment(Path(home))
             with processes.running(
                 command, cpu=self.cpus.under_test, log=log, directory=Path(home), environment=environment
@@ -288,9 +330,14 @@ class Bench:
         program = need("nginx", "apt-get install nginx-light")
         return [program, "-p", str(directory), "-c", str(config), "-e", "stderr"]
 
-    def gateway(self, port: int) -> list[str]:
+    def gateway(self, directory: Path, port: int, target: Target) -> list[str]:
         upstream = f"http://127.0.0.1:{self.upstream_port}/v1"
-        return [word.format(port=port, upstream=upstream) for word in self.gateway_command]
+        command = [word.format(port=port, upstream=upstream) for word in self.gateway_command]
+        if target.config:
+            config = directory / "pellucid.toml"
+            config.write_text(target.config)
+            command += ["--config", str(config)]
+        return command
 
     def play(self, reasoning: int, content: int, pace_us: int) -> None:
         """Tell the upstream what the next streams look like."""
@@ -307,7 +354,7 @@ class Bench:
 
     def run(self, scenario: Scenario, route: str, target: Target, number: int) -> Sample:
         """One scenario over one route."""
-        with self.server(route) as (pid, port):
+        with self.server(route, target) as (pid, port):
             request = Request(self, target, port)
             self.play(reasoning=1, content=1, pace_us=0)
             Window(request, pid, streams=4, warm=0.1, seconds=0.3).measure()
@@ -430,8 +477,16 @@ class Window:
 # ---- the whole -------------------------------------------------------------------------------------------------
 
 
-def routes(targets: Sequence[Target]) -> list[tuple[str, Target]]:
-    return [(DIRECT, CHAT), (NGINX, CHAT), *((f"gateway {target.name}", target) for target in targets)]
+ROUTE = "gateway {}"
+
+
+def routes(targets: Sequence[Target], scenario: Scenario | None = None) -> list[tuple[str, Target]]:
+    only = scenario.only if scenario is not None else ()
+    ways = [] if only else [(NGINX, CHAT)]
+    return [
+        *((DIRECT, CHAT), *ways),
+        *((ROUTE.format(target.name), target) for target in targets if not only or target.name in only),
+    ]
 
 
 @contextlib.contextmanager
@@ -453,7 +508,7 @@ def run_all(bench: Bench, scenarios: Sequence[Scenario], targets: Sequence[Targe
     samples = []
     for number in range(1, rounds + 1):
         for scenario in scenarios:
-            for route, target in routes(targets):
+            for route, target in routes(targets, scenario):
                 progress(f"round {number} of {rounds}: {scenario.name}, {route}")
                 samples.append(bench.run(scenario, route, target, number))
     progress("")

@@ -19,15 +19,17 @@ def joined(*pieces: Sequence[ModelMessage]) -> list[ModelMessage]:
     for message in (message for piece in pieces for message in piece):
         last = out[-1] if out else None
         if isinstance(message, ModelRequest) and isinstance(last, ModelRequest):
-            before = out[-2] if len(out) > 1 else None
-            parts = [*last.parts, *message.parts]
             out[-1] = replace(
                 last,
-                parts=_results_first(parts, before) if isinstance(before, ModelResponse) else parts,
+                parts=[*last.parts, *message.parts],
                 instructions=message.instructions or last.instructions,
             )
         else:
             out.append(message)
+    for at in range(1, len(out)):
+        said, message = out[at - 1], out[at]
+        if isinstance(message, ModelRequest) and isinstance(said, ModelResponse) and len(message.parts) > 1:
+            out[at] = replace(message, parts=_results_first(message.parts, said))
     return out
 
 

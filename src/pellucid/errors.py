@@ -83,7 +83,14 @@ class RequestError(PellucidError):
 
 
 class ModelError(PellucidError):
-    """The model's side failed before it produced anything: refused, unreachable, or not speaking its protocol."""
+    """The model's side failed before it produced anything: refused, unreachable, or not speaking its protocol.
+
+    `request_id`: what the upstream calls the request, where it says so.
+    """
+
+    def __init__(self, info: ErrorInfo, request_id: str | None = None) -> None:
+        super().__init__(info)
+        self.request_id = request_id
 
 
 class IllegalEvent(PellucidError):

@@ -53,7 +53,7 @@ from .events import (
 )
 from .fold import Fold
 from .parts import ModelRequest, ModelResponse, RetryPromptPart, ToolCallPart, ToolReturnPart, Usage
-from .settings import ModelCall
+from .settings import ModelCall, ToolChoice
 
 MAX_TURNS = 256
 """How often a model is asked in one run, unless its owner says otherwise: a loop that goes on so long goes nowhere."""
@@ -219,7 +219,7 @@ class Run:
             return []
         choice = self.call.tool_choice
         if new and choice.mode == "required" and not self._checks:
-            choice = replace(choice, mode="auto")
+            choice = ToolChoice()
         messages = [*self.call.messages, *self._fold.messages, *new]
         return [CallModel(replace(self.call, messages=messages, tool_choice=choice))]
 

@@ -9,6 +9,7 @@ import msgspec
 from pellucid.protocols.chat_completions import openapi
 from pellucid.protocols.chat_completions import types as t
 from pellucid.protocols.openresponses import openapi as openresponses
+from pellucid.protocols.openresponses import openapi_paths
 
 
 def references(value: Any) -> list[str]:
@@ -33,7 +34,7 @@ def test_what_two_protocols_name_alike_is_alike() -> None:
     ours, theirs = openapi.schemas(), openresponses.schemas()
     assert {name for name in ours.keys() & theirs.keys() if ours[name] != theirs[name]} == set()
     assert ours.keys() & theirs.keys() == {"ErrorBody", "ErrorPayload"}
-    assert not openapi.paths().keys() & openresponses.paths().keys()
+    assert not openapi.paths().keys() & openapi_paths.paths().keys()
 
 
 def test_every_field_of_the_request_is_described() -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from scripted.commands import PELLUCID, Run, Serve, Serving
+from scripted.commands import PELLUCID, Run, Serve, serving_in
 
 
 @pytest.fixture
@@ -32,23 +30,4 @@ def run(tmp_path: Path) -> Run:
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Serve:
-    @contextlib.contextmanager
-    def started(*args: str, config: str = "") -> Iterator[Serving]:
-        if config:
-            (tmp_path / "pellucid.toml").write_text(config)
-        process = subprocess.Popen(
-            [*PELLUCID, "serve", "--port", "0", *args],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=tmp_path,
-            bufsize=0,  # what is read here line by line must not be kept from who reads the rest
-            start_new_session=True,  # so that a signal to it is not one to us
-        )
-        try:
-            yield Serving(process)
-        finally:
-            if process.poll() is None:
-                process.kill()
-            process.communicate()
-
-    return started
+    return serving_in(tmp_path)

@@ -64,7 +64,7 @@ def test_told_to_stop_it_finishes_what_it_has_begun(serve: Serve, upstream: Upst
             stream.until("first, ")
             serving.stop()
             end = time.monotonic() + 5
-            while socket.socket().connect_ex(("127.0.0.1", serving.port)) == 0:  # nobody new is let in
+            while Gateway(serving.port).ask(None).error["code"] != "stopping":  # nobody new is let in
                 assert time.monotonic() < end
                 time.sleep(0.02)
             stopping = True

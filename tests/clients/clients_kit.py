@@ -46,7 +46,7 @@ def waits(until: threading.Event) -> Script:
     async def script(call: Call) -> None:
         await call.head()
         await call.event(delta(reasoning_content="Let me "))
-        while not until.is_set():
+        while not until.is_set():  # noqa: ASYNC110 (another thread sets it)
             await asyncio.sleep(0.005)
         await call.event(delta(reasoning_content="see. "))
         await call.event(delta(content=ANSWER))

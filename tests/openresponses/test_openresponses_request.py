@@ -266,7 +266,7 @@ def test_what_goes_on_from_something_needs_no_input(body: dict[str, Any]) -> Non
     assert request(input=None, **body).messages() == []
 
 
-@pytest.mark.parametrize("kind", ["web_search", "file_search", "mcp", "code_interpreter", "custom", "slug:tool"])
+@pytest.mark.parametrize("kind", ["web_search", "file_search", "code_interpreter", "custom", "slug:tool"])
 def test_only_function_tools_are_offered(kind: str) -> None:
     info = refused({"input": "Hi", "tools": [F, {"type": kind}]})
     assert (info.kind, info.code, info.param) == ("unsupported", "unsupported_tool", "tools[1].type")

@@ -462,13 +462,13 @@ def test_a_run_that_was_cancelled_does_not_ask_again_after_a_look() -> None:
 
 def test_a_call_is_not_forced_for_ever() -> None:
     forced = msgspec.structs.replace(CALL, tool_choice=ToolChoice("required", ("ours",)))
-    for checks, mode in ((False, "auto"), (True, "required")):
+    for checks, mode, names in ((False, "auto", ()), (True, "required", ("ours",))):
         run = Run(forced, Minter(b"seed"), server_tools=frozenset({"ours"}), checks=checks)
         run.start()
         _, effects = run.feed(turn(("ours", "a")))
         _, [ask] = run.results(returns(effects))
         assert isinstance(ask, CallModel)
-        assert (ask.call.tool_choice.mode, ask.call.tool_choice.names) == (mode, ("ours",))
+        assert (ask.call.tool_choice.mode, ask.call.tool_choice.names) == (mode, names)
 
 
 def test_a_loop_that_goes_nowhere_ends() -> None:

@@ -7,7 +7,8 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -40,3 +41,28 @@ class Serving:
 
 
 Serve = Callable[..., contextlib.AbstractContextManager[Serving]]
+
+
+def serving_in(folder: Path) -> Serve:
+    """`pellucid serve` in this folder, with these arguments and this configuration."""
+
+    @contextlib.contextmanager
+    def started(*args: str, config: str = "") -> Iterator[Serving]:
+        if config:
+            (folder / "pellucid.toml").write_text(config)
+        process = subprocess.Popen(
+            [*PELLUCID, "serve", "--port", "0", *args],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=folder,
+            bufsize=0,  # what is read here line by line must not be kept from who reads the rest
+            start_new_session=True,  # so that a signal to it is not one to us
+        )
+        try:
+            yield Serving(process)
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+
+    return started

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import uvicorn
 import uvloop
+from opentelemetry.trace import TracerProvider
 
 from pellucid.models import Asked
 from pellucid.server import create_app
@@ -183,13 +184,14 @@ def serve(
     local: LocalModelService | None = None,
     transport: Transport | None = None,
     more: Iterable[Asked] = (),
+    tracers: TracerProvider | None = None,
 ) -> Iterator[Served]:
     """The gateway on a free port of this process, until the end of the block."""
     config = check_config(config, {}) if isinstance(config, dict) else config
     config = msgspec.structs.replace(config, server=msgspec.structs.replace(config.server, port=0))
     if config.storage.url is None:
         config = msgspec.structs.replace(config, storage=msgspec.structs.replace(config.storage, url="sqlite://"))
-    server = uvicorn.Server(uvicorn.Config(create_app(config, local, transport, more), **settings_of(config)))
+    server = uvicorn.Server(uvicorn.Config(create_app(config, local, transport, more, tracers), **settings_of(config)))
     thread = threading.Thread(target=lambda: uvloop.run(server.serve()), name="gateway")
     thread.start()
     end = time.monotonic() + 10

@@ -143,7 +143,7 @@ class Upstream:
         self.port = 0
         self._calls: dict[str, list[Call]] = {}
         self._scripts: dict[str, Script] = {}
-        self._names = (f"model-{n}" for n in itertools.count(1))
+        self._numbers = itertools.count(1)
         self._came = threading.Condition()
         self._loop = asyncio.new_event_loop()
         # The gateway leaving is what the tests are about, not news.
@@ -154,9 +154,9 @@ class Upstream:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/v1"
 
-    def plays(self, *scripts: Script) -> str:
+    def plays(self, *scripts: Script, family: str = "model") -> str:
         """A model's name; its calls are answered by the scripts in turn, the last one again and again."""
-        name = next(self._names)
+        name = f"{family}-{next(self._numbers)}"
         left = list(scripts)
 
         async def script(call: Call) -> None:
@@ -229,7 +229,9 @@ class Upstream:
             writer.close()
 
     async def _play(self, call: Call) -> None:
-        name = call.body.get("model", "")
+        # Some wires name the model in the path alone.
+        named = (name for name in self._scripts if f"/{name}:" in call.path or f"/{name}/" in call.path)
+        name = call.body.get("model") or next(named, "")
         with self._came:
             self._calls.setdefault(name, []).append(call)
             self._came.notify_all()

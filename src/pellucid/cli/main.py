@@ -13,7 +13,7 @@ import click
 from .. import __version__
 from ..errors import ConfigError, PellucidError
 from ..telemetry import place_of
-from . import ask, config, decode, models, openapi, serve, translate
+from . import ask, config, decode, keys, models, openapi, seal_keys, serve, translate
 
 
 class _Commands(click.Group):
@@ -51,5 +51,7 @@ main.add_command(ask.ask)
 main.add_command(decode.decode)
 main.add_command(translate.translate)
 main.add_command(models.models)
+main.add_command(keys.keys)
+main.add_command(seal_keys.seal_keys)
 main.add_command(config.config)
 main.add_command(openapi.openapi)

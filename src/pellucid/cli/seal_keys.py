@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 from rich.console import Console
@@ -11,16 +13,33 @@ from rich.table import Table
 
 from ..errors import RequestError
 from ..sealing import Key, Keys, change_keys, ensure_keys, env_keys, read_keys
-from ..sealing.keyfile import DEFAULT_FILE, ENV
+from ..sealing.keyfile import ENV
+from ..server.config import Config, read_config
+from .options import DEFAULT_FILE
 
-_file = click.option(
-    "--file",
-    type=click.Path(path_type=Path),
-    default=DEFAULT_FILE,
-    envvar=f"{ENV}_FILE",
-    show_default=True,
-    help=f"The key file. (Keys in the environment variable {ENV} win over it.)",
-)
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _where(command: F) -> F:
+    """Where the keys are: where the gateway's configuration says, as long as nothing else is said here."""
+    for option in (
+        click.option("--config", type=click.Path(path_type=Path), help="The gateway's (pellucid.toml)."),
+        click.option(
+            "--file",
+            type=click.Path(path_type=Path),
+            envvar=f"{ENV}_FILE",
+            help=f"Another file than the configuration's. (Keys in the environment variable {ENV} win over it.)",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def _path(file: Path | None, config: Path | None) -> Path:
+    if file is not None:
+        return file
+    read = read_config(config or DEFAULT_FILE) if config is not None or DEFAULT_FILE.exists() else Config()
+    return read.seal_keys_path()
 
 
 @click.group("seal-keys")
@@ -29,10 +48,10 @@ def seal_keys() -> None:
 
 
 @seal_keys.command("list")
-@_file
-def list_keys(file: Path) -> None:
+@_where
+def list_keys(file: Path | None, config: Path | None) -> None:
     """Show the keys' names and what each is for."""
-    keys = env_keys() or read_keys(file)
+    keys = env_keys() or read_keys(_path(file, config))
     now = datetime.now(UTC)
     table = Table(box=None, pad_edge=False)
     for heading in ("name", "made", "what it does"):
@@ -43,23 +62,24 @@ def list_keys(file: Path) -> None:
 
 
 @seal_keys.command()
-@_file
-def rotate(file: Path) -> None:
+@_where
+def rotate(file: Path | None, config: Path | None) -> None:
     """Put a new key first. It seals from now on, and the others go on opening."""
     _in_the_file()
-    keys = change_keys(file, lambda keys: keys.rotate(datetime.now(UTC))) if file.exists() else ensure_keys(file)
+    path = _path(file, config)
+    keys = change_keys(path, lambda keys: keys.rotate(datetime.now(UTC))) if path.exists() else ensure_keys(path)
     click.echo(f"{keys.active.kid} seals from now on.")
 
 
 @seal_keys.command()
-@_file
+@_where
 @click.option("--in-days", type=click.IntRange(0, 36500), default=0, help="Not now, but in so many days.")
 @click.argument("name")
-def retire(file: Path, in_days: int, name: str) -> None:
+def retire(file: Path | None, config: Path | None, in_days: int, name: str) -> None:
     """Retire the key NAME: it seals nothing more, and from then on it opens nothing either."""
     _in_the_file()
     at = (datetime.now(UTC) + timedelta(days=in_days)).replace(microsecond=0)
-    change_keys(file, lambda keys: keys.retire(name, at))
+    change_keys(_path(file, config), lambda keys: keys.retire(name, at))
     click.echo(f"{name} opens {f'until {at:%Y-%m-%d %H:%M} UTC' if in_days else 'nothing any more'}.")
 
 

@@ -7,7 +7,8 @@ import gc
 import os
 import signal
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,11 +20,15 @@ from rich.console import Console
 from ..errors import ConfigError, PellucidError
 from ..models.embedded import LOAD_SECONDS, EmbeddedModel
 from ..server import Config, create_app
-from ..server.app import settings_of
+from ..server.app import Gateway, settings_of
 from ..server.config import api_key
+from ..server.observe_setup import set_up_log
 from ..transport import Transport
 from .local import embedded_model
 from .options import model_options, read_options
+
+LAST_WORDS_SECONDS = 5.0
+"""How long streams that are broken off have to say so."""
 
 
 @click.command()
@@ -34,11 +39,25 @@ from .options import model_options, read_options
 def serve(host: str | None, port: int | None, workers: int | None, **where: Any) -> None:
     """Start the gateway. With no configuration at all, with a small model of its own."""
     config = read_options(**where, host=host, port=port, workers=workers)
+    set_up_log(config.telemetry)
     uvloop.run(_serve(config))
 
 
 class _Server(uvicorn.Server):
     """A server that, told to stop, stops and is done: a program that was asked to end and did has not failed."""
+
+    def __init__(self, config: uvicorn.Config, gateway: Gateway) -> None:
+        super().__init__(config)
+        self._gateway = gateway
+
+    def _idle(self) -> bool:
+        return not self.server_state.tasks
+
+    async def _wait(self, seconds: float, until: Callable[[], bool]) -> None:
+        """Unless it is told to stop once more."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and not until() and not self.force_exit:  # noqa: ASYNC110 (uvicorn has no event)
+            await asyncio.sleep(0.02)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -53,6 +72,17 @@ class _Server(uvicorn.Server):
                 loop.remove_signal_handler(number)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """First nobody is to come (`/ready` says so), then who comes is refused, while what is under way ends."""
+        server = self._gateway.services.config.server
+        self._gateway.services.leaving = True
+        await self._wait(server.drain_seconds, lambda: False)
+        self._gateway.services.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()  # idle ones are closed, others after their answer; a socket is told
+        await self._wait(server.shutdown_seconds, self._idle)
+        for task in list(self.server_state.tasks):
+            task.cancel()
+        await self._wait(LAST_WORDS_SECONDS, self._idle)
         await super().shutdown(sockets)
         if self.force_exit:
             # Told twice, it does not wait for the streams; what the application holds is given back all the same.
@@ -83,7 +113,7 @@ async def _serve(config: Config) -> None:
     transport = Transport(config.limits)
     local = await embedded_model(config.local, transport) if config.use_local else None
     app = create_app(config, local, transport)
-    server = _Server(uvicorn.Config(app, **settings_of(config)))
+    server = _Server(uvicorn.Config(app, **settings_of(config)), app)
     greeting = asyncio.create_task(_greet(config, server, local))
     # What there is now stays: it need not be looked through for garbage again and again while streams wait.
     gc.collect()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from typing import Any, NamedTuple, Protocol
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec.structs import replace
@@ -20,6 +21,7 @@ from ..providers.faults import fault_of_response
 from ..providers.profiles import Profile
 from ..providers.wires import WIRES, Decoder
 from ..settings import ModelCall, ModelSettings, merge_settings
+from ..telemetry.names import UPSTREAM_ID_HEADERS
 from ..transport import Answer, Limits, Transport
 from .door import door
 from .sigv4 import sign
@@ -123,8 +125,14 @@ class Model:
         transport = self._transport or await door()
         answer = await transport.open(url, headers, data, self._limits, timeout)
         if not 200 <= answer.status < 300 or answer.status in _WITHOUT_CONTENT:
-            raise ModelError(await _fault(answer, self.name))
+            raise ModelError(await _fault(answer, self.name), _request_id(answer))
         return HTTPTurn(answer, self._wire.decoder(self.profile, self.origin, answer.content_type))
+
+    @property
+    def address(self) -> tuple[str | None, int | None]:
+        """The upstream's host and port."""
+        parts = urlsplit(self._base_url)
+        return parts.hostname, parts.port
 
     def api_key(self) -> str | None:
         """The key to send, or None for none. Raises `RequestError` where one is needed and there is none."""
@@ -166,6 +174,8 @@ class HTTPTurn:
 
     def __init__(self, answer: Answer, decoder: Decoder) -> None:
         self.wait = answer.wait
+        self.request_id = _request_id(answer)
+        """What the upstream calls it, where it says so."""
         self._answer = answer
         self._decoder = decoder
         self._over = False
@@ -198,6 +208,10 @@ class HTTPTurn:
             self._over = True
             self._answer.close()
         return self._decoder.end("cancelled" if error is None else "error", error)
+
+
+def _request_id(answer: Answer) -> str | None:
+    return next((answer.headers[name] for name in UPSTREAM_ID_HEADERS if name in answer.headers), None)
 
 
 _WITHOUT_CONTENT = (204, 205)

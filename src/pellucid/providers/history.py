@@ -34,6 +34,7 @@ from ..parts import (
     RetryPromptPart,
     SealedPart,
     Text,
+    TextPart,
     ThinkingPart,
     ToolCallPart,
     ToolReturnPart,

@@ -79,7 +79,8 @@ class MemoryRelay:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._token = 0
+        # Tokens stand in what is kept, too: those of the process that comes after this one must be greater.
+        self._token = time.time_ns() // 1000
         self._logs: dict[str, _Log] = {}
         self._marks: dict[str, _Mark] = {}
         self._boxes: dict[str, _Box] = {}
@@ -145,6 +146,11 @@ class MemoryRelay:
         self._now()
         kept = self._logs.get(log)
         return kept is not None and kept.there
+
+    async def length(self, log: str) -> int:
+        self._now()
+        kept = self._logs.get(log)
+        return len(kept.entries) if kept is not None else 0
 
     async def drop(self, log: str, after_seconds: float) -> None:
         now = self._now()

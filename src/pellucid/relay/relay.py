@@ -97,6 +97,10 @@ class Relay(Protocol):
         """Whether something was appended to the log, and it is still there."""
         ...
 
+    async def length(self, log: str) -> int:
+        """How many entries there are in the log now; 0 if it is not there. Its end may count as one more."""
+        ...
+
     async def drop(self, log: str, after_seconds: float) -> None:
         """Let the log go after so many seconds. Whoever follows it then gets `LogLost`."""
         ...

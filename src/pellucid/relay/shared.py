@@ -51,6 +51,9 @@ class RedisRelay:
     async def exists(self, log: str) -> bool:
         return bool(await self._pipe.call("EXISTS", self._key("log", log)))
 
+    async def length(self, log: str) -> int:
+        return int(await self._pipe.call("XLEN", self._key("log", log)))
+
     async def drop(self, log: str, after_seconds: float) -> None:
         await self._pipe.run(scripts.DROP, self._log(log), max(0, round(after_seconds * 1000)), _SPARE * 1000)
 

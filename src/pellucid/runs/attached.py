@@ -159,11 +159,12 @@ class AttachedRun:
         """
         turn, self._turn = self._turn, None
         last = turn.cancel(error) if turn is not None else []
+        untaken, self._between = self._between or [], None
         if self.run.ended is not None:
-            return []
+            return untaken
         if error is None:
             self.run.cancel()
-        return self.run.feed(last)[0] + self.run.end(error)
+        return untaken + self.run.feed(last)[0] + self.run.end(error)
 
     async def stop(self, error: ErrorInfo | None = None) -> list[Event]:
         """`cancel`, whatever state this is in (see `Running`)."""

@@ -16,8 +16,9 @@ from msgspec.structs import replace
 
 from ..errors import ErrorInfo, PellucidError
 from ..events import Event, FunctionToolResultEvent, RunEndEvent
-from ..fold import fold
-from ..parts import ModelMessage, ModelRequest, messages_from_json, messages_to_json
+from ..fold import Fold, fold
+from ..parts import ModelMessage, ModelRequest, ToolReturnPart, messages_from_json, messages_to_json
+from ..run import Minter
 from ..storage import ConversationEntry, Store, StoredResponse
 from ..telemetry import log, place_of
 from ..text import writable
@@ -55,7 +56,9 @@ def finished(row: StoredResponse, entries: Sequence[Entry]) -> Finished:
         error=msgspec.json.encode(writable(end.error)) if end.error is not None else None,
     )
     given = [
-        ConversationEntry(id=item["id"], item=msgspec.json.encode(item)) for item in msgspec.json.decode(row.input)
+        ConversationEntry(id=item["id"], item=msgspec.json.encode(item))
+        for item in msgspec.json.decode(row.input)
+        if item.get("type") != "item_reference"  # which has the id of what it names, and is no item itself
     ]
     # A result's id stands on its event alone.
     ids = iter([event.id or "" for event in events if isinstance(event, FunctionToolResultEvent)])
@@ -82,6 +85,27 @@ async def finish(row: StoredResponse, entries: Sequence[Entry]) -> Finished:
     if sum(len(entry.events) for entry in entries) > LARGE:
         return await asyncio.to_thread(finished, row, entries)
     return finished(row, entries)
+
+
+async def ending(row: StoredResponse, said: Sequence[Entry], end: Entry) -> Finished:
+    """`finish`, for a run that has a row to end, whatever it said."""
+    try:
+        return await finish(row, [*said, end])
+    except Exception as error:
+        # An end without what came before it is better than none, for which somebody would wait for ever.
+        log.error("a fault while keeping what a run said: %s", place_of(error))
+        return finished(row, [Entry(end.now, [RunEndEvent("failed", error=FAULT)])])
+
+
+def closing(folded: Fold, seed: str, error: ErrorInfo) -> list[Event]:
+    """What ends a run that broke off after what was folded: as failed, its unanswered calls answered so."""
+    mint = Minter(seed.encode()[:64])
+    why = "The run ended before this function returned."
+    answers = [
+        FunctionToolResultEvent(ToolReturnPart(call.tool_name, why, call.tool_call_id, "failed"), mint("fco"))
+        for call in folded.unanswered
+    ]
+    return [*answers, *folded.closing(error), RunEndEvent("failed", folded.usage, error)]
 
 
 async def keep(store: Store, done: Finished) -> None:
@@ -188,4 +212,4 @@ def not_kept(why: ErrorInfo) -> ErrorInfo:
     )
 
 
-__all__ = ["Finished", "KeptRun", "finish", "finished", "keep", "keep_end", "not_kept"]
+__all__ = ["Finished", "KeptRun", "closing", "ending", "finish", "finished", "keep", "keep_end", "not_kept"]

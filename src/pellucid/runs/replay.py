@@ -97,4 +97,4 @@ class FinishedLog(_Reading):
         return self._heard(piece) if piece else self._broken(LOST)
 
 
-__all__ = ["LOST", "FinishedLog", "LiveLog"]
+__all__ = ["LOST", "PIECE", "FinishedLog", "LiveLog"]

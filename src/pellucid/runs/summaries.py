@@ -151,9 +151,12 @@ class SummarisedRun:
             with suppress(asyncio.CancelledError, Exception):
                 await self._coming
             self._coming = None
-        held, self._held = self._held, []
-        self._holding = False
-        return self._told(held + await self._inner.stop(error))
+        # What was said of the open item is told before what may close it.
+        out: list[Event] = [*self._written] if self._item is not None else []
+        out += self._held
+        self._written, self._held, self._holding, self._item = [], [], False, None
+        out += await self._inner.stop(error)
+        return self._told(out)
 
     # --- the stage ---------------------------------------------------------------------------------------------
 

@@ -21,8 +21,6 @@ from .keys import Keys
 ENV = "PELLUCID_SEAL_KEYS"
 """The variable that may hold the keys, as the JSON of `Keys`."""
 
-DEFAULT_FILE = Path("pellucid-seal-keys.json")
-
 _Stamp = tuple[int, int, int]
 
 

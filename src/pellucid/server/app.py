@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+from opentelemetry.trace import TracerProvider
 from starlette.exceptions import HTTPException
 from starlette.routing import Router
 from starlette.types import Receive, Scope, Send
@@ -13,16 +15,22 @@ from starlette.types import Receive, Scope, Send
 from ..errors import ErrorInfo, ErrorKind
 from ..models import Asked
 from ..protocols import openresponses
+from ..telemetry.lines import request_id
 from ..transport import Transport
 from . import chat_completions, http, plain
 from .config import Config
 from .connection import connections
+from .observe import RequestWatch
 from .openresponses import routes as responses
 from .openresponses.routes import SPOKEN as RESPONSES
 from .services import LocalModelService, Services
+from .sockets import sockets
 
 SPOKEN = [*RESPONSES, *chat_completions.SPOKEN]
 """What clients can be pointed at."""
+
+SETTLE_SECONDS = 1.0
+"""How long a server that cannot wait any longer waits for what it has cut short."""
 
 _KIND_OF_STATUS: dict[int, ErrorKind] = {404: "not_found"}
 
@@ -32,6 +40,7 @@ class Gateway:
 
     def __init__(self, services: Services) -> None:
         self.services = services
+        self._under_way = 0
 
         @asynccontextmanager
         async def lifespan(app: Any) -> AsyncIterator[None]:
@@ -39,6 +48,7 @@ class Gateway:
             try:
                 yield
             finally:
+                await self._settled()
                 await services.stop()
 
         self._router = Router(
@@ -48,20 +58,44 @@ class Gateway:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            preflight = self.services.guard.cors.preflight(scope)
-            if preflight is not None:
-                await send({"type": "http.response.start", "status": 204, "headers": preflight})
-                await send({"type": "http.response.body"})
-                return
+        if scope["type"] == "lifespan":
+            await self._router(scope, receive, send)
+            return
+        watch = scope["watch"] = self.services.telemetry.request(scope)
+        request_id.set(watch.id)
         scope["app"] = self
+        scope["closing"] = self.services.closing
+        self._under_way += 1
         try:
+            if scope["type"] == "http" and await self._preflight(scope, send, watch):
+                return
             await self._router(scope, receive, send)
         except HTTPException as error:
-            await self._no_route(scope, send, error)
+            await self._no_route(scope, send, error, watch)
+        finally:
+            self._under_way -= 1
+            watch.end()
 
-    async def _no_route(self, scope: Scope, send: Send, error: HTTPException) -> None:
+    async def _settled(self) -> None:
+        """What was cut short is still to be kept: the store is there until it is."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SETTLE_SECONDS):
+                while self._under_way:  # noqa: ASYNC110 (once in a server's life)
+                    await asyncio.sleep(0.01)
+
+    async def _preflight(self, scope: Scope, send: Send, watch: RequestWatch) -> bool:
+        """Whether it was one; it is answered then."""
+        headers = self.services.guard.cors.preflight(scope)
+        if headers is None:
+            return False
+        watch.status = 204
+        await send({"type": "http.response.start", "status": 204, "headers": [*headers, watch.header]})
+        await send({"type": "http.response.body"})
+        return True
+
+    async def _no_route(self, scope: Scope, send: Send, error: HTTPException, watch: RequestWatch) -> None:
         path = scope["path"]
+        watch.status = error.status_code
         if error.status_code == 405:
             message = f"{scope['method']} is not allowed on {path}"
         elif error.status_code == 404:
@@ -70,7 +104,7 @@ class Gateway:
             message = str(error.detail)
         info = ErrorInfo(_KIND_OF_STATUS.get(error.status_code, "invalid_request"), message)
         headers = [(name.lower().encode(), value.encode()) for name, value in (error.headers or {}).items()]
-        headers += self.services.guard.cors.headers(scope)
+        headers += [*self.services.guard.cors.headers(scope), watch.header]
         await http.send_json(send, error.status_code, openresponses.error_body(info), headers)
 
 
@@ -79,12 +113,14 @@ def create_app(
     local: LocalModelService | None = None,
     transport: Transport | None = None,
     more: Iterable[Asked] = (),
+    tracers: TracerProvider | None = None,
 ) -> Gateway:
-    """The gateway as an ASGI application. `more` models (agents, say) are served under their own names.
+    """The gateway as an ASGI application. `more` models (agents, say) are served under their own names; `tracers`:
+    where its spans go, instead of to what the configuration or the process says.
 
     Raises `ConfigError` for what the configuration names and cannot be had.
     """
-    return Gateway(Services(config, local, transport, more))
+    return Gateway(Services(config, local, transport, more, tracers))
 
 
 def settings_of(config: Config) -> dict[str, Any]:
@@ -93,8 +129,11 @@ def settings_of(config: Config) -> dict[str, Any]:
         "host": config.server.host,
         "port": config.server.port,
         "http": connections(config.server.request_seconds, config.server.unread_seconds),
-        "ws": "websockets-sansio",
+        "ws": sockets(config.server.unread_seconds),
         "ws_max_size": config.server.max_body_bytes,
+        # It costs every open socket memory and every delta time, and deltas are too small to gain by it.
+        "ws_per_message_deflate": False,
+        "ws_ping_timeout": config.server.unread_seconds,
         "loop": "uvloop",
         "log_level": "warning",
         "access_log": False,

@@ -55,6 +55,10 @@ class Catalog:
         """The public names that are known; a provider that lists none may serve others."""
         return list(self._named)
 
+    def __contains__(self, name: object) -> bool:
+        """Whether the operator has named it."""
+        return name in self._named
+
     def find(self, name: str | None) -> tuple[str, Asked]:
         """The public name and its model. Raises `RequestError` (`model_not_found`)."""
         if name is None:
@@ -85,7 +89,8 @@ class Catalog:
     def _by_provider(self, name: str) -> Asked | None:
         provider, colon, model = name.partition(":")
         if colon and provider in self._providers and model:
-            return self._opened(provider, model)
+            listed = self._providers[provider].models
+            return self._opened(provider, model) if not listed or model in listed else None
         if len(self._any) == 1:
             return self._opened(self._any[0], name)
         return None

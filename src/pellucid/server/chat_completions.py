@@ -35,16 +35,20 @@ class ChatCompletions:
             principal.policy.check_model(request.model)
         name, model = services.catalog.find(request.model)
         principal.policy.check_model(name)
-        asked = exchange.header("pellucid-view") or exchange.asked("view")
+        exchange.watch.model = name
+        asked = exchange.header("pellucid-view")
+        asked = asked if asked is not None else exchange.asked("view")
         view = view_of(asked.lower(), "view") if asked is not None else None
         exchange.reader = principal.policy.reader.asking("hidden" if request.exclude else view, summaries=True)
         tools = await services.tools_for(principal)
         call = self._call(exchange, request.call, tools)
         exchange.headers += await services.guard.spend(principal)
         mint = Minter(secrets.token_bytes(16))
-        offered = [tool for tool in tools if tool.definition in call.tools]
+        callers = {tool.name for tool in request.call.tools}
+        offered = [tool for tool in tools if tool.definition in call.tools and tool.name not in callers]
+        exchange.watch.response_id = mint("chatcmpl")
         encoder = Encoder(
-            mint("chatcmpl"),
+            exchange.watch.response_id,
             name,
             int(time.time()),
             request.fields or "both",
@@ -60,6 +64,7 @@ class ChatCompletions:
             tools=offered,
             seals=exchange.reader.view != "hidden",
             summaries=exchange.reader.view == "summary",
+            watch=exchange.watch,
         )
         redact = Redactor(exchange.reader).feed
         if request.stream:

@@ -44,10 +44,14 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The model for requests that name none; by default the first there is."""
     shutdown_seconds: Annotated[float, Meta(ge=0, le=1_000_000)] = 30.0
     """How long open streams may go on after the server was told to stop."""
+    drain_seconds: Annotated[float, Meta(ge=0, le=3600)] = 0.0
+    """How long it goes on as before after that, but for `/ready`: until those who ask there send nobody any more."""
     request_seconds: Seconds = 60.0
     """How long a client may take to send the head of a request, and then for each piece of its body."""
     unread_seconds: Seconds = 300.0
     """How long a client may leave unread what was sent to it, before it counts as gone."""
+    socket_seconds: Seconds = 3600.0
+    """How long a WebSocket may be open."""
 
 
 class ProviderConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -158,6 +162,19 @@ class EgressConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Host names, addresses or networks that are not public, or `*`."""
 
 
+class TelemetryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the gateway tells about itself. No content is in any of it."""
+
+    metrics: bool = True
+    """Whether there is `GET /metrics`, for Prometheus."""
+    metrics_open: bool = False
+    """Whether it is answered to whoever asks; by default to those who may use the gateway."""
+    log: Literal["text", "json"] = "text"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    otlp_endpoint: str | None = None
+    """Where spans are sent, over HTTP: `http://host:4318`."""
+
+
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     server: ServerConfig = ServerConfig()
     access: AccessConfig = AccessConfig()
@@ -167,6 +184,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     summaries: SummariesConfig = SummariesConfig()
     tools: ToolsConfig = ToolsConfig()
     egress: EgressConfig = EgressConfig()
+    telemetry: TelemetryConfig = TelemetryConfig()
     limits: Limits = Limits()
     providers: dict[str, ProviderConfig] = {}
     models: dict[str, ModelConfig] = {}
@@ -312,6 +330,8 @@ def _inconsistencies(config: Config, environ: Mapping[str, str]) -> list[str]:
                 f"server.default_model: no model {server.default_model!r}; {_meant(server.default_model, names)}"
             )
     mistakes += check_access(config.access, environ)
+    if config.telemetry.otlp_endpoint is not None:
+        mistakes += [f"telemetry.otlp_endpoint: {mistake}" for mistake in _address(config.telemetry.otlp_endpoint)]
     mistakes += _kept(config, environ)
     if server.workers > 1:
         mistakes.append("server.workers: only 1 is possible yet")

@@ -19,6 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ..errors import ErrorInfo
 from ..protocols.openresponses import error_body
+from .unread import Unread
 
 MAX_SILENT_BYTES = 64 * 1024
 """Others stop at 8 to 16 KiB of head."""
@@ -35,7 +36,7 @@ def connections(request_seconds: float, unread_seconds: float) -> type[HttpTools
         _heard = False
         _in_head = False
         _head_timer: asyncio.TimerHandle | None = None
-        _unread_timer: asyncio.TimerHandle | None = None
+        _unread: Unread
         _upgrading = False
         """Whether the parser is about to stop at an upgrade that is ignored."""
 
@@ -43,10 +44,12 @@ def connections(request_seconds: float, unread_seconds: float) -> type[HttpTools
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
+            self._unread = Unread(self.loop, transport, unread_seconds)
             self._expect_head()
 
         def connection_lost(self, exc: Exception | None) -> None:
-            self._stop_timers()
+            self._head_over()
+            self._unread.stop()
             super().connection_lost(exc)
 
         def data_received(self, data: bytes) -> None:
@@ -158,12 +161,11 @@ def connections(request_seconds: float, unread_seconds: float) -> type[HttpTools
 
         def pause_writing(self) -> None:
             super().pause_writing()
-            self._watch_reader()
+            self._unread.watch()
 
         def resume_writing(self) -> None:
-            if self._unread_timer is not None and not self.transport.is_closing():
-                self._unread_timer.cancel()
-                self._unread_timer = None
+            if not self.transport.is_closing():
+                self._unread.stop()
             super().resume_writing()
 
         def timeout_keep_alive_handler(self) -> None:
@@ -174,26 +176,7 @@ def connections(request_seconds: float, unread_seconds: float) -> type[HttpTools
             """Close; what is not read within the time that readers have is dropped."""
             self.transport.close()
             if self.transport.get_write_buffer_size():
-                self._watch_reader()
-
-        def _watch_reader(self, waits: int | None = None, since: float = 0.0) -> None:
-            """Look now and then whether what waits becomes less."""
-            if self._unread_timer is not None:
-                self._unread_timer.cancel()
-            now, left = self.loop.time(), self.transport.get_write_buffer_size()
-            if waits is None or left < waits:
-                waits, since = left, now
-            if now - since >= unread_seconds:
-                self._unread_timer = None
-                self.transport.abort()
-            else:
-                self._unread_timer = self.loop.call_later(unread_seconds / 4, self._watch_reader, waits, since)
-
-        def _stop_timers(self) -> None:
-            self._head_over()
-            if self._unread_timer is not None:
-                self._unread_timer.cancel()
-                self._unread_timer = None
+                self._unread.watch()
 
     return Connection
 

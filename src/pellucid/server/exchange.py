@@ -7,7 +7,6 @@ server's own.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 from urllib.parse import parse_qsl
@@ -19,9 +18,10 @@ from . import http
 from .access import AccessError, Guard, Principal
 from .access.errors import Header
 from .config import ServerConfig
+from .observe import RequestWatch
 
 FAULT = ErrorInfo("server_error", "the gateway failed; the operator's log says where")
-STOPPING = ErrorInfo("unavailable", "the gateway is stopping; ask again in a moment", code="stopping")
+STOPPING = ErrorInfo("unavailable", "the gateway is stopping; ask again in a moment", code="stopping", retry_after=1.0)
 
 
 class ErrorForm(Protocol):
@@ -40,9 +40,9 @@ class Exchange:
         self.receive = receive
         self.send = send
         self.form = form
-        self.id = f"req_{secrets.token_hex(12)}"
+        self.watch: RequestWatch = scope["watch"]
         self.principal = Principal("")
-        self.headers: list[Header] = [(b"x-request-id", self.id.encode())]
+        self.headers: list[Header] = [self.watch.header]
         self.params: dict[str, str] = scope.get("path_params", {})
         self.reader = Reader("hidden")
         """What whoever asks may see, until an endpoint knows that they ask for less."""
@@ -69,11 +69,19 @@ class Exchange:
     async def answer(self, value: Any, status: int = 200) -> None:
         """With JSON."""
         self.started = True
+        self.watch.status = status
         await http.send_json(self.send, status, value, self.headers)
+
+    async def answer_with(self, text: bytes, content_type: str) -> None:
+        """With text of some other type."""
+        self.started = True
+        self.watch.status = 200
+        await http.send_body(self.send, 200, text, content_type, self.headers)
 
     async def refuse(self, error: ErrorInfo, more: list[Header] | None = None) -> None:
         """With an error, in the protocol's form."""
         error = redact_error(error, self.reader)
+        self.watch.error = error.kind
         headers = [*http.retry_after(error), *(more or [])]
         self.headers += [header for header in headers if header not in self.headers]
         await self.answer(self.form.error_body(error), self.form.status_of(error))
@@ -81,6 +89,7 @@ class Exchange:
     async def stream(self) -> None:
         """With a stream, whose pieces follow."""
         self.started = True
+        self.watch.streaming()
         await http.start_stream(self.send, self.headers)
 
 
@@ -90,19 +99,30 @@ Endpoint = Callable[[Exchange], Awaitable[None]]
 class Door:
     """An ASGI application for one route."""
 
-    def __init__(self, endpoint: Endpoint, form: ErrorForm, guard: Callable[[], Guard] | None = None) -> None:
-        """`guard`: who asks whom; None where nothing is asked."""
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        form: ErrorForm,
+        guard: Callable[[], Guard] | None = None,
+        protocol: str | None = None,
+    ) -> None:
+        """`guard`: who asks whom; None where nothing is asked. `protocol`: what is told of it, by default the form."""
         self._endpoint = endpoint
         self._form = form
         self._guard = guard
+        self._protocol = protocol or getattr(form, "__name__", "").rpartition(".")[2]
 
     async def __call__(self, scope: http.Scope, receive: http.Receive, send: http.Send) -> None:
         exchange = Exchange(scope, receive, send, self._form)
+        exchange.watch.protocol = self._protocol
         try:
             if self._guard is not None:
+                if scope["closing"]:
+                    exchange.headers.append(http.CLOSE)
+                    raise PellucidError(STOPPING)
                 guard = self._guard()
                 exchange.headers += guard.cors.headers(scope)
-                exchange.principal = await guard.admit(scope)
+                exchange.principal = exchange.watch.principal = await guard.admit(scope)
                 exchange.reader = exchange.principal.policy.reader
             await self._endpoint(exchange)
         except http.ClientGone:

@@ -84,12 +84,18 @@ def _too_large(limit: int) -> RequestError:
 
 async def send_json(send: Send, status: int, value: Any, headers: list[tuple[bytes, bytes]] | None = None) -> None:
     body = value if isinstance(value, bytes) else msgspec.json.encode(value)
+    await send_body(send, status, body, "application/json", headers)
+
+
+async def send_body(
+    send: Send, status: int, body: bytes, content_type: str, headers: list[tuple[bytes, bytes]] | None = None
+) -> None:
     await send(
         {
             "type": "http.response.start",
             "status": status,
             "headers": [
-                (b"content-type", b"application/json"),
+                (b"content-type", content_type.encode()),
                 (b"content-length", str(len(body)).encode()),
                 *(headers or []),
             ],

@@ -4,7 +4,7 @@
     tokens    charged when it is over, however that came about; what no provider reported is estimated from the text
     times     to the first thought and to the first word of the answer, and how long it thought in all
 
-What is measured is told to an `Observer` once, at the end. No text is.
+What is measured is told to whoever watches, once, at the end. No text is.
 """
 
 from __future__ import annotations
@@ -13,14 +13,17 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, Protocol
 
 from ..errors import ErrorInfo
 from ..events import (
+    ErrorEvent,
     Event,
     ItemEndEvent,
     ItemStartEvent,
     PartDeltaEvent,
+    ResponseEndEvent,
+    ResponseStartEvent,
     RunEndEvent,
     TextPartDelta,
     ThinkingPartDelta,
@@ -47,7 +50,37 @@ class Measured:
         self.end = RunEndEvent("cancelled")
 
 
-Observer = Callable[[Measured], None]
+class Watching(Protocol):
+    """Whoever is told (see `observe.RunWatch`)."""
+
+    def opened(self) -> None: ...
+
+    def stopping(self) -> None:
+        """Whoever reads the run stops it."""
+        ...
+
+    def heard(self, event: Event) -> None:
+        """A turn's beginning or end, or an error within it."""
+        ...
+
+    def settled(self, measured: Measured) -> None:
+        """The run that was opened is over. Once."""
+        ...
+
+
+class Unwatched:
+    """Nobody is."""
+
+    def opened(self) -> None: ...
+
+    def stopping(self) -> None: ...
+
+    def heard(self, event: Event) -> None: ...
+
+    def settled(self, measured: Measured) -> None: ...
+
+
+UNWATCHED = Unwatched()
 
 _late: set[asyncio.Task[None]] = set()
 """What is still to be done for runs that are over."""
@@ -57,12 +90,17 @@ class MeteredRun:
     """Counts `inner` for `principal`."""
 
     def __init__(
-        self, inner: Running, guard: Guard, principal: Principal, observe: Observer, clock: Clock = time.monotonic
+        self,
+        inner: Running,
+        guard: Guard,
+        principal: Principal,
+        watch: Watching = UNWATCHED,
+        clock: Clock = time.monotonic,
     ) -> None:
         self._inner = inner
         self._guard = guard
         self._principal = principal
-        self._observe = observe
+        self._watch = watch
         self._clock = clock
         self._place = AsyncExitStack()
         self._measured = Measured()
@@ -79,6 +117,7 @@ class MeteredRun:
             await self._place.aclose()
             self._settled = True
             raise
+        self._watch.opened()
 
     @property
     def waiting(self) -> bool:
@@ -102,6 +141,7 @@ class MeteredRun:
         return events
 
     async def stop(self, error: ErrorInfo | None = None) -> list[Event]:
+        self._watch.stopping()
         events = await self._inner.stop(error)
         self._look(events)
         self._settle(self._inner.ended or RunEndEvent("cancelled"))
@@ -134,6 +174,8 @@ class MeteredRun:
                     self._thinks_since = None
             elif isinstance(event, RunEndEvent):
                 self._settle(event)
+            elif isinstance(event, ResponseStartEvent | ResponseEndEvent | ErrorEvent):
+                self._watch.heard(event)
 
     def _settle(self, end: RunEndEvent) -> None:
         if self._settled:
@@ -142,7 +184,7 @@ class MeteredRun:
         measured = self._measured
         measured.end = end
         measured.seconds = self._clock() - self._began
-        self._observe(measured)
+        self._watch.settled(measured)
         _do_late(self._account(measured))
 
     async def _account(self, measured: Measured) -> None:
@@ -161,4 +203,4 @@ def _do_late(work: Coroutine[Any, Any, None]) -> None:
     task.add_done_callback(_late.discard)
 
 
-__all__ = ["Measured", "MeteredRun", "Observer"]
+__all__ = ["Measured", "MeteredRun", "Watching"]

@@ -5,12 +5,87 @@ from __future__ import annotations
 from typing import Any
 
 from .. import __version__
+from ..protocols.chat_completions import openapi as chat_completions
 from ..protocols.openresponses import openapi as openresponses
+from ..protocols.openresponses import openapi_paths
+from ..protocols.openresponses.openapi import Schema
+from ..protocols.openresponses.openapi_paths import errors, operation, parameter
+
+_STRING: Schema = {"type": "string"}
+_REFUSED = (401, 403, 429, 500, 503)
+"""What the door itself may answer, and faults."""
+
+_MODEL: Schema = {
+    "type": "object",
+    "properties": {
+        "id": _STRING,
+        "object": {"const": "model"},
+        "created": {"type": "integer"},
+        "owned_by": _STRING,
+    },
+    "required": ["id", "object", "created", "owned_by"],
+}
+_MODELS: Schema = {
+    "type": "object",
+    "properties": {
+        "object": {"const": "list"},
+        "data": {"type": "array", "items": {"$ref": "#/components/schemas/Model"}},
+    },
+    "required": ["object", "data"],
+}
+_STATUS: Schema = {
+    "type": "object",
+    "properties": {"status": _STRING, "detail": _STRING},
+    "required": ["status"],
+}
+_INDEX: Schema = {
+    "type": "object",
+    "properties": {"pellucid": _STRING, "speaks": {"type": "array", "items": _STRING}},
+    "required": ["pellucid", "speaks"],
+}
+
+_SECURITY: Schema = {
+    "bearer": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A key that `pellucid keys create` made, or a token of the issuer that the operator trusts.",
+    },
+    "x-api-key": {"type": "apiKey", "in": "header", "name": "x-api-key", "description": "The same, as Anthropic's."},
+    "api-key": {"type": "apiKey", "in": "header", "name": "api-key", "description": "The same, as Azure's."},
+}
+
+
+def _open(made: Schema) -> Schema:
+    """An operation that asks nobody who they are."""
+    return {**made, "security": []}
+
+
+def _plain() -> dict[str, Schema]:
+    status = {"$ref": "#/components/schemas/Status"}
+    not_yet = {"description": "Not yet, and why", "content": {"application/json": {"schema": status}}}
+    ready = operation("ready", "Whether requests can be served", "Status", refuses=(500,))
+    ready["responses"]["503"] = not_yet
+    metrics = operation("metrics", "What is measured, for Prometheus", {}, refuses=_REFUSED)
+    metrics["responses"]["200"]["content"] = {
+        media: {"schema": _STRING} for media in ("text/plain", "application/openmetrics-text")
+    }
+    metrics["responses"] |= {"404": {**errors(404)["404"], "description": "The operator has them off"}}
+    return {
+        "/v1/models": {"get": operation("listModels", "The models there are", "Models", refuses=_REFUSED)},
+        "/v1/models/{id}": {
+            "parameters": [parameter("id", "path", "Its name, which may have slashes in it.")],
+            "get": operation("getModel", "One model", "Model", refuses=(*_REFUSED, 404)),
+        },
+        "/": {"get": _open(operation("index", "What this server speaks", "Index", refuses=(500,)))},
+        "/health": {"get": _open(operation("health", "The process is alive", "Status", refuses=(500,)))},
+        "/ready": {"get": _open(ready)},
+        "/openapi.json": {"get": _open(operation("openapi", "This document", {"type": "object"}, refuses=(500,)))},
+        "/metrics": {"get": metrics},
+    }
 
 
 def document() -> dict[str, Any]:
     """The whole document."""
-    ok = {"200": {"description": "OK", "content": {"application/json": {"schema": {"type": "object"}}}}}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -19,18 +94,18 @@ def document() -> dict[str, Any]:
             "description": "The reasoning of any language model as one ordered stream of parts.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        "paths": {
-            **openresponses.paths(),
-            "/v1/models": {"get": {"operationId": "listModels", "summary": "The models there are", "responses": ok}},
-            "/health": {"get": {"operationId": "health", "summary": "The process is alive", "responses": ok}},
-            "/ready": {
-                "get": {
-                    "operationId": "ready",
-                    "summary": "Requests can be served",
-                    "responses": {**ok, "503": {"description": "Not yet"}},
-                }
+        # Whoever asks from the same machine needs none, as long as no key has been made.
+        "security": [*({name: []} for name in _SECURITY), {}],
+        "paths": {**openapi_paths.paths(), **chat_completions.paths(), **_plain()},
+        "components": {
+            "securitySchemes": _SECURITY,
+            "schemas": {
+                **openresponses.schemas(),
+                **chat_completions.schemas(),
+                "Model": _MODEL,
+                "Models": _MODELS,
+                "Status": _STATUS,
+                "Index": _INDEX,
             },
-            "/openapi.json": {"get": {"operationId": "openapi", "summary": "This document", "responses": ok}},
         },
-        "components": {"schemas": openresponses.schemas()},
     }

@@ -40,7 +40,15 @@ def routes(services: Services, spoken: list[str]) -> list[BaseRoute]:
     async def health(exchange: Exchange) -> None:
         await exchange.answer({"status": "ok"})
 
+    async def metrics(exchange: Exchange) -> None:
+        assert services.telemetry.metrics is not None
+        text, content_type = services.telemetry.metrics.text(exchange.header("accept") or "")
+        await exchange.answer_with(text, content_type)
+
     async def ready(exchange: Exchange) -> None:
+        if services.leaving:
+            await exchange.answer({"status": "stopping"}, 503)
+            return
         missing = await services.check()
         if missing is None:
             await exchange.answer({"status": "ready"})
@@ -54,9 +62,12 @@ def routes(services: Services, spoken: list[str]) -> list[BaseRoute]:
 
     guarded = [("/v1/models", models), ("/v1/models/{id:path}", model)]
     public = [("/", index), ("/health", health), ("/ready", ready), ("/openapi.json", openapi)]
+    told = services.config.telemetry
+    if told.metrics:
+        (public if told.metrics_open else guarded).append(("/metrics", metrics))
     return [
-        *(route(path, {"GET": Door(endpoint, openresponses, lambda: services.guard)}) for path, endpoint in guarded),
-        *(route(path, {"GET": Door(endpoint, openresponses)}) for path, endpoint in public),
+        *(route(path, {"GET": Door(one, openresponses, lambda: services.guard, "plain")}) for path, one in guarded),
+        *(route(path, {"GET": Door(one, openresponses, protocol="plain")}) for path, one in public),
     ]
 
 

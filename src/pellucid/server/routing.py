@@ -10,13 +10,16 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 
 class _Methods:
-    def __init__(self, doors: Mapping[str, ASGIApp]) -> None:
+    def __init__(self, path: str, doors: Mapping[str, ASGIApp]) -> None:
+        self._path = path
         self._doors = dict(doors)
         if "GET" in doors:
             self._doors.setdefault("HEAD", doors["GET"])
         self._allowed = ", ".join(sorted(self._doors))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if "watch" in scope:
+            scope["watch"].route = self._path
         door = self._doors.get(scope["method"])
         if door is None:
             raise HTTPException(405, headers={"Allow": self._allowed})
@@ -25,7 +28,7 @@ class _Methods:
 
 def route(path: str, doors: Mapping[str, ASGIApp]) -> Route:
     """All that is at one path, so that whoever asks in another way is told every way there is."""
-    return Route(path, _Methods(doors))
+    return Route(path, _Methods(path, doors))
 
 
 __all__ = ["route"]

@@ -14,6 +14,9 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
+from opentelemetry.trace import TracerProvider
+
+from ..egress import EgressPolicy
 from ..errors import ConfigError, PellucidError
 from ..models import Asked
 from ..relay import Relay, open_relay
@@ -36,10 +39,10 @@ from .catalog import Catalog
 from .config import Config, MCPConfig
 from .exchange import STOPPING
 from .metered import MeteredRun
+from .observe import RequestWatch, Telemetry
+from .observe_setup import exporting, flush
 
 SWEEP_SECONDS = 60.0
-TOOLS_SECONDS = 300.0
-"""How long the list of a server's tools is believed."""
 
 
 class LocalModelService(Asked, Protocol):
@@ -63,7 +66,12 @@ class Services:
     detached: Detached
 
     def __init__(
-        self, config: Config, local: LocalModelService | None, transport: Transport | None, more: Iterable[Asked]
+        self,
+        config: Config,
+        local: LocalModelService | None,
+        transport: Transport | None,
+        more: Iterable[Asked],
+        tracers: TracerProvider | None = None,
     ) -> None:
         self.config = config
         self.local = local
@@ -72,9 +80,14 @@ class Services:
         self.writer = self._writer()
         self._functions = load_tools(config.tools.functions, key="tools.functions")
         self._mcp = [_mcp_server(name, server) for name, server in config.tools.mcp.items()]
-        self._tools: tuple[list[AnyTool], float] | None = (list(self._functions), float("inf"))
-        if self._mcp:
-            self._tools = None
+        self.egress = EgressPolicy(config.egress.allow)
+        self._tool_names: set[str] = set()
+        """Of the tools that the operator configured."""
+        self._tracers = tracers or exporting(config.telemetry)
+        self.telemetry = Telemetry(config.telemetry, self.catalog, self._tracers)
+        self.leaving = False
+        """Whether the server was told to stop, and those who ask `/ready` are to send nobody any more."""
+        self._closing: float | None = None
         self._sweeper: asyncio.Task[None] | None = None
         self.started = int(time.time())
 
@@ -99,10 +112,20 @@ class Services:
         if self.local is not None:
             await self.local.start()
 
+    def close(self) -> None:
+        """Nothing new is begun from now on, and what is under way has `shutdown_seconds` left."""
+        self.leaving = True
+        self._closing = time.monotonic()
+
+    @property
+    def closing(self) -> bool:
+        return self._closing is not None
+
     async def stop(self) -> None:
         if self._sweeper is not None:
             self._sweeper.cancel()
-        await self.detached.aclose(self.config.server.shutdown_seconds, STOPPING)
+        gone = time.monotonic() - self._closing if self._closing is not None else 0.0
+        await self.detached.aclose(max(0.0, self.config.server.shutdown_seconds - gone), STOPPING)
         if self.local is not None:
             await self.local.stop()
         for server in self._mcp:
@@ -111,6 +134,7 @@ class Services:
         await self.relay.aclose()
         await self.store.aclose()
         await self.transport.aclose()
+        await asyncio.to_thread(flush, self._tracers)
 
     async def _sweep(self) -> None:
         """Take away what has expired."""
@@ -141,11 +165,10 @@ class Services:
 
     async def tools_for(self, principal: Principal) -> list[AnyTool]:
         """The server's tools that this principal may use."""
-        listed = self._tools
-        if listed is None or listed[1] < time.monotonic():
-            found = await gather(self._functions, self._mcp)
-            listed = self._tools = (found, time.monotonic() + TOOLS_SECONDS)
-        return [tool for tool in listed[0] if principal.policy.allows_tool(tool.name)]
+        # A server's list is kept where it came from, until it changes or the server is gone.
+        listed = await gather(self._functions, self._mcp) if self._mcp else self._functions
+        self._tool_names.update(tool.name for tool in listed)
+        return [tool for tool in listed if principal.policy.allows_tool(tool.name)]
 
     # --- runs --------------------------------------------------------------------------------------------------
 
@@ -160,17 +183,19 @@ class Services:
         seals: bool = False,
         summaries: bool = False,
         max_tool_calls: int | None = None,
+        watch: RequestWatch,
     ) -> Running:
-        """A run that whoever serves it drives."""
+        """A run that whoever serves it drives. `tools` are ours: none of them has the name of a caller's own."""
+        watched = watch.runs(model, self._tool_names)
         offered = {definition.name for definition in call.tools}
-        ours = [tool for tool in tools if tool.definition in call.tools]
+        ours = [tool for tool in tools if tool.name in offered]
         owner: Nobody | ServerOwner = Nobody()
         if ours:
             parallel = call.settings.get("parallel_tool_calls") is not False
-            server = ServerTools(ours, timeout=self.config.tools.timeout_seconds, parallel=parallel)
-            owner = ServerOwner(server, server.names & offered, RunContext(principal.owner, model))
+            server = ServerTools(ours, timeout=self.config.tools.timeout_seconds, parallel=parallel, watch=watched.tool)
+            owner = ServerOwner(server, server.names, RunContext(principal.owner, model))
         run: Running = AttachedRun(
-            model,
+            watched.model,
             call,
             mint,
             owner,
@@ -180,7 +205,7 @@ class Services:
         )
         if summaries and self.writer is not None:
             run = SummarisedRun(run, self.writer, self.config.summaries.seconds)
-        return MeteredRun(run, self.guard, principal, lambda measured: None)
+        return MeteredRun(run, self.guard, principal, watched)
 
     def kept(self, run: Running, row: StoredResponse) -> Running:
         """The run, whose response is in the store when its end is told."""

@@ -102,6 +102,12 @@ _TAKE_OVER = Statement(
     .values(fence=given("under", sa.BigInteger), updated_at=_now)
     .returning(_R.c.id)
 )
+_HOLD = Statement(
+    sa.update(_R)
+    .where(_mine, _R.c.status.in_(UNFINISHED), _R.c.fence <= given("under", sa.BigInteger))
+    .values(fence=given("under", sa.BigInteger), updated_at=_now)
+    .returning(_R.c.id)
+)
 _LEFT = Statement(
     sa.select(_R.c.id, _R.c.owner, _R.c.fence)
     .where(sa.text("status IN ('queued', 'in_progress')"), _R.c.updated_at < given("before", sa.Double), _alive)
@@ -211,6 +217,10 @@ def _take_over(params: Params) -> Op[StoredResponse | None]:
     return None
 
 
+def _hold(params: Params) -> Op[bool]:
+    return bool((yield Ask(_HOLD, params)))
+
+
 def _unfinished(params: Params) -> Op[list[tuple[str, str, int]]]:
     return [(id, owner, fence) for id, owner, fence in (yield Ask(_LEFT, params))]
 
@@ -229,6 +239,7 @@ def _find_item(params: Params) -> Op[str | None]:
 
 
 _END_EACH, _TAKE_OVER_EACH, _DELETE_EACH = each(_end), each(_take_over), each(_delete)
+_HOLD_EACH = each(_hold)
 
 
 class Responses:
@@ -258,6 +269,12 @@ class Responses:
         """Raise the fence of one that is not finished (and count it as touched now). None if it is finished or gone,
         or has a fence as high as that already: of several that try with the same, one gets it."""
         return await self._database.write(_TAKE_OVER_EACH, {**self._asked(owner, id), "under": fence})
+
+    @finds(False)
+    async def hold(self, owner: str, id: str, fence: int) -> bool:
+        """Count it as touched now, under this fence or a new one of the same driver's. False if it is finished or gone,
+        or somebody took it over under a higher fence."""
+        return await self._database.write(_HOLD_EACH, {**self._asked(owner, id), "under": fence})
 
     async def unfinished(self, before: float, limit: int = 100) -> list[tuple[str, str, int]]:
         """Id, owner and fence of those that are not finished and were not touched since `before`, oldest first."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -26,6 +27,8 @@ from .protocol import AnyTool, ToolFailed
 
 Result = ToolReturnPart | RetryPromptPart
 
+Watch = Callable[[ToolCallPart], AbstractContextManager[Callable[[Result], None]]]
+
 _CONTENT = (Text, Image, Audio, Video, File)
 
 
@@ -38,6 +41,8 @@ class Rules:
     """Seconds for each call."""
     parallel: bool = True
     """Whether calls of one turn run together."""
+    watch: Watch | None = None
+    """What is entered around each call, and told its result."""
     faults: Literal["raise", "tell"] = "raise"
     """What is done about what a tool breaks on, a time-out, and calls that are wrong too often."""
 
@@ -123,14 +128,23 @@ async def _gather(
     results: dict[int, Result],
 ) -> None:
     if len(which) == 1:
-        results[which[0]] = await _call(box, calls[which[0]], context, attempts)
+        results[which[0]] = await _watched(box, calls[which[0]], context, attempts)
     elif which:
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = {index: group.create_task(_call(box, calls[index], context, attempts)) for index in which}
+                tasks = {index: group.create_task(_watched(box, calls[index], context, attempts)) for index in which}
         except BaseExceptionGroup as several:
             raise several.exceptions[0] from None  # one tool's fault ends the run; the others were cancelled
         results |= {index: task.result() for index, task in tasks.items()}
+
+
+async def _watched(box: Toolbox, call: ToolCallPart, context: RunContext[Any], attempts: Attempts) -> Result:
+    if box.rules.watch is None:
+        return await _call(box, call, context, attempts)
+    with box.rules.watch(call) as told:
+        result = await _call(box, call, context, attempts)
+        told(result)
+        return result
 
 
 async def _call(box: Toolbox, call: ToolCallPart, context: RunContext[Any], attempts: Attempts) -> Result:

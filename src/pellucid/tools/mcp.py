@@ -77,6 +77,8 @@ class MCPServer:
             (policy or _ANYWHERE).check(url)
         self.name = name
         self.timeout = timeout
+        self.complained_of: PellucidError | None = None
+        """Why its tools were left out the last time, as the operator was told."""
         self._command, self._args, self._env, self._cwd = command, list(args), dict(env or {}), cwd
         self._stderr = stderr
         self._url, self._headers = url, dict(headers or {})

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import PellucidError
 from ..parts import ToolCallPart
 from ..settings import ToolDefinition
 from ..telemetry import log, place_of
-from .calling import Attempts, Result, Rules, Toolbox, call_all
+from .calling import Attempts, Result, Rules, Toolbox, Watch, call_all
 from .context import RunContext
 from .protocol import AnyTool
 
@@ -26,7 +26,7 @@ class ServerTools:
     """Tools that a server calls. One for any number of runs.
 
     `timeout` is in seconds, for each call of a tool that has none of its own. Raises `RequestError` for two tools of
-    one name.
+    one name. `watch` is entered around each call, and told its result.
     """
 
     def __init__(
@@ -35,8 +35,9 @@ class ServerTools:
         *,
         timeout: float | None = 60.0,
         parallel: bool = True,
+        watch: Watch | None = None,
     ) -> None:
-        self._box = Toolbox(tools, Rules(timeout=timeout, parallel=parallel, faults="tell"))
+        self._box = Toolbox(tools, Rules(timeout=timeout, parallel=parallel, watch=watch, faults="tell"))
 
     @property
     def names(self) -> frozenset[str]:
@@ -52,11 +53,13 @@ class ServerTools:
         return await call_all(self._box, calls, context, Attempts())
 
 
-async def gather(own: Sequence[AnyTool], servers: Sequence[MCPServer], *, required: bool = False) -> list[AnyTool]:
+async def gather(
+    own: Sequence[AnyTool], servers: Sequence[MCPServer], *, required: bool = False, taken: Collection[str] = ()
+) -> list[AnyTool]:
     """The server's own tools, and those of all MCP servers, listed together.
 
-    A tool whose name another one has too is called `server_tool` instead; names of `own` stay. A server that cannot be
-    listed is left out and logged; with `required` its `PellucidError` is raised.
+    A tool whose name another one has too, or that is `taken`, is called `server_tool` instead; names of `own` stay. A
+    server that cannot be listed is left out and logged, once; with `required` its `PellucidError` is raised.
     """
     listed = await asyncio.gather(*(server.tools() for server in servers), return_exceptions=True)
     found: list[MCPTool] = []
@@ -65,15 +68,17 @@ async def gather(own: Sequence[AnyTool], servers: Sequence[MCPServer], *, requir
             found += tools
         elif required or not isinstance(tools, PellucidError):
             raise tools
-        else:
+        elif tools is not server.complained_of:
+            server.complained_of = tools
             log.warning("the tools of the MCP server %s are left out: %s", server.name, place_of(tools))
-    count = Counter([tool.name for tool in own] + [tool.name for tool in found])
-    taken = {tool.name for tool in own} | {name for name, times in count.items() if times == 1}
+    kept = {tool.name for tool in own} | set(taken)
+    count = Counter([*kept, *(tool.name for tool in found)])
+    names = kept | {name for name, times in count.items() if times == 1}
     out: list[AnyTool] = list(own)
     for tool in found:
         if count[tool.name] > 1:
-            tool = tool.named(_free(f"{tool.server.name}_{tool.name}", taken))
-            taken.add(tool.name)
+            tool = tool.named(_free(f"{tool.server.name}_{tool.name}", names))
+            names.add(tool.name)
         out.append(tool)
     return out
 

@@ -16,6 +16,7 @@ _WRITTEN = (
 )
 """What only answers hold, and never without its defaults; only what is unset is absent."""
 
+_ERRORS = (400, 401, 403, 404, 408, 413, 429, 500, 502, 503, 504)
 _STRING: Schema = {"type": "string"}
 _NULLABLE: Schema = {"type": ["string", "null"]}
 
@@ -33,6 +34,7 @@ def schemas() -> dict[str, Schema]:
     for written in _WRITTEN:
         fields = [field for field in msgspec.structs.fields(written) if field.default is not msgspec.UNSET]
         components[written.__name__]["required"] = [field.encode_name for field in fields]
+    components["CreateChatCompletion"]["properties"]["messages"]["minItems"] = 1
     payload = {"message": _STRING, "type": _STRING, "param": _NULLABLE, "code": _NULLABLE}
     components["ErrorPayload"] = {"type": "object", "properties": payload, "required": list(payload)}
     components["ErrorBody"] = {
@@ -51,6 +53,14 @@ def paths() -> dict[str, Schema]:
             "post": {
                 "operationId": "createChatCompletion",
                 "summary": "Ask a model in OpenAI's older protocol; reasoning is in its relatives' fields",
+                "parameters": [
+                    {
+                        "name": "Pellucid-View",
+                        "in": "header",
+                        "description": "In what form reasoning is wanted: no more than the key allows.",
+                        "schema": {"type": "string", "enum": ["raw", "summary", "sealed", "hidden"]},
+                    }
+                ],
                 "requestBody": {
                     "required": True,
                     "content": {"application/json": {"schema": _ref("CreateChatCompletion")}},
@@ -66,7 +76,7 @@ def paths() -> dict[str, Schema]:
                             },
                         },
                     },
-                    **{str(status): failure for status in (400, 404, 413, 429, 500, 502, 503, 504)},
+                    **{str(status): failure for status in _ERRORS},
                 },
             }
         }

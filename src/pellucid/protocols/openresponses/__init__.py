@@ -7,7 +7,7 @@ The specification of 2026-04-24, with its names for raw reasoning (`response.rea
 from .encode import Dialect, Encoder, Framing
 from .errors import error_body, error_payload, status_of
 from .items import Known, item_messages
-from .request import Request, parse_request, read_json, request_of
+from .request import Request, Server, parse_request, read_json, request_of
 
 __all__ = [
     "Dialect",
@@ -15,6 +15,7 @@ __all__ = [
     "Framing",
     "Known",
     "Request",
+    "Server",
     "error_body",
     "error_payload",
     "item_messages",

@@ -57,7 +57,7 @@ from ...parts import (
 )
 from ...text import shown, writable
 from . import types as t
-from .errors import error_payload
+from .errors import error_payload, status_of
 
 Dialect = Literal["openresponses", "openai"]
 """Whose names raw reasoning events get. The fields are the same."""
@@ -310,7 +310,10 @@ class Encoder:
 
     def _error_event(self, error: ErrorInfo) -> None:
         payload = error_payload(error)
-        if self._dialect == "openai":
+        if self._framing == "lines":
+            # A socket has one form for errors, whoever's names its events have.
+            self._write("error", status=status_of(error), error=payload)
+        elif self._dialect == "openai":
             self._write("error", code=payload["code"], message=payload["message"], param=payload["param"])
         else:
             self._write("error", error=payload)

@@ -1,4 +1,4 @@
-"""The OpenAPI description of `/v1/responses`, made from the types.
+"""The OpenAPI schemas of OpenResponses, made from the types (what is at which path: `openapi_paths`).
 
 The events are a table: name, fields. All 24 of the specification are in it, and OpenAI's two names for raw reasoning
 beside them, marked as the alias they are.
@@ -79,6 +79,106 @@ ALIASES = {
 """OpenAI's names, sent instead when the request asks for them."""
 
 
+_NAMED = {"type": "object", "properties": {"name": _STRING}, "required": ["name"]}
+_UNTYPED: dict[str, Schema] = {
+    "conversation": {
+        "description": "The conversation to go on with and to add to: its id.",
+        "anyOf": [
+            _STRING,
+            {"type": "object", "properties": {"id": _STRING}, "required": ["id"]},
+            {"type": "null"},
+        ],
+    },
+    "tool_choice": {
+        "description": "Whether tools are called, or which one must be, or which ones may be.",
+        "anyOf": [
+            {"type": "string", "enum": ["none", "auto", "required"]},
+            {
+                "type": "object",
+                "properties": {"type": {"const": "function"}, "name": _STRING},
+                "required": ["type", "name"],
+            },
+            {
+                "type": "object",
+                "properties": {
+                    "type": {"const": "allowed_tools"},
+                    "mode": {"type": "string", "enum": ["none", "auto", "required"]},
+                    "tools": {"type": "array", "items": {"type": "object"}},
+                },
+                "required": ["type", "tools"],
+            },
+            {"type": "null"},
+        ],
+    },
+}
+"""What the types leave open, since it is read by hand."""
+
+
+def _object(properties: Schema, optional: tuple[str, ...] = ()) -> Schema:
+    required = [name for name in properties if name not in optional]
+    return {"type": "object", "properties": properties} | ({"required": required} if required else {})
+
+
+def _list(of: Schema) -> Schema:
+    ends = {"type": ["string", "null"]}
+    return _object(
+        {
+            "object": {"const": "list"},
+            "data": {"type": "array", "items": of},
+            "first_id": ends,
+            "last_id": ends,
+            "has_more": {"type": "boolean"},
+        }
+    )
+
+
+_METADATA = {
+    "type": "object",
+    "maxProperties": 16,
+    "propertyNames": {"maxLength": 64},
+    "additionalProperties": {"type": "string", "maxLength": 512},
+}
+_KEPT = ("MessageParam", "ReasoningParam", "FunctionCallParam", "FunctionCallOutputParam", "CompactionParam")
+_KEPT_PARAMS = _one_of(*_KEPT)
+_ITEM_PARAMS = _one_of(*_KEPT, "ItemReference")
+_TO_ANSWER = [{"required": [name]} for name in ("input", "previous_response_id", "conversation")]
+"""One of them says what there is to answer."""
+_LISTS: dict[str, Schema] = {
+    "KeptItem": {
+        **_object({"id": _STRING, "type": _STRING}),
+        "description": "An item as it was received, or as the model made it, with an id.",
+    },
+    "ItemList": _list(_ref("KeptItem")),
+    "DeletedResponse": _object({"id": _STRING, "object": {"const": "response"}, "deleted": {"const": True}}),
+    "CompactRequest": {"anyOf": _TO_ANSWER[:2]}
+    | _object(
+        {
+            "model": _STRING,
+            "input": {"anyOf": [_STRING, {"type": "array", "items": _ITEM_PARAMS}, {"type": "null"}]},
+            "previous_response_id": {"type": ["string", "null"]},
+            "instructions": {"type": ["string", "null"]},
+            "prompt_cache_key": {"type": ["string", "null"], "maxLength": 64},
+        },
+        ("input", "previous_response_id", "instructions", "prompt_cache_key"),
+    ),
+    "Conversation": _object(
+        {"id": _STRING, "object": {"const": "conversation"}, "created_at": _INTEGER, "metadata": _METADATA}
+    ),
+    "DeletedConversation": _object(
+        {"id": _STRING, "object": {"const": "conversation.deleted"}, "deleted": {"const": True}}
+    ),
+    "CreateConversation": _object(
+        {
+            "metadata": {"anyOf": [_METADATA, {"type": "null"}]},
+            "items": {"anyOf": [{"type": "array", "items": _KEPT_PARAMS, "maxItems": 20}, {"type": "null"}]},
+        },
+        ("metadata", "items"),
+    ),
+    "UpdateConversation": _object({"metadata": _METADATA}),
+    "AddItems": _object({"items": {"type": "array", "items": _KEPT_PARAMS, "minItems": 1, "maxItems": 20}}),
+}
+
+
 def _event(name: str, fields: Schema) -> Schema:
     properties = {"type": {"type": "string", "enum": [name]}, "sequence_number": _INTEGER, **fields}
     optional = {"logprobs"}
@@ -93,21 +193,25 @@ def _event(name: str, fields: Schema) -> Schema:
     return schema
 
 
-def _event_name(name: str) -> str:
+def event_name(name: str) -> str:
     return "".join(word.capitalize() for word in name.replace(".", "_").split("_")) + "Event"
 
 
 def schemas() -> dict[str, Schema]:
     """The components: the request, the response, what is in them, and every event."""
     _, components = msgspec.json.schema_components(
-        [t.CreateResponse, t.Response, t.SummaryText, t.LogProb, t.UrlCitation],
+        [t.CreateResponse, t.Response, t.CompactedResponse, t.SummaryText, t.LogProb, t.UrlCitation],
         ref_template="#/components/schemas/{name}",
     )
-    for written in (t.Response, *_WRITTEN):
+    for written in (t.Response, t.CompactedResponse, *_WRITTEN):
         # Whatever has a default is written nonetheless; only what is unset is absent.
         fields = [field for field in msgspec.structs.fields(written) if field.default is not msgspec.UNSET]
         tag = ["type"] if written.__struct_config__.tag else []
         components[written.__name__]["required"] = tag + [field.encode_name for field in fields]
+    for name, schema in _UNTYPED.items():
+        components["CreateResponse"]["properties"][name] = schema
+    components["CreateResponse"]["anyOf"] = _TO_ANSWER
+    components |= _LISTS
     components["ErrorPayload"] = {
         "type": "object",
         "properties": {
@@ -123,49 +227,8 @@ def schemas() -> dict[str, Schema]:
         "properties": {"error": _ref("ErrorPayload")},
         "required": ["error"],
     }
-    components |= {_event_name(name): _event(name, fields) for name, fields in EVENTS.items()}
+    components |= {event_name(name): _event(name, fields) for name, fields in EVENTS.items()}
     for alias, name in ALIASES.items():
         schema = _event(alias, EVENTS[name])
-        components[_event_name(alias)] = {**schema, "x-alias-of": name}
+        components[event_name(alias)] = {**schema, "x-alias-of": name}
     return components
-
-
-def paths() -> dict[str, Schema]:
-    """The path, with its stream's events."""
-    events = {name: f"#/components/schemas/{_event_name(name)}" for name in (*EVENTS, *ALIASES)}
-    failure = {"description": "An error", "content": {"application/json": {"schema": _ref("ErrorBody")}}}
-    return {
-        "/v1/responses": {
-            "post": {
-                "operationId": "createResponse",
-                "summary": "Ask a model; hear it think, then answer",
-                "parameters": [
-                    {
-                        "name": "OpenResponses-Reasoning-Events",
-                        "in": "header",
-                        "description": "Whose names raw reasoning events have.",
-                        "schema": {"type": "string", "enum": ["openresponses", "openai"]},
-                    }
-                ],
-                "requestBody": {
-                    "required": True,
-                    "content": {"application/json": {"schema": _ref("CreateResponse")}},
-                },
-                "responses": {
-                    "200": {
-                        "description": "The response, whole or as a stream of events that ends with `[DONE]`",
-                        "content": {
-                            "application/json": {"schema": _ref("Response")},
-                            "text/event-stream": {
-                                "schema": {
-                                    "oneOf": [{"$ref": ref} for ref in events.values()],
-                                    "discriminator": {"propertyName": "type", "mapping": events},
-                                }
-                            },
-                        },
-                    },
-                    **{str(status): failure for status in (400, 404, 413, 429, 500, 502, 503, 504)},
-                },
-            }
-        }
-    }

@@ -60,6 +60,11 @@ class Request(NamedTuple):
         return reasoning is not None and bool(reasoning.summary or reasoning.generate_summary)
 
     @property
+    def functions(self) -> list[t.FunctionToolParam]:
+        """The caller's own."""
+        return _functions(self.body)
+
+    @property
     def servers(self) -> list[Server]:
         """The MCP servers that the request names."""
         return [

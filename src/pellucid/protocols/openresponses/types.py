@@ -155,6 +155,12 @@ class ReasoningConfig(msgspec.Struct):
     summary: str | None = None
 
 
+class ConversationRef(msgspec.Struct):
+    """The conversation to which a response added its items."""
+
+    id: str
+
+
 class Response(msgspec.Struct, kw_only=True):
     """The response resource: what was asked, as it was understood, and what came of it."""
 
@@ -189,6 +195,8 @@ class Response(msgspec.Struct, kw_only=True):
     metadata: dict[str, str] = {}
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
+    conversation: ConversationRef | UnsetType = UNSET
+    """Where there is one. The published schema does not know it, so it is not there otherwise."""
 
 
 class CompactionItem(_Typed, tag="compaction"):

@@ -1,20 +1,23 @@
 """Whether a stream keeps the specification's rules, and which it breaks.
 
 framing      every event is a JSON object whose `type` its `event:` line repeats, and one that this dialect has; the
-             stream ends with `data: [DONE]`, which comes once
+             stream ends with `data: [DONE]`, which comes once; a socket has neither
 fields       an event has the fields that its type needs
 sequence     `sequence_number` counts 0, 1, 2 … without a gap
 life         `response.created` comes first and once, then `queued` or `in_progress`, and items only after that;
              exactly one terminal event, last, whose name is the response's status; an `error` is followed by
              `response.failed`
 item         `output_item.added` before anything of an item, `.done` after; one open at a time; `output_index`
-             counts up from 0; no two items have one id; an item is added empty, and done as its parts were
+             counts up from 0; no two items have one id; an item is added empty, and done as its parts were; what is
+             sealed comes when it is done, in reasoning and nowhere else
 part         a part is of its item's kind, is added empty, gets its deltas, its own `done` once, and then its
              `…_part.done`; indices count up in the item
 text         the `done` text is what the deltas added up to, and no delta is empty
 output       the terminal event's `output` is the items as they were done
 incomplete   a response with an incomplete item is not completed (the item is the last one, or its neighbours were
              under way with it)
+
+A stream that was broken off and resumed is what came before the cursor and what came after it, in a row.
 
 The published schema says what type each field has; this says what no schema can.
 """
@@ -27,7 +30,7 @@ from typing import Any
 import msgspec
 
 from ...framing import SSEDecoder
-from .encode import REASONING_EVENTS, Dialect
+from .encode import REASONING_EVENTS, Dialect, Framing
 
 _LIFE = ("response.created", "response.queued", "response.in_progress")
 _TERMINAL = ("response.completed", "response.incomplete", "response.failed")
@@ -36,9 +39,17 @@ _TEXT_OF = {"refusal": "refusal", "function_call": "arguments"}
 _PARTS_OF = {"reasoning": ("reasoning_text", "summary_text"), "message": ("output_text", "refusal")}
 
 
-def verify(body: bytes, dialect: Dialect = "openresponses") -> list[str]:
-    """The rules that the stream breaks, as `rule: what is wrong`; empty when it is legal."""
+def verify(body: bytes, dialect: Dialect = "openresponses", framing: Framing = "events") -> list[str]:
+    """The rules that the stream breaks, as `rule: what is wrong`; empty when it is legal.
+
+    `framing`: server-sent events, or the messages of a socket, one a line.
+    """
     check = _Check(dialect)
+    if framing == "lines":
+        for line in body.splitlines():
+            check.message(line)
+        check.end()
+        return check.broken
     frames = SSEDecoder(limit=len(body) + 1).feed(body)
     dones = [index for index, frame in enumerate(frames) if frame.data == b"[DONE]"]
     check.expect(bool(dones) and dones[-1] == len(frames) - 1, "framing: the stream does not end with data: [DONE]")
@@ -97,14 +108,19 @@ class _Check:
         """Which kind of part an event streams."""
 
     def frame(self, name: str, data: bytes) -> None:
+        kind = self.message(data)
+        self.expect(kind is None or name == kind, f"framing: event: {name} carries type {kind}")
+
+    def message(self, data: bytes) -> str | None:
+        """The event; gives its type, if it has one."""
         try:
             event = msgspec.json.decode(data, type=dict[str, Any])
             kind = msgspec.convert(event.get("type"), str)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             self.broken.append(f"framing: not an event with a type: {data[:80]!r}")
-            return
-        self.expect(name == kind, f"framing: event: {name} carries type {kind}")
+            return None
         self._event(kind, event)
+        return kind
 
     def end(self) -> None:
         self.expect(self._terminal is not None, "life: there is no terminal event")
@@ -186,7 +202,7 @@ class _Check:
             yield f"item: output_index {index}, expected {len(self._done)}"
         if item["id"] in self._ids:
             yield f"item: there is an item {item['id']} already"
-        if any(item.get(field) for field in ("content", "summary", "arguments")):
+        if any(item.get(field) for field in ("content", "summary", "arguments", "encrypted_content")):
             yield "item: an item is added with content, which comes later"
         self._ids.add(item["id"])
         self._item = _Item(item, index)
@@ -199,6 +215,8 @@ class _Check:
         if item is None or done["id"] != item.id or event["output_index"] != item.index:
             yield "item: an item is done that is not open"
             return
+        if "encrypted_content" in done and item.kind != "reasoning":
+            yield f"item: a {item.kind} item holds what is sealed, for which there are reasoning items"
         if part is not None and not (part.done and part.kind == "function_call"):
             yield "part: an item is done while a part is open"
         if item.kind == "function_call" and done["arguments"] != item.arguments:

@@ -14,22 +14,29 @@ import msgspec
 from ...conversation import joined
 from ...errors import RequestError
 from ...models import Asked
-from ...parts import ModelMessage, ModelResponse, SealedPart, messages_from_json, messages_to_json
-from ...protocols.openresponses import Dialect, Encoder, Framing, Known, Request, item_messages
+from ...parts import ModelMessage, ModelResponse, SealedPart, messages_to_json
+from ...protocols.openresponses import Dialect, Encoder, Framing, Known, Request, Server
 from ...protocols.openresponses import types as t
 from ...run import Mint
 from ...runs import Running
+from ...runs.reaching import ReachingRun
 from ...sealing import Attached, Sealed, SealError, attach
 from ...settings import ModelCall
-from ...storage import ConversationEntry, StoredResponse
+from ...storage import StoredResponse
+from ...storage.names import check_names
 from ...tools import AnyTool
+from ...tools.mcp import MCPServer
 from ...view import Reader, Redactor, view_of
+from ..access import Principal
 from ..exchange import Exchange
 from ..services import Services, definitions
+from .compacted import told
+from .earlier import Earlier, Recent, calls_in, of_chain, of_conversation, referred
 
 EVENTS_HEADER = "openresponses-reasoning-events"
 VIEW_HEADER = "pellucid-view"
-MAX_ENTRIES = 10_000
+NAMED_SECONDS = 10.0
+"""How long an MCP server that a request names may take to answer before the run begins."""
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -47,7 +54,7 @@ class Header(msgspec.Struct, frozen=True):
     def reader(self, exchange: Exchange) -> Reader:
         """Who reads it now: with what they were given then, unless they ask otherwise."""
         may = exchange.principal.policy.reader
-        asked = _view_asked(exchange)
+        asked = view_asked(exchange)
         # What its key may see can have become less since.
         view = asked if asked is not None else max(view_of(self.view), may.view, key=_rank)
         return may.asking(view, summaries=self.summaries)
@@ -78,8 +85,9 @@ def _rank(view: str) -> int:
     return _VIEWS.index(view)
 
 
-def _view_asked(exchange: Exchange) -> Any:
-    asked = exchange.header(VIEW_HEADER) or exchange.asked("view")
+def view_asked(exchange: Exchange) -> Any:
+    asked = exchange.header(VIEW_HEADER)
+    asked = asked if asked is not None else exchange.asked("view")
     return view_of(asked.lower(), "view") if asked is not None else None
 
 
@@ -115,26 +123,50 @@ class Asking:
         policy = exchange.principal.policy
         self.services = services
         self.principal = exchange.principal
+        self.watch = exchange.watch
         self.request = request
         self.name = name
         self.model = model
         self.mint = mint
         self.id = mint("resp")
+        self.watch.model, self.watch.response_id = name, self.id
         self.created_at = time.time()
-        self.reader = policy.reader.asking(_view_asked(exchange), summaries=request.wants_summaries)
+        self.reader = policy.reader.asking(view_asked(exchange), summaries=request.wants_summaries)
         self.dialect = dialect_of(exchange, services)
         self.seals = request.wants_seals or self.reader.view == "sealed"
         kept_by_default = services.config.storage.store and policy.store
         self.store = policy.may_store(request.body.store if request.body.store is not None else kept_by_default)
+        if request.body.background and not self.store:
+            raise RequestError(
+                "background: a response that nobody waits for must be stored, and here none is unless it is asked for; "
+                "send store: true"
+                if policy.store
+                else "background: it must be stored, and you may not have that",
+                kind="invalid_request" if policy.store else "forbidden",
+                code="store_required" if policy.store else "store_not_allowed",
+                param="background",
+            )
         self.conversation = _conversation_of(request.body.conversation)
         self.items = request.input_items(mint)
+        if self.store:
+            check_names(**{f"input[{index}].id": item["id"] for index, item in enumerate(self.items)})
         self.tools: list[AnyTool] = []
+        self.servers: dict[str, MCPServer] = {}
+        """Those that the request names, by where it does."""
         self.before: Sequence[ModelMessage] = []
         """The conversation until now."""
         self.new: Sequence[ModelMessage] = []
         """What the input adds to it."""
+        self.chained = True
+        """Whether what this goes on from is in the store."""
         self.attached = Attached([], [], [])
         self.call = ModelCall(name, [])
+        """What to ask the model, unless the request names servers."""
+
+    @property
+    def adds(self) -> bool:
+        """Whether its conversation gets what it says: one that is not stored only reads it."""
+        return self.store and self.conversation is not None
 
     @property
     def header(self) -> Header:
@@ -142,6 +174,8 @@ class Asking:
         response = self.request.response(self.id, self.name, int(self.created_at))
         response.store = self.store
         response.background = bool(body.background)
+        if self.adds:
+            response.conversation = t.ConversationRef(self.conversation or "")
         response.previous_response_id = body.previous_response_id
         response.max_output_tokens = self.principal.policy.output_tokens(body.max_output_tokens)
         return Header(
@@ -153,17 +187,33 @@ class Asking:
             self.request.obfuscate,
         )
 
+    def call_with(self, tools: Sequence[AnyTool]) -> ModelCall:
+        """What to ask the model, with these tools of ours beside the caller's. Raises `RequestError`."""
+        call = self.request.call(told([*self.before, *self.new]), definitions(tools))
+        most = self.principal.policy.output_tokens(call.settings.get("max_tokens"))
+        settings = call.settings if most is None else {**call.settings, "max_tokens": most}
+        return msgspec.structs.replace(call, settings=settings)
+
     def run(self) -> Running:
+        if not self.servers:
+            return self._run(self.call, self.tools)
+        # What these offer is known when they were reached.
+        callers = {tool.name for tool in self.request.functions}
+        return ReachingRun(self.servers, self.tools, lambda tools: self._run(self.call_with(tools), tools), callers)
+
+    def _run(self, call: ModelCall, tools: Sequence[AnyTool]) -> Running:
+        callers = {tool.name for tool in self.request.functions}
         summaries = self.reader.view == "summary" or (self.request.wants_summaries and self.reader.view == "raw")
         return self.services.run(
             self.model,
-            self.call,
+            call,
             self.mint,
             self.principal,
-            tools=self.tools,
+            tools=[tool for tool in tools if tool.name not in callers],
             seals=self.seals,
             summaries=summaries,
             max_tool_calls=self.request.body.max_tool_calls,
+            watch=self.watch,
         )
 
     def row(self, header: Header) -> StoredResponse:
@@ -176,12 +226,13 @@ class Asking:
             expires_at=self.services.expiry(self.principal),
             status="in_progress",
             model=self.name,
-            previous_id=body.previous_response_id,
+            previous_id=body.previous_response_id if self.chained else None,
             conversation_id=self.conversation,
             background=bool(body.background),
             header=msgspec.json.encode(header),
             input=msgspec.json.encode(self.items),
-            messages=messages_to_json(list(self.new)),
+            # Nobody else could find what is remembered by a socket alone.
+            messages=messages_to_json(list(self.new) if self.chained else joined(self.before, self.new)),
         )
 
     def redactor(self) -> Redactor:
@@ -216,26 +267,39 @@ async def asking_for(
     asking = Asking(services, exchange, request, name, model, mint)
     exchange.reader = asking.reader
     asking.tools = await services.tools_for(principal)
-    asking.before = await _before(services, asking, recent)
-    known = Known(_calls(asking.before), await _referred(services, principal.owner, request.references))
+    asking.servers = {server.at: _named(services, principal, server) for server in request.servers}
+    earlier = await _earlier(services, asking, recent)
+    asking.before = earlier.messages
+    if asking.adds:
+        _check_new(asking.items, earlier.ids)
+    known = Known(calls_in(asking.before), await referred(services.store, principal.owner, request.references))
     new = request.messages(known)
     if any(isinstance(part, SealedPart) for said in new if isinstance(said, ModelResponse) for part in said.parts):
         asking.attached = attach(new, _opener(services, principal.owner, request))
         new = asking.attached.messages
     asking.new = new
-    call = request.call(joined(asking.before, new), definitions(asking.tools))
-    most = principal.policy.output_tokens(call.settings.get("max_tokens"))
-    settings = call.settings if most is None else {**call.settings, "max_tokens": most}
-    asking.call = msgspec.structs.replace(call, settings=settings)
+    if not asking.servers:
+        asking.call = asking.call_with(asking.tools)
     return asking
 
 
-class Recent(msgspec.Struct):
-    """A response that is known without a store."""
-
-    id: str
-    messages: list[ModelMessage]
-    """The whole conversation with it."""
+def _named(services: Services, principal: Principal, server: Server) -> MCPServer:
+    """The MCP server that the request names, not reached yet. Raises `RequestError` for one that may not be."""
+    try:
+        url = services.egress.check(server.url)
+        named = MCPServer(
+            server.label,
+            url=server.url,
+            headers=server.headers,
+            policy=services.egress,
+            allowed_tools=server.allowed,
+            connect_timeout=NAMED_SECONDS,
+        )
+    except RequestError as error:
+        info = error.info
+        raise RequestError(f"{server.at}: {info.message}", kind=info.kind, code=info.code, param=server.at) from error
+    principal.policy.check_tool(f"mcp:{url.host}")
+    return named
 
 
 def _opener(services: Services, owner: str, request: Request) -> Callable[[SealedPart], Sealed]:
@@ -250,91 +314,38 @@ def _opener(services: Services, owner: str, request: Request) -> Callable[[Seale
     return open_
 
 
-async def _before(services: Services, asking: Asking, recent: Recent | None) -> Sequence[ModelMessage]:
-    body, owner = asking.request.body, asking.principal.owner
-    previous = body.previous_response_id
+async def _earlier(services: Services, asking: Asking, recent: Recent | None) -> Earlier:
+    owner, previous = asking.principal.owner, asking.request.body.previous_response_id
     if previous is not None:
-        if recent is not None and recent.id == previous:
-            return recent.messages
-        rows = await services.store.responses.chain(owner, previous)
-        if not rows:
-            raise RequestError(
-                f"previous_response_id: there is no response {previous!r} here; it may have expired, been deleted or "
-                "not been stored",
-                code="previous_response_not_found",
-                param="previous_response_id",
-            )
-        if not rows[-1].finished:
-            raise RequestError(
-                f"previous_response_id: the response {previous!r} is still under way; wait for its end, or cancel it",
-                code="previous_response_not_finished",
-                param="previous_response_id",
-            )
-        return joined(*(messages_from_json(row.messages) for row in rows))
+        if recent is not None and recent.id == previous and not recent.kept:
+            asking.chained = False
+            return Earlier(recent.messages)
+        return await of_chain(services.store, owner, previous)
     if asking.conversation is not None:
-        entries = await services.store.conversations.entries(owner, asking.conversation, limit=MAX_ENTRIES)
-        if entries is None:
+        return await of_conversation(
+            services.store, owner, asking.conversation, lambda token: services.sealer.open(token, tenant=owner)
+        )
+    return Earlier()
+
+
+def _check_new(items: Sequence[dict[str, Any]], there: frozenset[str]) -> None:
+    """Whether they can be added to their conversation. Raises `RequestError`."""
+    seen = set(there)
+    for index, item in enumerate(items):
+        if item["type"] == "item_reference":
             raise RequestError(
-                f"conversation: there is no conversation {asking.conversation!r} here",
-                kind="not_found",
-                code="conversation_not_found",
-                param="conversation",
+                f"input[{index}]: an item_reference cannot be added to a conversation, whose items the model sees "
+                "anyway; send the item itself, or use previous_response_id",
+                code="invalid_value",
+                param=f"input[{index}]",
             )
-        return said_in(entries)
-    return []
-
-
-def said_in(entries: Sequence[ConversationEntry]) -> list[ModelMessage]:
-    """The messages of a conversation's entries."""
-    calls: dict[str, str] = {}
-    said: list[ModelMessage] = []
-    for entry in entries:
-        more = item_messages(entry.item, Known(calls)) if entry.message is None else messages_from_json(entry.message)
-        calls |= _calls(more)
-        for message in more:
-            last = said[-1] if said else None
-            if isinstance(message, ModelResponse) and isinstance(last, ModelResponse) and message.origin == last.origin:
-                said[-1] = msgspec.structs.replace(last, parts=[*last.parts, *message.parts])
-            else:
-                said.append(message)
-    return joined(said)
-
-
-def _calls(messages: Sequence[ModelMessage]) -> dict[str, str]:
-    return {
-        call.tool_call_id: call.tool_name
-        for message in messages
-        if isinstance(message, ModelResponse)
-        for call in message.tool_calls
-    }
-
-
-async def _referred(services: Services, owner: str, ids: Sequence[str]) -> dict[str, list[ModelMessage]]:
-    """What the items with these ids said, of those that there are."""
-    found: dict[str, list[ModelMessage]] = {}
-    for id in dict.fromkeys(ids):
-        response = await services.store.responses.find_item(owner, id)
-        row = await services.store.responses.get(owner, response) if response is not None else None
-        if row is not None and (said := _item_of(row, id)) is not None:
-            found[id] = said
-    return found
-
-
-def _item_of(row: StoredResponse, id: str) -> list[ModelMessage] | None:
-    for item in msgspec.json.decode(row.input):
-        if item.get("id") == id:
-            return item_messages(msgspec.json.encode(item), Known())
-    for message in messages_from_json(row.messages):
-        if isinstance(message, ModelResponse):
-            parts = [part for part in message.parts if part.item_id == id]
-            # A part that travels alone says whose it is.
-            if parts:
-                return [ModelResponse([_whose(part, message) for part in parts])]
-    return None
-
-
-def _whose(part: Any, said: ModelResponse) -> Any:
-    return part if getattr(part, "origin", None) is not None else msgspec.structs.replace(part, origin=said.origin)
+        if item["id"] in seen:
+            raise RequestError(
+                f"input[{index}].id: the item {item['id']!r} is in the conversation already; leave it out, or its id",
+                code="already_exists",
+                param=f"input[{index}].id",
+            )
+        seen.add(item["id"])
 
 
 def _conversation_of(given: Any) -> str | None:
@@ -349,4 +360,4 @@ def _conversation_of(given: Any) -> str | None:
             )
 
 
-__all__ = ["Asking", "Header", "Recent", "asking_for", "dialect_of", "said_in"]
+__all__ = ["Asking", "Header", "Recent", "asking_for", "dialect_of", "view_asked"]

@@ -6,28 +6,36 @@ stands for, to any replica, and any model goes on from it. Nothing is kept here.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 
-import msgspec
 from msgspec.structs import replace
 
-from ...errors import PellucidError, RequestError
-from ...parts import CompactionPart, ModelRequest, ModelResponse, UserPromptPart
+from ...conversation import joined
+from ...errors import ErrorInfo, PellucidError, RequestError
+from ...events import RunEndEvent
+from ...fold import Fold
+from ...parts import CompactionPart, ModelRequest, ModelResponse, Usage, UserPromptPart
 from ...protocols.openresponses import read_json, request_of
 from ...protocols.openresponses import types as t
 from ...protocols.openresponses.encode import usage_of
 from ...run import Minter
-from ...runs import AttachedRun
+from ...runs import Running
 from ...sealing import Sealed
 from ...settings import ToolChoice
 from .. import http
-from ..exchange import FAULT, Exchange
-from ..metered import MeteredRun
+from ..exchange import FAULT, STOPPING, Exchange
 from ..services import Services
-from ..serving import let_go
+from ..serving import let_go, opened
 from .asking import asking_for
 
+EMPTY = ErrorInfo("model_error", "the model wrote nothing to stand for the conversation", code="empty_compaction")
+CUT = ErrorInfo(
+    "model_error",
+    "the model did not finish what is to stand for the conversation, so that something would be missing from it",
+    code="incomplete_compaction",
+)
 INSTRUCTIONS = (
     "Write a summary of the conversation so far that can stand in its place: someone who reads only it must be able to "
     "go on. Keep every fact, decision, name, number, open question and instruction that may matter, and what was tried "
@@ -51,38 +59,51 @@ class Compact:
         mint = Minter(secrets.token_bytes(16))
         asking = await asking_for(services, exchange, request, mint)
         exchange.headers += await services.guard.spend(principal)
-        asking.tools = []
-        call = asking.call
-        messages = [*call.messages, ModelRequest([UserPromptPart(INSTRUCTIONS)])]
-        call = replace(call, messages=messages, tools=(), tool_choice=ToolChoice())
-        run = AttachedRun(asking.model, call, mint, log_faults=True)
-        metered = MeteredRun(run, services.guard, principal, lambda measured: None)
-        async with http.Client(exchange.receive) as client:
-            try:
-                await metered.open()
-                while metered.ended is None:
-                    await metered.wait()
-                    metered.take()
-            finally:
-                await let_go(metered)
-        if client.gone:
-            raise http.ClientGone
-        ended = run.ended
-        said = [message for message in run.run.messages if isinstance(message, ModelResponse)]
-        text = said[-1].text if said else None
-        if ended is None or ended.error is not None or not text:
-            raise PellucidError(ended.error if ended is not None and ended.error is not None else FAULT)
-        part = CompactionPart(text)  # of no provider: it is ours, and goes to any model as text
-        sealed = Sealed([part], asking.model.origin, mint("cmp"), int(time.time()))
-        item = t.CompactionItem(
-            id=sealed.item_id or "", encrypted_content=services.sealer.seal(sealed, tenant=principal.owner)
-        )
-        usage = usage_of(ended.usage) or t.Usage(0, 0, 0, t.InputTokensDetails(0), t.OutputTokensDetails(0))
+        messages = joined(asking.call.messages, [ModelRequest([UserPromptPart(INSTRUCTIONS)])])
+        call = replace(asking.call, messages=messages, tools=(), tool_choice=ToolChoice())
+        text, usage = await _written(exchange, services.run(asking.model, call, mint, principal, watch=asking.watch))
+        sealed = Sealed([CompactionPart(text)], asking.model.origin, mint("cmp"), int(time.time()))
+        token = services.sealer.seal(sealed, tenant=principal.owner)
         await exchange.answer(
-            msgspec.json.encode(
-                t.CompactedResponse(id=asking.id, created_at=int(asking.created_at), output=[item], usage=usage)
+            t.CompactedResponse(
+                id=asking.id,
+                created_at=int(asking.created_at),
+                output=[t.CompactionItem(id=sealed.item_id or "", encrypted_content=token)],
+                usage=usage_of(usage) or t.Usage(0, 0, 0, t.InputTokensDetails(0), t.OutputTokensDetails(0)),
             )
         )
+
+
+async def _written(exchange: Exchange, run: Running) -> tuple[str, Usage]:
+    """What the model wrote, whole, and what that took. Raises `PellucidError` for less."""
+    fold = Fold()
+    async with http.Client(exchange.receive) as client:
+        try:
+            await opened(run, client)
+            while True:
+                await run.wait()
+                events = run.take()
+                if events is None:
+                    break
+                for event in events:
+                    fold.feed(event)
+        except asyncio.CancelledError:
+            if client.gone:
+                raise
+            raise PellucidError(STOPPING) from None
+        finally:
+            await let_go(run)
+    if client.gone:
+        raise http.ClientGone
+    end = run.ended or RunEndEvent("failed", error=FAULT)
+    if end.error is not None:
+        raise PellucidError(end.error)
+    if end.status != "completed":
+        raise PellucidError(CUT)
+    text = "".join(message.text or "" for message in fold.messages if isinstance(message, ModelResponse))
+    if not text.strip():
+        raise PellucidError(EMPTY)
+    return text, end.usage
 
 
 __all__ = ["Compact"]

@@ -24,12 +24,14 @@ from ...events import (
     ResponseStartEvent,
 )
 from ...parts import ModelMessage, ModelRequest, Origin, messages_from_json
-from ...protocols.openresponses import Encoder, read_json, request_of
+from ...protocols.openresponses import Encoder, Known, item_messages, read_json, request_of
 from ...run import Minter
 from ...storage import AlreadyStored, ConversationEntry, StoredConversation
 from ...view import Reader, Redactor
 from ..exchange import Exchange
 from ..services import Services
+from .asking import view_asked
+from .given import told_given
 from .kept import listed, page_of
 
 MAX_ITEMS = 20
@@ -67,7 +69,10 @@ class Conversations:
         await exchange.answer(_told(await self._conversation(exchange)))
 
     async def update(self, exchange: Exchange) -> None:
-        metadata = _metadata(await self._body(exchange))
+        body = await self._body(exchange)
+        if "metadata" not in body:
+            raise RequestError("metadata: required: what is to stand in its place", code="missing", param="metadata")
+        metadata = _metadata(body)
         owner, id = exchange.principal.owner, exchange.params["id"]
         updated = await self._services.store.conversations.update(owner, id, metadata)
         if updated is None:
@@ -83,24 +88,23 @@ class Conversations:
     async def items(self, exchange: Exchange) -> None:
         limit, order = page_of(exchange)
         owner, id, after = exchange.principal.owner, exchange.params["id"], exchange.asked("after")
-        found = await self._services.store.conversations.entries(
-            owner, id, after=after, limit=limit + 1, order="asc" if order == "asc" else "desc"
-        )
-        if found is None:
-            raise (
-                _not_found(id)
-                if after is None
-                else RequestError(
-                    f"after: there is no item {after!r} in a conversation {id!r} here",
-                    code="invalid_value",
-                    param="after",
-                )
+        reader = _reader(exchange)
+        items: list[dict[str, Any]] = []
+        more = True
+        # What is not there for this reader counts for nothing: a page without an end would lead nowhere.
+        while more and len(items) <= limit:
+            entries = await self._services.store.conversations.entries(
+                owner, id, after=after, limit=limit + 1, order="asc" if order == "asc" else "desc"
             )
-        reader = exchange.principal.policy.reader
-        items = [item for entry in found[:limit] if (item := told_item(entry, reader)) is not None]
-        await exchange.answer(listed(items, more=len(found) > limit))
+            if entries is None:
+                raise _not_found(id) if after is None else _no_place(id, after)
+            items += [item for entry in entries if (item := told_item(entry, reader)) is not None]
+            more = len(entries) > limit
+            after = entries[-1].id if entries else after
+        await exchange.answer(listed(items[:limit], more=len(items) > limit))
 
     async def add(self, exchange: Exchange) -> None:
+        exchange.principal.policy.may_store(True)
         body = await self._body(exchange)
         entries = _entries(body, Minter(secrets.token_bytes(16)), required=True)
         await self._append(exchange, exchange.params["id"], entries)
@@ -109,7 +113,7 @@ class Conversations:
     async def item(self, exchange: Exchange) -> None:
         owner, id, item_id = exchange.principal.owner, exchange.params["id"], exchange.params["item_id"]
         entry = await self._services.store.conversations.entry(owner, id, item_id)
-        told = told_item(entry, exchange.principal.policy.reader) if entry is not None else None
+        told = told_item(entry, _reader(exchange)) if entry is not None else None
         if told is None:
             raise _not_found(id, item_id)
         await exchange.answer(told)
@@ -152,13 +156,16 @@ class Conversations:
 def told_item(entry: ConversationEntry, reader: Reader) -> dict[str, Any] | None:
     """The item as this reader may see it; None if for them there is none."""
     if entry.message is None:
-        item: dict[str, Any] = msgspec.json.decode(entry.item)
-        return item
+        return next(iter(told_given([msgspec.json.decode(entry.item)], reader)), None)
     encoder = Encoder(request_of({"input": "."}).response("", "", 0))
     encoder.start()
     encoder.feed(Redactor(reader).feed(_events(messages_from_json(entry.message), entry.id)), 0)
     output = encoder.response.output
     return msgspec.to_builtins(output[0]) if output else None
+
+
+def _reader(exchange: Exchange) -> Reader:
+    return exchange.principal.policy.reader.asking(view_asked(exchange))
 
 
 def _events(messages: list[ModelMessage], id: str) -> list[Event]:
@@ -180,9 +187,31 @@ def _entries(body: dict[str, Any], mint: Minter, *, required: bool) -> list[Conv
         return []
     if not isinstance(given, list) or not 0 < len(given) <= MAX_ITEMS:
         raise RequestError(f"items: a list of 1 to {MAX_ITEMS} items", code="invalid_value", param="items")
-    request = request_of({"input": given})
-    items = request.input_items(mint)
+    try:
+        items = request_of({"input": given}).input_items(mint)
+    except RequestError as error:
+        raise _in_items(error, "input", "items") from error
+    for index, item in enumerate(items):
+        _check_item(item, f"items[{index}]")
     return [ConversationEntry(id=item["id"], item=msgspec.json.encode(item)) for item in items]
+
+
+def _check_item(item: dict[str, Any], at: str) -> None:
+    """Whether a model can be told of it: what is found wrong later would spoil the whole conversation."""
+    if item["type"] == "item_reference":
+        raise RequestError(f"{at}: a conversation holds items themselves", code="invalid_value", param=f"{at}.type")
+    try:
+        # Its call may be in the conversation already; a result without one goes to nobody.
+        item_messages(msgspec.json.encode(item), Known({item.get("call_id", ""): ""}))
+    except RequestError as error:
+        raise _in_items(error, "input[0]", at) from error
+
+
+def _in_items(error: RequestError, there: str, here: str) -> RequestError:
+    """The same, of a field that has another name here."""
+    info = error.info
+    param = (info.param or there).replace(there, here, 1)
+    return RequestError(info.message.replace(there, here, 1), kind=info.kind, code=info.code, param=param)
 
 
 def _metadata(body: dict[str, Any]) -> dict[str, str]:
@@ -203,6 +232,12 @@ def _told(conversation: StoredConversation) -> dict[str, Any]:
         "created_at": int(conversation.created_at),
         "metadata": conversation.metadata,
     }
+
+
+def _no_place(id: str, after: str) -> RequestError:
+    return RequestError(
+        f"after: there is no item {after!r} in a conversation {id!r} here", code="invalid_value", param="after"
+    )
 
 
 def _not_found(id: str, item_id: str | None = None) -> RequestError:

@@ -12,19 +12,20 @@ import msgspec
 
 from ...errors import RequestError
 from ...protocols.openresponses import types as t
+from ...relay import RelayError
 from ...runs import Running
-from ...runs.log import unpack
-from ...runs.replay import FinishedLog
+from ...runs.log import Entry, unpack
+from ...runs.replay import PIECE, FinishedLog
 from ...storage import StoredResponse
 from ...view import Reader, Redactor
 from ..exchange import Exchange
 from ..services import Services
 from ..serving import serve_stream
-from .asking import EVENTS_HEADER, Header, dialect_of
+from .asking import EVENTS_HEADER, Header, dialect_of, view_asked
+from .given import told_given
 
 CANCEL_SECONDS = 20.0
 """How long a cancellation may take to reach its run, on whichever replica."""
-PEEK_SECONDS = 2.0
 
 _header = msgspec.json.Decoder(Header)
 
@@ -39,6 +40,7 @@ class KeptResponses:
         row = await self._row(exchange, log=True)
         stream = _flag(exchange, "stream")
         after = exchange.asked("starting_after")
+        dialect = dialect_of(exchange, self._services) if exchange.header(EVENTS_HEADER) is not None else None
         if not stream:
             if after is not None:
                 raise RequestError(
@@ -49,10 +51,9 @@ class KeptResponses:
             await exchange.answer(await self._told(exchange, row))
             return
         header, reader = self._header(exchange, row)
-        asked = exchange.header(EVENTS_HEADER) is not None
         encoder = header.encoder(
             reader,
-            dialect=dialect_of(exchange, self._services) if asked else None,
+            dialect=dialect,
             seals=_seals_asked(exchange),
             after=-1 if after is None else _number(after, "starting_after", 0),
         )
@@ -61,9 +62,11 @@ class KeptResponses:
     async def delete(self, exchange: Exchange) -> None:
         row = await self._row(exchange)
         if not row.finished:
-            await self._services.detached.cancel(row)
+            await self._stop(row)
         if not await self._services.store.responses.delete(row.owner, row.id):
             raise not_found(row.id)
+        if row.background:
+            await self._services.detached.forget(row)
         await exchange.answer({"id": row.id, "object": "response", "deleted": True})
 
     async def cancel(self, exchange: Exchange) -> None:
@@ -74,25 +77,30 @@ class KeptResponses:
                 code="not_cancellable",
             )
         if not row.finished:
-            await self._services.detached.cancel(row)
-            run = self._services.detached.follow(row)
-            try:
-                async with asyncio.timeout(CANCEL_SECONDS):
-                    while run.ended is None:
-                        await run.wait()
-                        run.take()
-            except TimeoutError:
-                pass  # whoever asks again sees what became of it
-            finally:
-                await run.stop()
+            await self._stop(row)
         await exchange.answer(await self._told(exchange, await self._row(exchange, log=True)))
 
     async def input_items(self, exchange: Exchange) -> None:
         row = await self._row(exchange)
         items = msgspec.json.decode(row.input)
-        await exchange.answer(page(exchange, items))
+        reader = exchange.principal.policy.reader.asking(view_asked(exchange))
+        await exchange.answer(page(exchange, told_given(items, reader)))
 
     # --- what they share ---------------------------------------------------------------------------------------
+
+    async def _stop(self, row: StoredResponse) -> None:
+        """Cancel it, and wait until it has ended."""
+        await self._services.detached.cancel(row)
+        run = self._services.detached.follow(row)
+        try:
+            async with asyncio.timeout(CANCEL_SECONDS):
+                while run.ended is None:
+                    await run.wait()
+                    run.take()
+        except TimeoutError:
+            pass  # whoever asks again sees what became of it
+        finally:
+            await run.stop()
 
     async def _row(self, exchange: Exchange, *, log: bool = False) -> StoredResponse:
         id = exchange.params["id"]
@@ -109,28 +117,26 @@ class KeptResponses:
     def _run(self, row: StoredResponse) -> Running:
         return FinishedLog(unpack(row.log)) if row.finished else self._services.detached.follow(row)
 
+    async def _said(self, row: StoredResponse, response: t.Response) -> list[Entry]:
+        """What a response that is not over has come to, as far as the relay can tell."""
+        try:
+            said = await self._services.detached.said(row)
+        except RelayError:
+            return []
+        if not said:
+            response.status = "queued"
+        return said
+
     async def _told(self, exchange: Exchange, row: StoredResponse) -> t.Response:
         """The response as it stands."""
         header, reader = self._header(exchange, row)
         encoder = header.encoder(reader, seals=_seals_asked(exchange))
         redact = Redactor(reader).feed
-        run = self._run(row)
         encoder.start()
-        try:
-            async with asyncio.timeout(None if row.finished else PEEK_SECONDS):
-                while True:
-                    await run.wait()
-                    events = run.take()
-                    if events is None:
-                        break
-                    encoder.feed(redact(events), run.now)
-                    if not row.finished:
-                        break  # all that there is was in it
-        except TimeoutError:
-            encoder.response.status = "queued"  # it has not said anything
-        finally:
-            if run.ended is None:
-                await run.stop()
+        for place, entry in enumerate(unpack(row.log) if row.finished else await self._said(row, encoder.response)):
+            encoder.feed(redact(entry.events), entry.now)
+            if place % PIECE == PIECE - 1:
+                await asyncio.sleep(0)
         if row.status == "cancelled":
             encoder.response.status = "cancelled"
         return encoder.response
@@ -152,7 +158,8 @@ def page(exchange: Exchange, items: list[dict[str, Any]]) -> dict[str, Any]:
 def page_of(exchange: Exchange) -> tuple[int, str]:
     """How many items are asked for, and in which order."""
     limit = exchange.asked("limit")
-    order = exchange.asked("order") or "desc"
+    order = exchange.asked("order")
+    order = "desc" if order is None else order
     if order not in ("asc", "desc"):
         raise RequestError("order: must be asc or desc", code="invalid_value", param="order")
     return (20 if limit is None else _number(limit, "limit", 1, 100)), order

@@ -2,139 +2,210 @@
 
 * A message is `{"type": "response.create", …}` with the body of a request, without `stream`, `stream_options` and
   `background`. The events come as messages of their own, numbered from 0 for each response, without `[DONE]`.
-* One response at a time: what is asked meanwhile is refused, and the response under way goes on.
+* One response at a time: what is asked meanwhile waits its turn, as far as there is room.
+* `generate: false` asks no model: it gives a response without output, from which the next one can go on.
 * The socket remembers its last response, so that `store: false` can go on from it; a request that goes on from it and
   fails makes the socket forget it.
-* An error is `{"type": "error", "status": …, "error": {…}}`, and the socket stays open. After an hour it is closed.
+* An error is `{"type": "error", "status": …, "error": {…}}`, and the socket stays open.
+* A socket whose time is over (`socket_seconds`), or whose server stops, is closed when the response under way is over;
+  what still waits for its turn is not begun. A client that leaves takes the response under way along.
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Sequence
-from typing import Any
+import time
+from typing import Any, Literal
 
 import msgspec
 
 from ...conversation import joined
 from ...errors import ErrorInfo, PellucidError, RequestError
-from ...events import Event, RunEndEvent
+from ...events import RunEndEvent
 from ...fold import Fold
-from ...parts import ModelMessage
 from ...protocols import openresponses
 from ...protocols.openresponses import read_json, request_of
 from ...run import Minter
 from ...runs import Running
+from ...runs.log import Entry
+from ...runs.replay import FinishedLog
 from ...telemetry import log, place_of
 from ...view import Redactor, redact_error
 from .. import http
+from ..access.errors import headers_of
 from ..exchange import FAULT, STOPPING, Exchange
 from ..services import Services
-from ..serving import is_told, last_words, let_go
+from ..serving import Encoder, Redact, is_told, last_words, let_go
 from .asking import Asking, Recent, asking_for
 
-LIFE_SECONDS = 3600.0
+MAX_WAITING = 8
+"""Messages that may wait for their turn; together they may be as large as one."""
+
 _NOT_HERE = ("stream", "stream_options", "background")
+_OVER, _STOPPED = 1000, 1012
+
+End = Literal["gone", "over", "stopping"]
+"""Why a socket ends: its client left, its time is over, its server stops."""
 
 
 class ResponsesSocket:
     """An ASGI application for a WebSocket."""
 
-    def __init__(self, services: Services, life_seconds: float = LIFE_SECONDS) -> None:
+    def __init__(self, services: Services) -> None:
         self._services = services
-        self._life = life_seconds
 
     async def __call__(self, scope: http.Scope, receive: http.Receive, send: http.Send) -> None:
         exchange = Exchange(scope, receive, send, openresponses)
         await receive()  # websocket.connect
+        guard, watch = self._services.guard, exchange.watch
+        watch.route, watch.protocol = scope["path"], "openresponses"
+        exchange.headers += guard.cors.headers(scope)
         try:
-            exchange.principal = await self._services.guard.admit(scope)
-        except PellucidError as error:
-            await _refuse_upgrade(exchange, error.info)
+            if scope["closing"]:
+                raise PellucidError(STOPPING)
+            exchange.principal = watch.principal = await guard.admit(scope)
+        except Exception as error:
+            await _refuse_upgrade(exchange, error)
             return
-        exchange.reader = exchange.principal.policy.reader
-        await send({"type": "websocket.accept", "headers": exchange.headers})
-        await _Conversation(self._services, exchange, self._life).run()
+        watch.status = 101
+        try:
+            await _send(exchange, {"type": "websocket.accept", "headers": exchange.headers})
+            await _Conversation(self._services, exchange).run()
+        except http.ClientGone:
+            pass
 
 
 class _Conversation:
     """One socket, for as long as it is open."""
 
-    def __init__(self, services: Services, exchange: Exchange, life: float) -> None:
+    def __init__(self, services: Services, exchange: Exchange) -> None:
         self._services = services
         self._exchange = exchange
-        self._life = life
+        self._watch = exchange.watch
         self._recent: Recent | None = None
+        self._waiting: list[str | bytes] = []
         self._busy: asyncio.Task[None] | None = None
+        """What serves the messages, one after another."""
+        self._farewell: ErrorInfo | None = None
+        """What a response that is cancelled now ends with; None when nobody is there to be told."""
 
     async def run(self) -> None:
+        """Until the socket is closed, by whichever end. A server that cannot wait any longer cancels this."""
+        end: End = "gone"
         try:
-            async with asyncio.timeout(self._life):
-                while (message := await self._exchange.receive())["type"] != "websocket.disconnect":
-                    if message["type"] == "websocket.receive":
-                        await self._heard(message)
-        except TimeoutError:
-            await self._over()
-            await self._error(
-                ErrorInfo(
-                    "invalid_request",
-                    f"this socket has been open for {self._life:g} s, the most there is; open another",
-                    code="websocket_connection_limit_reached",
-                )
-            )
-            await self._exchange.send({"type": "websocket.close", "code": 1000})
+            end = await self._listen()
+            if end != "gone":
+                end = await self._finish(end)
         except asyncio.CancelledError:
-            await self._over()
-            raise
+            end, self._farewell = "stopping", STOPPING
         finally:
-            await self._over()
+            await self._stop()
+        if end == "over":
+            await self._error(self._too_old())
+        if end != "gone":
+            await _send(self._exchange, {"type": "websocket.close", "code": _OVER if end == "over" else _STOPPED})
 
-    async def _heard(self, message: http.Message) -> None:
-        if self._busy is not None and not self._busy.done():
+    # --- what comes --------------------------------------------------------------------------------------------
+
+    async def _listen(self) -> End:
+        """Take messages, until there are to be no more."""
+        try:
+            async with asyncio.timeout(self._services.config.server.socket_seconds):
+                while (message := await self._exchange.receive())["type"] != "websocket.disconnect":
+                    await self._heard(message.get("text") or message.get("bytes") or "")
+        except TimeoutError:
+            return "over"
+        return "stopping" if self._stopping else "gone"
+
+    async def _heard(self, data: str | bytes) -> None:
+        waiting = self._waiting
+        if waiting and (len(waiting) >= MAX_WAITING or sum(map(len, waiting)) + len(data) > self._limit):
             await self._error(
                 ErrorInfo(
-                    "invalid_request",
-                    "a response is under way on this socket; wait for its end, or open another socket",
+                    "too_many_requests",
+                    "a response is under way on this socket, and no more messages can wait for its end; ask again "
+                    "then, or open another socket",
                     code="response_in_progress",
                 )
             )
             return
-        data = message.get("text") or message.get("bytes") or ""
-        self._busy = asyncio.create_task(self._respond(data))
+        waiting.append(data)
+        if self._busy is None or self._busy.done():
+            self._busy = asyncio.create_task(self._work())
 
-    async def _over(self) -> None:
+    async def _finish(self, end: End) -> End:
+        """Let the response under way end, unless its client leaves."""
+        self._waiting.clear()
+        if self._busy is None or self._busy.done():
+            return end
+        leaves = asyncio.create_task(self._leaves())
+        try:
+            await asyncio.wait((self._busy, leaves), return_when=asyncio.FIRST_COMPLETED)
+            return "gone" if leaves.done() else end
+        finally:
+            leaves.cancel()
+
+    async def _leaves(self) -> None:
+        """A server that stops says so once, in the same words in which a client leaves."""
+        told = self._stopping
+        while True:
+            if (await self._exchange.receive())["type"] == "websocket.disconnect":
+                if told or not self._stopping:
+                    return
+                told = True
+
+    @property
+    def _stopping(self) -> bool:
+        return bool(self._exchange.scope.get("state", {}).get("stopping"))
+
+    async def _stop(self) -> None:
+        self._waiting.clear()
         if self._busy is not None:
             self._busy.cancel()
             await asyncio.gather(self._busy, return_exceptions=True)
 
+    # --- what is answered --------------------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        while self._waiting:
+            watch = self._exchange.watch = self._watch.turn()
+            try:
+                await self._respond(self._waiting.pop(0))
+            finally:
+                watch.end()
+
     async def _respond(self, data: str | bytes) -> None:
-        previous: str | None = None
+        exchange, previous = self._exchange, None
         try:
+            # Whoever was let in an hour ago need not be now.
+            exchange.principal = exchange.watch.principal = await self._services.guard.admit(exchange.scope)
+            exchange.reader = exchange.principal.policy.reader
             raw = self._read(data)
             given = raw.get("previous_response_id")
             previous = given if isinstance(given, str) else None
-            request = request_of(raw)
-            # Whoever was let in an hour ago need not be now.
-            self._exchange.principal = await self._services.guard.admit(self._exchange.scope)
-            mint = Minter(secrets.token_bytes(16))
-            asking = await asking_for(self._services, self._exchange, request, mint, self._recent)
-            await self._services.guard.spend(self._exchange.principal)
-            ended = await self._serve(asking)
-            if ended is not None and ended.status == "failed":
+            generate = _flag(raw, "generate")
+            asking = await asking_for(
+                self._services, exchange, request_of(raw), Minter(secrets.token_bytes(16)), self._recent
+            )
+            await self._services.guard.spend(exchange.principal)
+            end = await self._serve(asking, asking.run() if generate else _nothing())
+            if end.status == "failed":
                 self._forget(previous)
+        except http.ClientGone:
+            pass  # whoever listens is told, too
         except Exception as error:
             self._forget(previous)
             if not is_told(error):
                 log.error("a fault while serving a socket: %s", place_of(error))
             info = error.info if isinstance(error, PellucidError) and is_told(error) else FAULT
+            exchange.watch.refused(openresponses.status_of(info), info)
             await self._error(info)
 
     def _read(self, data: str | bytes) -> dict[str, Any]:
-        limit = self._exchange.principal.policy.body_bytes(self._services.config.server.max_body_bytes)
-        if len(data) > limit:
+        if len(data) > self._limit:
             raise RequestError(
-                f"the message is larger than {limit} bytes, the most this server takes",
+                f"the message is larger than {self._limit} bytes, the most this server takes",
                 kind="too_large",
                 code="body_too_large",
             )
@@ -150,63 +221,124 @@ class _Conversation:
                 )
         return raw
 
-    async def _serve(self, asking: Asking) -> RunEndEvent | None:
-        header = asking.header
-        inner: Running = asking.run()
-        run = self._services.kept(inner, asking.row(header)) if asking.store else inner
-        encoder = header.encoder(asking.reader, framing="lines")
-        redact = Redactor(asking.reader).feed
-        fold = Fold()
+    @property
+    def _limit(self) -> int:
+        return self._exchange.principal.policy.body_bytes(self._services.config.server.max_body_bytes)
+
+    async def _serve(self, asking: Asking, run: Running) -> RunEndEvent:
+        header, fold = asking.header, Fold()
+        run = self._services.kept(run, asking.row(header)) if asking.store else run
+        encoder, redact = header.encoder(asking.reader, framing="lines"), Redactor(asking.reader).feed
+        try:
+            await self._opened(run)
+            self._exchange.watch.streaming()
+            await self._stream(asking, run, redact, encoder, fold)
+        finally:
+            await let_go(run)
+        return run.ended or RunEndEvent("failed", error=FAULT)
+
+    async def _opened(self, run: Running) -> None:
         try:
             await run.open()
+        except asyncio.CancelledError:
+            if self._farewell is None:
+                raise
+            raise PellucidError(self._farewell) from None
+
+    async def _stream(self, asking: Asking, run: Running, redact: Redact, encoder: Encoder, fold: Fold) -> None:
+        try:
             await self._tell(encoder.start(queued=run.waiting))
             while True:
                 await run.wait()
                 events = run.take()
                 if events is None:
-                    break
+                    return
                 for event in events:
                     fold.feed(event)
                 if run.ended is not None:
                     self._remember(asking, fold, run.ended)
                 await self._tell(encoder.feed(redact(events), run.now))
         except asyncio.CancelledError:
-            if self._exchange.scope.get("state", {}).get("stopping"):
-                await self._tell(await last_words(run, redact, encoder, STOPPING))
+            if self._farewell is None:
+                raise
+            await self._tell(await last_words(run, redact, encoder, self._farewell))
+        except http.ClientGone:
             raise
-        finally:
-            await let_go(run)
-        return run.ended
+        except Exception as error:
+            log.error("a fault while streaming: %s", place_of(error))
+            await self._tell(await last_words(run, redact, encoder, FAULT))
 
     def _remember(self, asking: Asking, fold: Fold, end: RunEndEvent) -> None:
         if end.status in ("completed", "incomplete"):
-            said: Sequence[ModelMessage] = fold.messages
-            self._recent = Recent(asking.id, joined(asking.before, asking.new, said))
+            self._recent = Recent(asking.id, joined(asking.before, asking.new, fold.messages), kept=asking.store)
 
     def _forget(self, previous: str | None) -> None:
         if self._recent is not None and self._recent.id == previous:
             self._recent = None
 
+    # --- what is said ------------------------------------------------------------------------------------------
+
     async def _tell(self, lines: bytes) -> None:
         for line in lines.splitlines():
-            await self._exchange.send({"type": "websocket.send", "text": line.decode()})
+            await _send(self._exchange, {"type": "websocket.send", "text": line.decode()})
 
     async def _error(self, error: ErrorInfo) -> None:
         error = redact_error(error, self._exchange.reader)
         body = {"type": "error", "status": openresponses.status_of(error), "error": openresponses.error_payload(error)}
-        await self._exchange.send({"type": "websocket.send", "text": msgspec.json.encode(body).decode()})
+        await self._tell(msgspec.json.encode(body))
+
+    def _too_old(self) -> ErrorInfo:
+        return ErrorInfo(
+            "invalid_request",
+            f"this socket has been open for {self._services.config.server.socket_seconds:g} s, the most there is; "
+            "open another",
+            code="websocket_connection_limit_reached",
+        )
 
 
-async def _refuse_upgrade(exchange: Exchange, error: ErrorInfo) -> None:
+async def _send(exchange: Exchange, message: http.Message) -> None:
+    """Raises `http.ClientGone`."""
+    try:
+        await exchange.send(message)
+    except OSError:
+        # That is how servers say that nobody is there.
+        raise http.ClientGone from None
+
+
+def _flag(raw: dict[str, Any], name: str) -> bool:
+    """A field that is true unless it is said to be false."""
+    value = raw.pop(name, None)
+    if value is not None and not isinstance(value, bool):
+        raise RequestError(f"{name}: must be true or false", code="invalid_value", param=name)
+    return value is not False
+
+
+def _nothing() -> Running:
+    """A run in which no model says anything."""
+    return FinishedLog([Entry(int(time.time()), [RunEndEvent("completed")])])
+
+
+async def _refuse_upgrade(exchange: Exchange, error: Exception) -> None:
     """With a status, where the server can say one; else by not taking the socket."""
+    if isinstance(error, PellucidError) and is_told(error):
+        info, headers = error.info, [*headers_of(error), *http.retry_after(error.info)]
+    else:
+        log.error("a fault while opening a socket: %s", place_of(error))
+        info, headers = FAULT, []
+    exchange.watch.refused(openresponses.status_of(info), info)
     if "websocket.http.response" not in exchange.scope.get("extensions", {}):
         await exchange.send({"type": "websocket.close", "code": 1008})
         return
-    body = msgspec.json.encode(openresponses.error_body(error))
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *exchange.headers]
-    status = openresponses.status_of(error)
+    body = msgspec.json.encode(openresponses.error_body(info))
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        *exchange.headers,
+        *headers,
+    ]
+    status = openresponses.status_of(info)
     await exchange.send({"type": "websocket.http.response.start", "status": status, "headers": headers})
     await exchange.send({"type": "websocket.http.response.body", "body": body})
 
 
-__all__ = ["Event", "ResponsesSocket"]
+__all__ = ["ResponsesSocket"]

@@ -1,0 +1,152 @@
+"""One detached run, from its first batch to its end in the store."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+
+from ..errors import ErrorInfo, PellucidError
+from ..events import RunEndEvent
+from ..fold import fold
+from ..relay import Relay
+from ..storage import Store, StoredResponse
+from ..telemetry import log, place_of
+from .keeping import Finished, closing, ending, keep_end, not_kept
+from .lease import Lease
+from .log import Entry, encode_entry, events_of
+from .running import Running
+from .writing import LogWriter
+
+KEEP_SECONDS = 60.0
+"""How long the end of a run waits for a store that is away."""
+
+LOG_SECONDS = 300.0
+"""How long a finished log can still be followed live; after that it is read from the store."""
+
+TELL_SECONDS = 10.0
+"""How long the end of a log waits for a relay that is away."""
+
+FAULT = ErrorInfo("server_error", "the gateway failed in the middle of this run")
+
+
+class Driver:
+    """`lease` is to be claimed, and the row begun under it, before `drive`."""
+
+    def __init__(
+        self, store: Store, relay: Relay, holder: str, lease_seconds: float, row: StoredResponse, run: Running
+    ) -> None:
+        self.lease = Lease(store, relay, row.owner, row.id, holder, lease_seconds, self._break_off)
+        self._store = store
+        self._relay = relay
+        self._row = row
+        self._run = run
+        self._log = LogWriter(relay, self.lease)
+        self._entries: list[Entry] = []
+        self._reading: asyncio.Task[None] | None = None
+        self._broken_off = False
+        self._why: ErrorInfo | None = FAULT
+        """Why it is broken off. None: it is cancelled."""
+
+    async def drive(self) -> None:
+        writing = asyncio.create_task(self._log.run())
+        helpers = [asyncio.create_task(self.lease.keep()), asyncio.create_task(self._listen())]
+        try:
+            end = await self._read()
+            if not self.lease.lost:
+                await self._finish(end, writing)
+        except Exception as error:
+            # Its lease lapses, and whoever finds it ends it.
+            log.error("a fault while ending a run: %s", place_of(error))
+        finally:
+            for helper in (*helpers, writing):
+                helper.cancel()
+            await asyncio.gather(*helpers, writing, return_exceptions=True)
+
+    def stop(self, why: ErrorInfo | None) -> None:
+        """End it now: as failed because of `why`, or as cancelled. What it has said already is kept."""
+        if not self._broken_off:
+            self._why = why
+        self._break_off()
+
+    def _break_off(self) -> None:
+        # Once: the second word must not interrupt what the first one began.
+        if not self._broken_off:
+            self._broken_off = True
+            if self._reading is not None:
+                self._reading.cancel()
+
+    async def _read(self) -> Entry:
+        """Note everything but the end, which comes back: it is told after it is kept."""
+        run = self._run
+        self._reading = asyncio.current_task()
+        try:
+            if self._broken_off:
+                raise asyncio.CancelledError
+            await run.open()
+            while True:
+                await run.wait()
+                events = run.take()
+                if run.ended is not None or events is None:
+                    break
+                if events:
+                    self._note(Entry(run.now, events))
+        except asyncio.CancelledError:
+            self._reading = None
+            events = await run.stop(self._why)
+        except PellucidError as error:
+            events = await run.stop(error.info)
+        except Exception as error:
+            log.error("a fault while driving a run: %s", place_of(error))
+            events = await run.stop(FAULT)
+        finally:
+            self._reading = None
+        if not events or not isinstance(events[-1], RunEndEvent):
+            events = closing(fold(events_of(self._entries)), self._row.id, FAULT)
+        return Entry(int(time.time()), events)
+
+    def _note(self, entry: Entry) -> None:
+        self._entries.append(entry)
+        self._log.add(encode_entry(entry))
+
+    async def _finish(self, end: Entry, writing: asyncio.Task[None]) -> None:
+        """Store, log, lease."""
+        error = await self._keep(await ending(self._row, self._entries, end))
+        if error is not None:
+            end = Entry(end.now, [*end.events[:-1], RunEndEvent("failed", error=not_kept(error))])
+        self._log.add(encode_entry(end), last=True)
+        done, _ = await asyncio.wait([writing], timeout=TELL_SECONDS)
+        if done:
+            with suppress(PellucidError):
+                # What is nowhere else is not dropped.
+                if error is None:
+                    await self._relay.drop(self.lease.name, LOG_SECONDS)
+            await self.lease.release()
+
+    async def _keep(self, done: Finished) -> ErrorInfo | None:
+        """Try until the store takes it, for as long as anybody would wait."""
+        until = time.monotonic() + KEEP_SECONDS
+        while True:
+            try:
+                await keep_end(self._store, done, self.lease.fence)
+                return None
+            except PellucidError as error:
+                if time.monotonic() > until:
+                    return error.info
+            await asyncio.sleep(0.5)
+
+    async def _listen(self) -> None:
+        while True:
+            listener = self._relay.listen(self.lease.name)
+            try:
+                while (said := await listener.read()) is not None:
+                    if b"cancel" in said:
+                        self.stop(None)
+            except PellucidError:
+                pass
+            finally:
+                listener.close()
+            await asyncio.sleep(0.5)
+
+
+__all__ = ["LOG_SECONDS", "Driver"]

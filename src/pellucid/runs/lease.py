@@ -1,0 +1,79 @@
+"""The right to drive one run, held on to for as long as it is driven.
+
+It stands in two places: as a lease at the relay, and as a fence on the run's row in the store. Either is enough for
+others to leave the run alone, so that neither of the two may forget it unnoticed; whoever finds it taken there has lost
+it, and has nothing more to write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+from ..errors import PellucidError
+from ..relay import Relay
+from ..storage import Store
+
+RENEWALS = 3
+"""How often it is renewed in the time in which it would run out."""
+
+
+class Lease:
+    """`lost` is called once, when it is somebody else's."""
+
+    def __init__(
+        self, store: Store, relay: Relay, owner: str, id: str, holder: str, seconds: float, lost: Callable[[], None]
+    ) -> None:
+        self.name = name_of(owner, id)
+        self.fence = 0
+        self.lost = False
+        self._store = store
+        self._relay = relay
+        self._of = (owner, id)
+        self._holder = holder
+        self._seconds = seconds
+        self._tell = lost
+
+    async def claim(self) -> bool:
+        """Whether it is ours now. Raises `RelayError`."""
+        fence = await self._relay.claim(self.name, self._holder, self._seconds)
+        if fence is not None:
+            self.fence = fence
+        return fence is not None
+
+    async def renew(self) -> None:
+        """It may have run out (this process stood still), or the relay may have forgotten it: it is ours if nobody took
+        it since. Raises `PellucidError` if that cannot be known."""
+        here = await self._relay.renew(self.name, self.fence, self._seconds) or await self.claim()
+        if not (here and await self._store.responses.hold(*self._of, self.fence)) and not self.lost:
+            self.lost = True
+            self._tell()
+
+    async def keep(self) -> None:
+        """Renew it until it is lost."""
+        while not self.lost:
+            await asyncio.sleep(self._seconds / RENEWALS)
+            with suppress(PellucidError):
+                await self.renew()
+
+    async def release(self) -> None:
+        with suppress(PellucidError):
+            await self._relay.release(self.name, self.fence)
+
+
+PREFIX = "run:"
+
+
+def name_of(owner: str, id: str) -> str:
+    """Of a run's lease, its log and its mailbox. What is another owner's has another name."""
+    return f"{PREFIX}{id}:{owner}"
+
+
+def of_name(name: str) -> tuple[str, str]:
+    """The owner and the id."""
+    id, _, owner = name.removeprefix(PREFIX).partition(":")
+    return owner, id
+
+
+__all__ = ["PREFIX", "Lease", "name_of", "of_name"]

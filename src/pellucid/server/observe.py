@@ -1,0 +1,407 @@
+"""What a gateway notices of its requests and runs, and to whom it tells it: metrics, spans, and one line each.
+
+    RequestWatch    one request, from its first byte to the end of its answer; each turn of a socket is one
+    RunWatch        one run: each turn of its model, each call of its tools, and its end
+
+A run can outlive the request that began it; then its end has a line of its own, with the request's id. Nothing here is
+called for a delta, and nothing here sees a text.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+from opentelemetry.trace import Span, TracerProvider, use_span
+
+from ..errors import ErrorInfo, ModelError
+from ..events import ErrorEvent, Event, ResponseEndEvent, ResponseStartEvent
+from ..models import Asked, Turn
+from ..parts import Origin, RetryPromptPart, ToolCallPart, ToolReturnPart
+from ..settings import ModelCall
+from ..telemetry import log, names, spans
+from ..telemetry.lines import Line, request_id
+from ..telemetry.metrics import OTHER, Metrics
+from ..telemetry.spans import Tracing
+from .access import Principal
+from .config import TelemetryConfig
+from .http import Scope
+from .metered import Measured
+
+NO_ROUTE = "none"
+GONE = 499
+"""The status, in what is told, of a request whose client left before it was answered."""
+PROBES = frozenset({"/health", "/ready", "/metrics"})
+"""What is asked again and again by machines: told at level debug, and not traced."""
+
+
+class Telemetry:
+    """One gateway's. `known`: the models that may be named in a label."""
+
+    def __init__(self, config: TelemetryConfig, known: Container[str], tracers: TracerProvider | None = None) -> None:
+        self.metrics = Metrics() if config.metrics else None
+        self.tracing = Tracing(tracers)
+        self._known = known
+
+    def label(self, model: str | None) -> str:
+        """A model's name, as a label: clients may ask for names that are in no list."""
+        return model if model is not None and model in self._known else OTHER
+
+    def request(self, scope: Scope) -> RequestWatch:
+        return RequestWatch(self, scope)
+
+
+class RequestWatch:
+    """One request. Whoever serves it fills in what it learns; `end` tells it."""
+
+    def __init__(self, telemetry: Telemetry, scope: Scope, turn: int | None = None) -> None:
+        self.telemetry = telemetry
+        headers = {name: value for name, value in scope["headers"] if name in _HEADERS}
+        asked = names.tame(headers.get(b"x-request-id", b"").decode("latin-1"))
+        self.id = asked or f"req_{secrets.token_hex(12)}"
+        self.method = "WEBSOCKET" if scope["type"] == "websocket" else str(scope["method"])
+        self.path = str(scope["path"])
+        self.route = NO_ROUTE
+        self.protocol = NO_ROUTE
+        self.status = 0
+        """What it was answered with; 0: nothing yet."""
+        self.error: str | None = None
+        """The kind of error that it was answered with."""
+        self.principal = Principal("")
+        self.model: str | None = None
+        """The public name."""
+        self.response_id: str | None = None
+        self.streams = False
+        self.run: RunWatch | None = None
+        self.ended = False
+        self._scope = scope
+        self._turns = 0
+        self._began = time.monotonic()
+        # A socket is open for an hour: its turns have spans, it has none.
+        self.span: Span | None = None
+        if (scope["type"] == "http" or turn is not None) and self.path not in PROBES:
+            carrier = {name.decode(): value.decode("latin-1") for name, value in headers.items()}
+            about = {names.HTTP_METHOD: _known_method(self.method), names.REQUEST_ID: self.id}
+            self.span = telemetry.tracing.request(_known_method(self.method), about, carrier)
+
+    @property
+    def header(self) -> tuple[bytes, bytes]:
+        """For the answer, whatever it is."""
+        return b"x-request-id", self.id.encode()
+
+    def turn(self) -> RequestWatch:
+        """A request of its own, within a socket."""
+        self._turns += 1
+        watch = RequestWatch(self.telemetry, self._scope, self._turns)
+        watch.id = f"{self.id}.{self._turns}"
+        watch.route, watch.protocol, watch.principal = self.route, self.protocol, self.principal
+        request_id.set(watch.id)
+        return watch
+
+    def streaming(self) -> None:
+        """The answer is a stream, and begins."""
+        self.status, self.streams = 200, True
+        if self.telemetry.metrics is not None:
+            self.telemetry.metrics.open_streams(self.protocol).inc()
+
+    def refused(self, status: int, error: ErrorInfo) -> None:
+        """With an error, which says so to whoever asked."""
+        self.status, self.error = status, error.kind
+
+    def runs(self, model: Asked, tools: Container[str]) -> RunWatch:
+        """A run that this request begins."""
+        self.run = RunWatch(self, model, tools)
+        return self.run
+
+    def end(self) -> None:
+        """It is over. Idempotent."""
+        if self.ended:
+            return
+        self.ended = True
+        seconds = time.monotonic() - self._began
+        status = self.status or GONE
+        method = _known_method(self.method)
+        metrics = self.telemetry.metrics
+        if metrics is not None:
+            metrics.requests(self.route, method, self.protocol, str(status)).inc()
+            metrics.request_seconds(self.route, method, self.protocol).observe(seconds)
+            if self.streams:
+                metrics.open_streams(self.protocol).dec()
+        if self.span is not None:
+            self._end_span(self.span, method, status)
+        level = logging.DEBUG if self.route in PROBES else logging.INFO
+        if log.isEnabledFor(level):
+            log.log(level, "%s", Line("request", self._fields(status, seconds)))
+
+    def _end_span(self, span: Span, method: str, status: int) -> None:
+        routed = self.route != NO_ROUTE
+        span.update_name(f"{method} {self.route}" if routed else method)
+        run = self.run
+        error = self.error or (run.error if run is not None else None)
+        about = {
+            names.HTTP_ROUTE: self.route if routed else None,
+            names.HTTP_STATUS: status,
+            names.PROTOCOL: self.protocol,
+            names.REQUEST_MODEL: self.model,
+            names.RESPONSE_ID: self.response_id,
+        }
+        # What was wrong with a request is no failure of the server's, as the conventions have it.
+        failed = status >= 500 or status < 400
+        spans.end(span, about | (run.about if run is not None else {}), error, failed=failed)
+
+    def _fields(self, status: int, seconds: float) -> dict[str, Any]:
+        principal, run = self.principal, self.run
+        return {
+            "method": self.method,
+            "path": self.path,
+            "status": status,
+            "seconds": round(seconds, 4),
+            "request_id": self.id,
+            "protocol": self.protocol,
+            "owner": principal.owner or None,
+            "key": principal.key_id,
+            "model": self.model,
+            "response_id": self.response_id,
+            "stream": self.streams if self.model is not None else None,
+            "error": self.error,
+            **(run.fields if run is not None else {}),
+        }
+
+
+class RunWatch:
+    """One run."""
+
+    def __init__(self, request: RequestWatch, model: Asked, tools: Container[str]) -> None:
+        telemetry = request.telemetry
+        self.request = request
+        self.metrics, self._tracing = telemetry.metrics, telemetry.tracing
+        self.name = telemetry.label(request.model)
+        self.model: Asked = WatchedModel(model, self)
+        """The model, to be asked by the run."""
+        self.origin = model.origin
+        self.error: str | None = None
+        self.about: dict[str, Any] = {}
+        """The span's attributes, when it is over."""
+        self.fields: dict[str, Any] = {}
+        """The line's."""
+        self._tools = tools
+        self._labels = (self.name, self.origin.provider)
+        self._upstream_ids: list[str] = []
+        self._finish_reasons: list[str] = []
+        self._span: Span | None = None
+        """Of the turn."""
+        self._turn_began = 0.0
+        self._failed: str | None = None
+        self._stopped = False
+
+    # --- as it is driven (see `metered.Watching`) ----------------------------------------------------------------
+
+    def opened(self) -> None:
+        if self.metrics is not None:
+            self.metrics.open_runs(self.name).inc()
+
+    def stopping(self) -> None:
+        """Whoever reads it stops: what is said of errors from now on is ours."""
+        self._stopped = True
+
+    def heard(self, event: Event) -> None:
+        """A turn's beginning, its end, or what it failed with."""
+        if isinstance(event, ResponseStartEvent):
+            if self._span is not None:
+                self._span.set_attribute(names.FIRST_CHUNK, time.monotonic() - self._turn_began)
+        elif isinstance(event, ErrorEvent):
+            if not self._stopped:
+                self._failed = event.error.kind
+                self._count_error(event.error.kind)
+        elif isinstance(event, ResponseEndEvent):
+            reasons = [event.finish_reason] if event.finish_reason is not None else []
+            self._finish_reasons += reasons
+            if self._span is not None:
+                error = "cancelled" if self._stopped else self._failed
+                self._end_turn({names.FINISH_REASONS: reasons or None, **spans.usage(event.usage)}, error)
+
+    def settled(self, measured: Measured) -> None:
+        end, usage = measured.end, measured.end.usage
+        self.error = end.error.kind if end.error is not None else None
+        self._end_turn({}, self.error or end.status)
+        if self.metrics is not None:
+            self._count(self.metrics, measured)
+        self.fields = {
+            "run": end.status,
+            "run_error": self.error,
+            "first_reasoning": _rounded(measured.first_thought),
+            "first_answer": _rounded(measured.first_answer),
+            "thinking": _rounded(measured.thinking or None),
+            "input_tokens": usage.input_tokens,
+            "output_tokens": usage.output_tokens,
+            "reasoning_tokens": usage.output_reasoning_tokens,
+            "upstream": ",".join(self._upstream_ids) or None,
+        }
+        if self.request.span is not None:
+            self.about = {
+                names.OPERATION: names.CHAT,
+                names.PROVIDER: names.PROVIDERS.get(self.origin.provider, self.origin.provider),
+                names.FINISH_REASONS: self._finish_reasons or None,
+                names.RUN_STATUS: end.status,
+                names.FIRST_CHUNK: _first(measured),
+                **spans.usage(usage),
+            }
+        if self.request.ended and log.isEnabledFor(logging.INFO):
+            about = {
+                "seconds": _rounded(measured.seconds),
+                "request_id": self.request.id,
+                "model": self.request.model,
+                "response_id": self.request.response_id,
+            }
+            log.info("%s", Line("run", about | self.fields))
+
+    def _count(self, metrics: Metrics, measured: Measured) -> None:
+        labels, usage = self._labels, measured.end.usage
+        metrics.open_runs(self.name).dec()
+        metrics.run_ends(*labels, measured.end.status).inc()
+        metrics.run_seconds(*labels).observe(measured.seconds)
+        for family, seconds in (
+            (metrics.first_reasoning, measured.first_thought),
+            (metrics.first_answer, measured.first_answer),
+            (metrics.thinking, measured.thinking or None),
+        ):
+            if seconds is not None:
+                family(*labels).observe(seconds)
+        for counter, tokens in (
+            (metrics.input_tokens, usage.input_tokens),
+            (metrics.output_tokens, usage.output_tokens),
+            (metrics.reasoning_tokens, usage.output_reasoning_tokens),
+        ):
+            if tokens is not None and tokens > 0:
+                counter(*labels).inc(tokens)
+
+    # --- turns ---------------------------------------------------------------------------------------------------
+
+    def begin_turn(self, model: Asked, call: ModelCall) -> None:
+        self._failed = None
+        self._turn_began = time.monotonic()
+        if self.metrics is not None:
+            self.metrics.turns(*self._labels).inc()
+        parent = self.request.span
+        # Also when the request is over: a run in the background belongs to it.
+        if parent is not None and parent.get_span_context().trace_flags.sampled:
+            self._span = self._tracing.turn(parent, f"{names.CHAT} {model.name}", _turn(model, call))
+
+    def turn_opened(self, upstream_id: str | None) -> None:
+        upstream_id = names.tame(upstream_id)
+        if upstream_id is not None:
+            self._upstream_ids.append(upstream_id)
+            if self._span is not None:
+                self._span.set_attribute(names.UPSTREAM_REQUEST_ID, upstream_id)
+
+    def turn_refused(self, error: BaseException) -> None:
+        """It did not begin."""
+        kind = error.info.kind if isinstance(error, ModelError) else None
+        if isinstance(error, ModelError):
+            self.turn_opened(error.request_id)
+            self._count_error(error.info.kind)
+        self._end_turn({}, kind or type(error).__name__)
+
+    def _end_turn(self, about: dict[str, Any], error: str | None) -> None:
+        span, self._span = self._span, None
+        spans.end(span, about, error, failed=error != "cancelled")
+
+    def _count_error(self, kind: str) -> None:
+        if self.metrics is not None:
+            self.metrics.upstream_errors(self.origin.provider, kind).inc()
+
+    # --- tools ---------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def tool(self, call: ToolCallPart) -> Iterator[Callable[[ToolReturnPart | RetryPromptPart], None]]:
+        """Around one call; to be told its result."""
+        name = call.tool_name if call.tool_name in self._tools else OTHER
+        about = {
+            names.OPERATION: names.EXECUTE_TOOL,
+            names.TOOL_NAME: name,
+            names.TOOL_TYPE: "function",
+            names.TOOL_CALL_ID: names.tame(call.tool_call_id),
+        }
+        parent = self.request.span
+        span = self._tracing.tool(parent, f"{names.EXECUTE_TOOL} {name}", about) if parent is not None else None
+        outcome = "cancelled"
+        began = time.monotonic()
+
+        def told(result: ToolReturnPart | RetryPromptPart) -> None:
+            nonlocal outcome
+            outcome = result.outcome if isinstance(result, ToolReturnPart) else "retry"
+
+        try:
+            # What the tool itself traces is below it. An exception's message is not for a span.
+            with (
+                nullcontext() if span is None else use_span(span, record_exception=False, set_status_on_exception=False)
+            ):
+                yield told
+        finally:
+            if self.metrics is not None:
+                self.metrics.tool_calls(name, outcome).inc()
+                self.metrics.tool_seconds(name).observe(time.monotonic() - began)
+            spans.end(span, {names.TOOL_OUTCOME: outcome}, None if outcome == "success" else outcome)
+
+
+class WatchedModel:
+    """A model whose turns are noticed. The turns themselves are its own: nothing stands between them and the run."""
+
+    def __init__(self, model: Asked, watch: RunWatch) -> None:
+        self.name = model.name
+        self.origin: Origin = model.origin
+        self._model = model
+        self._watch = watch
+
+    async def open(self, call: ModelCall) -> Turn:
+        watch = self._watch
+        watch.begin_turn(self._model, call)
+        try:
+            turn = await self._model.open(call)
+        except BaseException as error:
+            watch.turn_refused(error)
+            raise
+        watch.turn_opened(getattr(turn, "request_id", None))
+        return turn
+
+    def warnings(self, call: ModelCall) -> list[str]:
+        return self._model.warnings(call)
+
+
+_HEADERS = (b"x-request-id", b"traceparent", b"tracestate")
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "WEBSOCKET"})
+
+
+def _known_method(method: str) -> str:
+    """A client can make one up."""
+    return method if method in _METHODS else "_OTHER"
+
+
+def _turn(model: Asked, call: ModelCall) -> dict[str, Any]:
+    provider = model.origin.provider
+    host, port = getattr(model, "address", None) or (None, None)
+    asked = {name: call.settings.get(field) for field, name in names.SETTINGS.items()}
+    return {
+        names.OPERATION: names.CHAT,
+        names.PROVIDER: names.PROVIDERS.get(provider, provider),
+        names.REQUEST_MODEL: model.name,
+        names.REQUEST_STREAM: call.stream,
+        names.SERVER_ADDRESS: host,
+        names.SERVER_PORT: port,
+        **{name: value for name, value in asked.items() if isinstance(value, int | float)},
+    }
+
+
+def _first(measured: Measured) -> float | None:
+    return min((s for s in (measured.first_thought, measured.first_answer) if s is not None), default=None)
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 4)
+
+
+__all__ = ["RequestWatch", "RunWatch", "Telemetry"]

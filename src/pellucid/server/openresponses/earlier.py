@@ -1,0 +1,170 @@
+"""What a request goes on from, as messages: earlier responses, a conversation, single items that its input refers to.
+
+* All of it is its owner's: what belongs to another is not there.
+* What cannot be gone on from whole is not gone on from: a link that is missing is an error that names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from ...conversation import joined
+from ...errors import RequestError
+from ...events import FunctionToolResultEvent
+from ...parts import ModelMessage, ModelRequest, ModelResponse, SealedPart, ToolReturnPart, messages_from_json
+from ...protocols.openresponses import Known, item_messages
+from ...runs.log import events_of, unpack
+from ...sealing import Sealed, SealError, attach
+from ...storage import BrokenChain, ConversationEntry, Store, StoredResponse
+
+MAX_ENTRIES = 10_000
+"""How many items a conversation may have that a response goes on from."""
+
+
+class Recent(msgspec.Struct):
+    """A response that is known without a store."""
+
+    id: str
+    messages: list[ModelMessage]
+    """The whole conversation with it."""
+    kept: bool = False
+    """Whether a store has it, too, which knows whether it was deleted since."""
+
+
+class Earlier(NamedTuple):
+    """What was said until now."""
+
+    messages: Sequence[ModelMessage] = ()
+    ids: frozenset[str] = frozenset()
+    """The items of the conversation, which cannot be added to it again."""
+
+
+async def of_chain(store: Store, owner: str, id: str) -> Earlier:
+    """The response and all that it builds on. Raises `RequestError`."""
+    try:
+        rows = await store.responses.chain(owner, id)
+    except BrokenChain as error:
+        raise _no_response(
+            f"the response {error.missing!r}, on which {id!r} builds, is not kept any more; send it all"
+        ) from error
+    if not rows:
+        raise _no_response(f"there is no response {id!r} here; it may have expired, been deleted or not been stored")
+    if not rows[-1].finished:
+        raise RequestError(
+            f"previous_response_id: the response {id!r} is still under way; wait for its end, or cancel it",
+            code="previous_response_not_finished",
+            param="previous_response_id",
+        )
+    return Earlier(joined(*(messages_from_json(row.messages) for row in rows)))
+
+
+def _no_response(what: str) -> RequestError:
+    return RequestError(
+        f"previous_response_id: {what}", code="previous_response_not_found", param="previous_response_id"
+    )
+
+
+async def of_conversation(store: Store, owner: str, id: str, opener: Callable[[str], Sealed]) -> Earlier:
+    """Everything in it. Raises `RequestError`."""
+    entries = await store.conversations.entries(owner, id, limit=MAX_ENTRIES + 1)
+    if entries is None:
+        raise RequestError(
+            f"conversation: there is no conversation {id!r} here",
+            kind="not_found",
+            code="conversation_not_found",
+            param="conversation",
+        )
+    if len(entries) > MAX_ENTRIES:
+        raise RequestError(
+            f"conversation: {id!r} has more than {MAX_ENTRIES} items; begin a new one, or take some away",
+            code="conversation_too_long",
+            param="conversation",
+        )
+
+    def open_(part: SealedPart) -> Sealed:
+        try:
+            return opener(part.token)
+        except SealError as error:
+            raise error.at(f"conversation: its item {part.item_id!r}") from None
+
+    return Earlier(attach(said_in(entries), open_).messages, frozenset(entry.id for entry in entries))
+
+
+def said_in(entries: Sequence[ConversationEntry]) -> list[ModelMessage]:
+    """The messages of a conversation's entries. A result whose call was taken away goes with it."""
+    calls: dict[str, str] = {}
+    said: list[ModelMessage] = []
+    for entry in entries:
+        more = _of_entry(entry, calls)
+        calls |= calls_in(more)
+        for message in more:
+            last = said[-1] if said else None
+            if isinstance(message, ModelResponse) and isinstance(last, ModelResponse) and message.origin == last.origin:
+                said[-1] = replace(last, parts=[*last.parts, *message.parts])
+            else:
+                said.append(message)
+    return joined(said)
+
+
+def _of_entry(entry: ConversationEntry, calls: dict[str, str]) -> list[ModelMessage]:
+    if entry.message is not None:
+        return messages_from_json(entry.message)
+    item = msgspec.json.decode(entry.item)
+    if item["type"] == "function_call_output" and item["call_id"] not in calls:
+        return []
+    return item_messages(entry.item, Known(calls))
+
+
+def calls_in(messages: Sequence[ModelMessage]) -> dict[str, str]:
+    """The names of the functions that were called, by the ids of the calls."""
+    return {
+        call.tool_call_id: call.tool_name
+        for message in messages
+        if isinstance(message, ModelResponse)
+        for call in message.tool_calls
+    }
+
+
+async def referred(store: Store, owner: str, ids: Sequence[str]) -> dict[str, list[ModelMessage]]:
+    """What the items with these ids said, of those that there are."""
+    found: dict[str, list[ModelMessage]] = {}
+    for id in dict.fromkeys(ids):
+        response = await store.responses.find_item(owner, id)
+        row = await store.responses.get(owner, response, log=True) if response is not None else None
+        if row is not None and (said := _item_of(row, id)) is not None:
+            found[id] = said
+    return found
+
+
+def _item_of(row: StoredResponse, id: str) -> list[ModelMessage] | None:
+    messages = messages_from_json(row.messages)
+    for item in msgspec.json.decode(row.input):
+        if item.get("id") == id and item["type"] != "item_reference":
+            if item["type"] != "function_call_output":
+                return item_messages(msgspec.json.encode(item), Known())
+            # The name of its function was found when it came.
+            results = [part for said in messages for part in said.parts if isinstance(part, ToolReturnPart)]
+            found = [part for part in results if part.tool_call_id == item["call_id"]]
+            return [ModelRequest([found[0]])] if found else None
+    for message in messages:
+        if isinstance(message, ModelResponse):
+            parts = [part for part in message.parts if part.item_id == id]
+            # A part that travels alone says whose it is.
+            if parts:
+                return [ModelResponse([_whose(part, message) for part in parts])]
+    # A result's id stands on its event alone.
+    for event in events_of(unpack(row.log)) if row.log else []:
+        if isinstance(event, FunctionToolResultEvent) and event.id == id:
+            return [ModelRequest([event.result])]
+    return None
+
+
+def _whose(part: Any, said: ModelResponse) -> Any:
+    return part if getattr(part, "origin", None) is not None else replace(part, origin=said.origin)
+
+
+__all__ = ["MAX_ENTRIES", "Earlier", "Recent", "calls_in", "of_chain", "of_conversation", "referred", "said_in"]

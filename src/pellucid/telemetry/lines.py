@@ -1,0 +1,93 @@
+"""One line for each thing that happened: a word for what, and its fields.
+
+    log.info("%s", Line("request", {"method": "POST", "status": 200}))
+
+As text `request method=POST status=200`; as JSON each field is a key of its own. A field that is None is left out. What
+needs it is quoted, so that nothing that a client sends can begin a line or pretend to be a field.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Any, Literal
+
+import msgspec
+
+from . import place_of
+
+Form = Literal["text", "json"]
+
+request_id: ContextVar[str | None] = ContextVar("pellucid_request_id", default=None)
+"""The request that is being served: it stands on every line that is written meanwhile."""
+
+_PLAIN = re.compile(r"[A-Za-z0-9._:/@+*{}\-]+")
+
+
+class Line:
+    """What stands in a log record instead of a sentence."""
+
+    def __init__(self, what: str, fields: Mapping[str, Any]) -> None:
+        self.what = what
+        self.fields = {name: value for name, value in fields.items() if value is not None}
+
+    def __str__(self) -> str:
+        return " ".join([self.what, *(f"{name}={_written(value)}" for name, value in self.fields.items())])
+
+
+def formatter(form: Form) -> logging.Formatter:
+    return _Json() if form == "json" else _Text()
+
+
+class _Text(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        about = _line(record)
+        said = str(about) if about is not None else _one_line(record.getMessage())
+        id = request_id.get()
+        if id is not None and (about is None or "request_id" not in about.fields):
+            said += f" request_id={_written(id)}"
+        return f"{_when(record)} {record.levelname.lower()} {said}{_fault(record)}"
+
+
+class _Json(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        about = _line(record)
+        entry: dict[str, Any] = {"time": _when(record), "level": record.levelname.lower()}
+        id = request_id.get()
+        if id is not None:
+            entry["request_id"] = id
+        if about is not None:
+            entry["message"] = about.what
+            entry |= about.fields
+        else:
+            entry["message"] = record.getMessage() + _fault(record)
+        return msgspec.json.encode(entry).decode()
+
+
+def _line(record: logging.LogRecord) -> Line | None:
+    args = record.args
+    return args[0] if isinstance(args, tuple) and len(args) == 1 and isinstance(args[0], Line) else None
+
+
+def _fault(record: logging.LogRecord) -> str:
+    """Where it was raised. A traceback ends with the error's message, which may quote anything."""
+    error = record.exc_info[1] if record.exc_info else None
+    return f": {place_of(error)}" if error is not None else ""
+
+
+def _when(record: logging.LogRecord) -> str:
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(record.created))}.{int(record.msecs):03d}Z"
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return text if _PLAIN.fullmatch(text) else msgspec.json.encode(text).decode().replace("\x7f", "\\u007f")
+
+
+def _one_line(text: str) -> str:
+    return text.replace("\r", "\\r").replace("\n", "\\n")

@@ -1,0 +1,77 @@
+"""Spans: a request (SERVER), each turn of a model within it (CLIENT), each call of a tool (INTERNAL).
+
+Without a provider of tracers there are none, and nothing is made up for them. No span holds content, and none records
+an exception, for its message may quote some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.trace import ProxyTracerProvider, Span, SpanKind, Status, StatusCode, TracerProvider
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from . import names
+
+Attributes = Mapping[str, Any]
+
+_propagator = TraceContextTextMapPropagator()
+
+
+class Tracing:
+    """Where spans begin. `provider`: by default the process's own, if somebody has set one."""
+
+    def __init__(self, provider: TracerProvider | None = None) -> None:
+        if provider is None:
+            known = trace.get_tracer_provider()
+            provider = None if isinstance(known, ProxyTracerProvider) else known
+        self._tracer = provider.get_tracer("pellucid") if provider is not None else None
+
+    def request(self, name: str, attributes: Attributes, headers: Mapping[str, str]) -> Span | None:
+        """A span for a request, in the trace that its headers name."""
+        if self._tracer is None:
+            return None
+        context = _propagator.extract(headers) if "traceparent" in headers else Context()
+        return self._begin(name, SpanKind.SERVER, attributes, context)
+
+    def turn(self, parent: Span | None, name: str, attributes: Attributes) -> Span | None:
+        return self._below(parent, name, SpanKind.CLIENT, attributes)
+
+    def tool(self, parent: Span | None, name: str, attributes: Attributes) -> Span | None:
+        return self._below(parent, name, SpanKind.INTERNAL, attributes)
+
+    def _below(self, parent: Span | None, name: str, kind: SpanKind, attributes: Attributes) -> Span | None:
+        if parent is None:
+            return None
+        return self._begin(name, kind, attributes, trace.set_span_in_context(parent, Context()))
+
+    def _begin(self, name: str, kind: SpanKind, attributes: Attributes, context: Context) -> Span:
+        assert self._tracer is not None
+        return self._tracer.start_span(
+            name,
+            context,
+            kind,
+            {key: value for key, value in attributes.items() if value is not None},
+            record_exception=False,
+            set_status_on_exception=False,
+        )
+
+
+def end(span: Span | None, attributes: Attributes, error: str | None = None, *, failed: bool = True) -> None:
+    """End it, with what is known now; `error`: of what kind it failed, which need not be its own fault (`failed`)."""
+    if span is None:
+        return
+    span.set_attributes({key: value for key, value in attributes.items() if value is not None})
+    if error is not None:
+        span.set_attribute(names.ERROR_TYPE, error)
+        if failed:
+            span.set_status(Status(StatusCode.ERROR))
+    span.end()
+
+
+def usage(told: Any) -> dict[str, int]:
+    """A usage's attributes."""
+    return {name: value for field, name in names.USAGE.items() if (value := getattr(told, field)) is not None}

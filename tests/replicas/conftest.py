@@ -1,0 +1,36 @@
+"""Two gateways on one PostgreSQL and one Redis, for the tests that leave all four of them running."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from replicas_kit import Replica, config_of, replicas
+
+from scripted import Upstream
+from service_postgres import PostgresServer, postgres
+from service_redis import RedisService, redis_service
+
+
+@pytest.fixture(scope="session")
+def database() -> Iterator[PostgresServer]:
+    with postgres() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def relay() -> Iterator[RedisService]:
+    with redis_service() as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def both(upstream: Upstream, database: PostgresServer, relay: RedisService) -> Iterator[tuple[Replica, Replica]]:
+    config = config_of(upstream, database.database(), relay.url)
+    with replicas(config, config) as (one, two):
+        yield one, two
+
+
+@pytest.fixture
+def relay_url(relay: RedisService) -> str:
+    return relay.url

@@ -1,0 +1,100 @@
+"""A stream that is begun on one replica is read on the other, from any place in it, byte by byte the same."""
+
+from __future__ import annotations
+
+import asyncio
+
+import aiohttp
+import pytest
+from replicas_kit import OPENAI, Gate, Replica, background, clients, get, run, tails
+
+from pellucid.protocols.openresponses.verify import verify
+from scripted import Call, Upstream, delta
+
+
+async def everything(call: Call) -> None:
+    """Thoughts, words, thoughts again, and calls."""
+    await call.head()
+    for piece in ("Let me ", "see: \ud83e", "\udd14 100 %s. "):
+        await call.event(delta(reasoning_content=piece))
+    for piece in ("It ", "is ", '"42"\n'):
+        await call.event(delta(content=piece))
+    await call.event(delta(reasoning_content="Or is it? "))
+    call_ = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "look", "arguments": ""}}
+    await call.event(delta(tool_calls=[call_]))
+    for piece in ('{"where"', ': "up"}'):
+        await call.event(delta(tool_calls=[{"index": 0, "function": {"arguments": piece}}]))
+    await call.event(delta("tool_calls"))
+    await call.event({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 9}})
+    await call.event(b"[DONE]")
+    await call.end()
+
+
+TOOL = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}, "strict": False}
+
+
+@pytest.mark.parametrize("kept", ["background", "attached"])
+def test_every_cursor_of_what_is_over(both: tuple[Replica, Replica], upstream: Upstream, kept: str) -> None:
+    one, two = both
+    reply = one.ask(upstream.plays(everything), stream=True, background=kept == "background", tools=[TOOL])
+    original = reply.body
+    assert verify(original) == []
+    id = reply.events[0]["response"]["id"]
+    other = get(one, id, "?stream=true", OPENAI).body
+    assert verify(other, "openai") == []
+    assert other != original
+    for gateway in both:
+        assert get(gateway, id, "?stream=true").body == original
+        assert get(gateway, id, "?stream=true", OPENAI).body == other
+    for body, headers in ((original, {}), (other, OPENAI)):
+        for cursor, tail in enumerate(tails(body)):
+            reply = get(two, id, f"?stream=true&starting_after={cursor}", headers)
+            assert reply.body == tail, f"after {cursor}"
+
+
+def test_every_cursor_of_what_goes_on(both: tuple[Replica, Replica], upstream: Upstream) -> None:
+    """Followers that come while it goes on, of what is still to come too."""
+    one, two = both
+    gate = Gate(before=12, after=12, pace=0.004)
+    model = upstream.plays(gate)
+
+    async def read(session: aiohttp.ClientSession, id: str, cursor: int, headers: dict[str, str]) -> bytes:
+        async with session.get(
+            f"{(one, two)[cursor % 2].url}/v1/responses/{id}?stream=true&starting_after={cursor}", headers=headers
+        ) as reply:
+            return await reply.read()
+
+    async def main() -> None:
+        id = background(one, model)
+        async with clients() as session:
+            readers = {
+                (cursor, dialect): asyncio.create_task(read(session, id, cursor, headers))
+                for dialect, headers in (("ours", {}), ("openai", OPENAI))
+                for cursor in range(37)
+            }
+            await asyncio.sleep(0.3)
+            gate.open()
+            await asyncio.gather(*readers.values())
+            for dialect, headers in (("ours", {}), ("openai", OPENAI)):
+                async with session.get(f"{one.url}/v1/responses/{id}?stream=true", headers=headers) as reply:
+                    after = tails(await reply.read())
+                assert len(after) == 37  # 12 of each, and what opens and closes them
+                for cursor, tail in enumerate(after):
+                    assert readers[cursor, dialect].result() == tail, f"after {cursor}, {dialect}"
+
+    run(main())
+
+
+def test_a_stream_is_the_same_while_it_goes_on_and_afterwards(
+    both: tuple[Replica, Replica], upstream: Upstream
+) -> None:
+    one, two = both
+    gate = Gate(before=5, after=5)
+    with one.open(upstream.plays(gate), background=True) as stream:
+        head = stream.until("thought 4")
+        id = head.split(b'"id":"')[1].split(b'"')[0].decode()
+        gate.open()
+        original = stream.rest()
+    assert verify(original) == []
+    assert get(two, id, "?stream=true").body == original
+    assert get(one, id, "?stream=true").body == original

@@ -1,0 +1,221 @@
+"""What tests of kept state share: a gateway on a file, keys of several owners, and models that call functions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pellucid.server.access import Hasher, Policy, new_key
+from pellucid.server.access.pepper import find_pepper
+from pellucid.server.access.policy import write_policy
+from pellucid.storage import StoredKey, open_store
+from scripted import Call, Script, Upstream, delta
+from scripted.gateway import Gateway, Reply, Served, serve
+
+
+def look_up(word: str) -> str:
+    """Look a word up."""
+    return f"{word} is a word"
+
+
+def fail(word: str) -> str:
+    """Fail."""
+    raise RuntimeError(word)
+
+
+CALLERS = {"type": "function", "name": "ask_user", "parameters": {"type": "object", "properties": {}}}
+"""A function of the caller's own."""
+
+
+def calls(*names: str, reasoning: str = "I need help.", arguments: str = '{"word":"moss"}', text: str = "") -> Script:
+    """A script of a turn that calls these functions, in this order."""
+
+    async def script(call: Call) -> None:
+        await call.head()
+        if reasoning:
+            await call.event(delta(reasoning_content=reasoning))
+        if text:
+            await call.event(delta(content=text))
+        turn = len(call.body["messages"])
+        for index, name in enumerate(names):
+            function = {"name": name, "arguments": arguments}
+            entry = {"index": index, "id": f"call_{turn}_{index}", "type": "function", "function": function}
+            await call.event(delta(tool_calls=[entry]))
+        await call.event(delta("tool_calls"))
+        await call.event(b"[DONE]")
+        await call.end()
+
+    return script
+
+
+async def breaks(call: Call) -> None:
+    """A script that thinks, says something, and fails."""
+    await call.head()
+    await call.event(delta(reasoning_content="Hm."))
+    await call.event(delta(content="It is"))
+    await call.event({"error": {"message": "out of memory"}})
+    await call.gone()
+
+
+async def hangs(call: Call) -> None:
+    """A script that thinks, and never comes to an end."""
+    await call.head()
+    await call.event(delta(reasoning_content="Hm."))
+    await call.gone()
+
+
+def config_of(upstream: Upstream, **sections: Any) -> dict[str, Any]:
+    """`vllm` takes reasoning back always, `deepseek` as its profile demands."""
+    base: dict[str, Any] = {
+        "limits": {"retries": 0},
+        "providers": {
+            "vllm": {"profile": "vllm", "base_url": upstream.url},
+            "deepseek": {"profile": "deepseek", "base_url": upstream.url},
+        },
+    }
+    return {**base, **sections}
+
+
+def url_of(path: Path) -> str:
+    return f"sqlite:///{path}"
+
+
+def make_keys(url: str, owners: dict[str, Policy | None]) -> dict[str, str]:
+    """A key for each name; the owner is what stands before a `/` in it."""
+
+    async def make() -> dict[str, str]:
+        store = await open_store(url)
+        made = {}
+        for name, policy in owners.items():
+            key = new_key()
+            row = StoredKey(
+                id=key.id,
+                hash=Hasher(find_pepper()).digest(key.text),
+                owner=name.partition("/")[0],
+                name=name,
+                created_at=time.time(),
+                policy=write_policy(policy or Policy()),
+            )
+            await store.keys.add(row)
+            made[name] = key.text
+        await store.aclose()
+        return made
+
+    return asyncio.run(make())
+
+
+class Caller:
+    """Whoever holds one key; with none, whoever asks from this machine."""
+
+    def __init__(self, gateway: Gateway, key: str | None = None) -> None:
+        self.gateway = gateway
+        self.headers = {"Authorization": f"Bearer {key}"} if key is not None else {}
+
+    def do(self, method: str, path: str, body: Any = None, **headers: str) -> Reply:
+        data = None if body is None else json.dumps(body).encode()
+        return self.gateway.request(
+            method, path, data, {"Content-Type": "application/json", **self.headers, **headers}, 20
+        )
+
+    def say(self, model: str, input: Any = "Why?", **more: Any) -> Reply:
+        named = model if ":" in model else f"vllm:{model}"
+        return self.do("POST", "/v1/responses", {"model": named, "input": input, **more})
+
+    def said(self, model: str, input: Any = "Why?", **more: Any) -> Any:
+        reply = self.say(model, input, **more)
+        assert reply.status == 200, reply.body
+        return reply.json
+
+    def kept(self, id: str) -> Any:
+        reply = self.do("GET", f"/v1/responses/{id}")
+        assert reply.status == 200, reply.body
+        return reply.json
+
+    def until_kept(self, id: str) -> Any:
+        """Ask again and again until there is such a response."""
+        end = time.monotonic() + 10
+        while (reply := self.do("GET", f"/v1/responses/{id}")).status == 404:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        return reply.json
+
+    def until_well(self, id: str) -> None:
+        """Ask again and again until the store answers."""
+        end = time.monotonic() + 10
+        while self.do("GET", f"/v1/responses/{id}").status == 503:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+
+    def conversation(self, *items: Any, **more: Any) -> str:
+        reply = self.do("POST", "/v1/conversations", {"items": list(items), **more})
+        assert reply.status == 200, reply.body
+        id = reply.json["id"]
+        assert isinstance(id, str)
+        return id
+
+    def items(self, conversation: str, **query: Any) -> Any:
+        asked = "&".join(f"{name}={value}" for name, value in {"order": "asc", "limit": 100, **query}.items())
+        reply = self.do("GET", f"/v1/conversations/{conversation}/items?{asked}")
+        assert reply.status == 200, reply.body
+        return reply.json
+
+    def until(self, id: str, *wanted: str) -> Any:
+        """Ask again and again until the response has one of these states."""
+        end = time.monotonic() + 10
+        while (found := self.kept(id))["status"] not in wanted:
+            assert time.monotonic() < end, found
+            time.sleep(0.02)
+        return found
+
+
+@contextmanager
+def serving(upstream: Upstream, url: str | None = None, **sections: Any) -> Iterator[Served]:
+    """A gateway whose store is at `url`."""
+    storage = {**sections.pop("storage", {}), **({"url": url} if url is not None else {})}
+    with serve(config_of(upstream, storage=storage, **sections)) as running:
+        yield running
+
+
+def upstream_saw(upstream: Upstream, model: str) -> list[dict[str, Any]]:
+    """The conversation that came with the model's last call."""
+    messages = upstream.calls(model)[-1].body["messages"]
+    assert isinstance(messages, list)
+    return messages
+
+
+def brief(messages: list[dict[str, Any]]) -> list[tuple[str, Any]]:
+    """Who said what, for short: results by their call, calls by their names."""
+    out: list[tuple[str, Any]] = []
+    for message in messages:
+        if message["role"] == "assistant":
+            names = [call["function"]["name"] for call in message.get("tool_calls") or []]
+            thought = message.get("reasoning_content") or message.get("reasoning")
+            out.append(("assistant", (thought, message.get("content"), *names)))
+        elif message["role"] == "tool":
+            out.append(("tool", (message["tool_call_id"], message["content"])))
+        else:
+            content = message["content"]
+            text = content if isinstance(content, str) else "\n".join(part["text"] for part in content)
+            out.append((message["role"], text))
+    return out
+
+
+def message(text: str, role: str = "user") -> dict[str, Any]:
+    return {"type": "message", "role": role, "content": text}
+
+
+def output(call_id: str, text: str) -> dict[str, Any]:
+    return {"type": "function_call_output", "call_id": call_id, "output": text}
+
+
+def call_ids(response: Any) -> list[str]:
+    return [item["call_id"] for item in response["output"] if item["type"] == "function_call"]
+
+
+def types(response: Any) -> list[str]:
+    return [item["type"] for item in response["output"]]

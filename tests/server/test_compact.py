@@ -1,0 +1,279 @@
+"""`POST /v1/responses/compact`: a conversation told again in less, sealed, and gone on from by any model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sockets_kit import schemas
+
+from pellucid.server.openresponses.compacted import LEAD
+from scripted import Call, Script, Upstream, delta, say, serve
+from scripted.gateway import Gateway, Reply, Served
+
+SUMMARY = "They launch on Tuesday and tell support first. "
+COMPACTS = say("What matters here?", SUMMARY.strip())
+ANSWERS = say("Let me see.", "It is 42.")
+LAUNCH: list[dict[str, Any]] = [
+    {"type": "message", "role": "user", "content": "We agreed to launch on Tuesday and tell support first."},
+    {"type": "message", "role": "assistant", "content": "Understood: Tuesday, support first."},
+]
+
+
+def compact(gateway: Gateway, model: str | None, headers: dict[str, str] | None = None, **more: Any) -> Reply:
+    body = {"input": LAUNCH, **({} if model is None else {"model": model}), **more}
+    return gateway.request("POST", "/v1/responses/compact", json.dumps(body).encode(), headers)
+
+
+def compacted(gateway: Gateway, model: str, **more: Any) -> list[dict[str, Any]]:
+    """The items that stand for the conversation."""
+    reply = compact(gateway, model, **more)
+    assert reply.status == 200, reply.body
+    output: list[dict[str, Any]] = reply.json["output"]
+    return output
+
+
+def sent(upstream: Upstream, model: str) -> list[tuple[str, str]]:
+    return [(message["role"], message["content"]) for message in upstream.calls(model)[-1].body["messages"]]
+
+
+# --- what it answers -------------------------------------------------------------------------------------------------
+
+
+def test_the_answer_fits_the_published_schema(gateway: Served, upstream: Upstream) -> None:
+    reply = compact(gateway, upstream.plays(COMPACTS), prompt_cache_key="k")
+    for schema in schemas()[1:]:
+        assert schema.errors("CompactResource", reply.json) == []
+    assert reply.json["object"] == "response.compaction"
+    [item] = reply.json["output"]
+    assert (item["type"], item["id"][:4]) == ("compaction", "cmp_")
+    assert (reply.json["usage"]["input_tokens"], reply.json["usage"]["output_tokens"]) == (7, 9)
+
+
+def test_what_the_model_wrote_and_thought_is_sealed(gateway: Served, upstream: Upstream) -> None:
+    body = compact(gateway, upstream.plays(COMPACTS)).body
+    assert b"Tuesday" not in body
+    assert b"What matters" not in body
+
+
+def test_the_model_is_shown_the_conversation_and_asked_to_tell_it_again(gateway: Served, upstream: Upstream) -> None:
+    model = upstream.plays(COMPACTS)
+    compacted(gateway, model, instructions="Be brief.")
+    roles, words = zip(*sent(upstream, model), strict=True)
+    assert roles == ("system", "user", "assistant", "user")
+    assert words[:3] == ("Be brief.", LAUNCH[0]["content"], LAUNCH[1]["content"])
+    assert "tools" not in upstream.calls(model)[-1].body
+
+
+def test_without_a_model_it_is_refused_and_the_field_is_named(gateway: Served) -> None:
+    for model in ({}, {"model": None}, {"model": 5}):
+        body = json.dumps({"input": LAUNCH, **model}).encode()
+        reply = gateway.request("POST", "/v1/responses/compact", body)
+        assert (reply.status, reply.error["param"]) == (400, "model")
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [({"input": None}, "input"), ({"input": []}, "input"), ({"input": [{"type": "nothing"}]}, "input[0].type")],
+)
+def test_without_a_conversation_it_is_refused(gateway: Served, body: dict[str, Any], param: str) -> None:
+    reply = compact(gateway, "any", **body)
+    assert (reply.status, reply.error["param"]) == (400, param)
+
+
+def test_a_stored_conversation_is_compacted_by_its_last_response(gateway: Served, upstream: Upstream) -> None:
+    model = upstream.plays(ANSWERS, COMPACTS)
+    response = gateway.ask(model, store=True).json
+    compacted(gateway, model, input=None, previous_response_id=response["id"])
+    assert sent(upstream, model)[:2] == [("user", "Why?"), ("assistant", "It is 42. ")]
+    reply = compact(gateway, model, previous_response_id="resp_never")
+    assert (reply.status, reply.error["code"]) == (400, "previous_response_not_found")
+
+
+def test_nothing_is_kept(gateway: Served, upstream: Upstream) -> None:
+    reply = compact(gateway, upstream.plays(COMPACTS))
+    assert gateway.request("GET", f"/v1/responses/{reply.json['id']}").status == 404
+
+
+def test_what_is_compacted_may_hold_thoughts_calls_and_a_compaction(gateway: Served, upstream: Upstream) -> None:
+    model = upstream.plays(COMPACTS)
+    first = compacted(gateway, model)
+    items = [
+        {"type": "message", "role": "user", "content": "And the weather?"},
+        {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Ask."}]},
+        {"type": "function_call", "call_id": "call_1", "name": "weather", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "call_1", "output": "rain"},
+    ]
+    compacted(gateway, model, input=[*first, *items])
+    body = upstream.calls(model)[-1].body
+    assert [message["role"] for message in body["messages"]] == ["user", "user", "assistant", "tool", "user"]
+    assert SUMMARY in body["messages"][0]["content"]
+    # A call that nobody answered is no reason to fail.
+    assert compacted(gateway, model, input=items[:3])
+
+
+# --- what becomes of it ----------------------------------------------------------------------------------------------
+
+
+def test_what_comes_back_is_told_to_a_model_before_all_else(gateway: Served, upstream: Upstream) -> None:
+    items = compacted(gateway, upstream.plays(COMPACTS))
+    model = upstream.plays(ANSWERS)
+    response = gateway.ask(model, store=True, input=[*items, {"role": "user", "content": "When?"}])
+    assert response.json["status"] == "completed"
+    assert sent(upstream, model) == [("user", f"{LEAD}{SUMMARY}"), ("user", "When?")]
+    gateway.ask(model, previous_response_id=response.json["id"])
+    assert sent(upstream, model)[:2] == [("user", f"{LEAD}{SUMMARY}"), ("user", "When?")]
+    kept = gateway.request("GET", f"/v1/responses/{response.json['id']}/input_items?order=asc").json["data"]
+    assert kept[0] == items[0]
+
+
+WIRES = ["vllm", "anthropic", "openai", "mistral", "cohere", "google", "ollama"]
+"""A profile of each wire."""
+
+
+@pytest.fixture(scope="module")
+def wires(upstream: Upstream) -> Iterator[Served]:
+    providers: dict[str, Any] = {
+        wire: {"profile": wire if wire != "ollama" else "ollama-native", "base_url": upstream.url} for wire in WIRES
+    }
+    providers["vllm"]["models"] = []
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("ANTHROPIC", "OPENAI", "MISTRAL", "COHERE", "GOOGLE", "CO", "GEMINI"):
+            patch.setenv(f"{name}_API_KEY", "k")
+        with serve({"providers": providers, "limits": {"retries": 0}}) as running:
+            yield running
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_every_wire_carries_it_as_words_of_the_user(wires: Served, upstream: Upstream, wire: str) -> None:
+    items = compacted(wires, f"vllm:{upstream.plays(COMPACTS)}")
+    seen: list[Any] = []
+
+    async def hears(call: Call) -> None:
+        seen.append(call.body)
+        await call.answer(400, b"{}")
+
+    # A wire whose request does not name its model is played by the nameless one.
+    model = upstream.plays(hears)
+    upstream._scripts[""] = hears
+    wires.ask(f"{wire}:{model}", input=[*items, {"role": "user", "content": "When?"}], store=False)
+    [body] = seen
+    [first, *_] = body.get("messages") or body.get("input") or body["contents"]
+    assert first["role"] == "user"
+    assert SUMMARY.strip() in json.dumps(first)
+    del upstream._scripts[""]
+
+
+def test_another_replica_with_the_same_keys_opens_it(upstream: Upstream, tmp_path: Path) -> None:
+    def replica(keys: str) -> dict[str, Any]:
+        return {
+            "sealing": {"keys_file": str(tmp_path / keys)},
+            "providers": {"vllm": {"base_url": upstream.url}},
+        }
+
+    with serve(replica("one")) as one, serve(replica("one")) as two, serve(replica("other")) as other:
+        items = compacted(one, upstream.plays(COMPACTS))
+        model = upstream.plays(ANSWERS)
+        asked = [*items, {"role": "user", "content": "When?"}]
+        assert two.ask(model, input=asked).json["status"] == "completed"
+        assert SUMMARY in sent(upstream, model)[0][1]
+        reply = other.ask(model, input=asked)
+        assert (reply.status, reply.error["param"]) == (400, "input[0].encrypted_content")
+
+
+def test_a_changed_one_is_refused(gateway: Served, upstream: Upstream) -> None:
+    [item] = compacted(gateway, upstream.plays(COMPACTS))
+    token = item["encrypted_content"]
+    for changed in (token[:-8], token[:-4] + "AAAA", "nonsense", ""):
+        reply = gateway.ask("any", input=[{**item, "encrypted_content": changed}])
+        assert reply.status == 400
+        assert reply.error["param"] == "input[0].encrypted_content"
+
+
+@pytest.fixture
+def two_tenants(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Served, Served]]:
+    """Two gateways with the same seal keys, each with a tenant of its own; the second sees less."""
+    from pellucid.server.config import check_config
+
+    monkeypatch.setenv("PELLUCID_TEST_COMPACT_KEY", "a-key-for-compaction-0123456789")
+    env = {"PELLUCID_TEST_COMPACT_KEY": "a-key-for-compaction-0123456789"}
+
+    def config(owner: str, view: str) -> Any:
+        access = {
+            "key_env": "PELLUCID_TEST_COMPACT_KEY",
+            "key_owner": owner,
+            "key_policy": "p",
+            "policies": {"p": {"view": view}},
+        }
+        return check_config({"providers": {"vllm": {"base_url": upstream.url}}, "access": access}, env)
+
+    with serve(config("one", "raw")) as one, serve(config("two", "hidden")) as two:
+        yield one, two
+
+
+AUTH = {"Authorization": "Bearer a-key-for-compaction-0123456789", "Content-Type": "application/json"}
+
+
+def test_it_is_its_tenant_s_and_a_lesser_view_leaks_nothing(
+    two_tenants: tuple[Served, Served], upstream: Upstream
+) -> None:
+    one, two = two_tenants
+    model = upstream.plays(COMPACTS)
+    theirs = compact(one, model, AUTH).json["output"]
+    reply = two.post({"model": model, "input": [*theirs, {"role": "user", "content": "x"}]}, AUTH)
+    assert reply.status == 400
+    assert "Tuesday" not in reply.body.decode()
+    own = compact(two, model, AUTH)
+    assert own.status == 200
+    assert b"What matters" not in own.body
+    assert b"Tuesday" not in own.body
+    assert two.post({"model": model, "input": own.json["output"]}, AUTH).status == 200
+
+
+# --- what goes wrong -------------------------------------------------------------------------------------------------
+
+
+def writes(text: str, finish: str) -> Script:
+    async def script(call: Call) -> None:
+        await call.head()
+        await call.event(delta(reasoning_content="Hm."))
+        if text:
+            await call.event(delta(content=text))
+        await call.event(delta(finish))
+        await call.event(b"[DONE]")
+        await call.end()
+
+    return script
+
+
+async def breaks(call: Call) -> None:
+    await call.head()
+    await call.event(delta(content="They"))
+    await call.event({"error": {"message": "out of memory"}})
+    await call.end()
+
+
+async def refuses(call: Call) -> None:
+    await call.answer(429, b'{"error": {"message": "slow down"}}', Retry_After="60")
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "code"),
+    [
+        (writes("", "stop"), 502, "empty_compaction"),
+        (writes(" \n", "stop"), 502, "empty_compaction"),
+        (writes("They launch on", "length"), 502, "incomplete_compaction"),
+        (breaks, 502, None),
+        (refuses, 429, None),
+    ],
+)
+def test_less_than_a_whole_telling_is_an_error(
+    gateway: Served, upstream: Upstream, script: Script, status: int, code: str | None
+) -> None:
+    reply = compact(gateway, upstream.plays(script))
+    assert reply.status == status
+    assert code is None or reply.error["code"] == code
+    gateway.idle()

@@ -1,0 +1,215 @@
+"""Tools of real MCP servers: those that the operator names, and those that a request names."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from loop_kit import calling, function, kinds, legal, output, outputs, turn
+
+from scripted import Upstream
+from scripted.gateway import Reply, Served, serve
+
+PEER = str(Path(__file__).parents[1] / "tools" / "mcp_peer.py")
+TOOLS = ["add", "fail", "picture", "pid", "shape", "slow", "die"]
+
+
+@pytest.fixture(scope="module")
+def peer() -> Iterator[int]:
+    """A server over streamable HTTP; its port."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+    process = subprocess.Popen([sys.executable, PEER, "http", str(port)], stderr=subprocess.DEVNULL)
+    try:
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            with socket.socket() as knock:
+                if knock.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.05)
+        yield port
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture(scope="module")
+def looping(upstream: Upstream, peer: int) -> Iterator[Served]:
+    stdio = {"command": sys.executable, "args": [PEER, "stdio"], "allowed_tools": TOOLS, "timeout_seconds": 1.0}
+    config = {
+        "tools": {
+            "mcp": {
+                "here": stdio,
+                "there": {"url": f"http://127.0.0.1:{peer}/mcp", "allowed_tools": ["add", "two.parts"]},
+                "nowhere": {"url": "http://127.0.0.1:9/mcp"},
+            }
+        },
+        "egress": {"allow": ["localhost"]},
+        "providers": {"vllm": {"profile": "vllm", "base_url": upstream.url}},
+    }
+    with serve(config) as running:
+        yield running
+
+
+def offered(upstream: Upstream, model: str) -> set[str]:
+    return {tool["function"]["name"] for tool in upstream.calls(model)[0].body.get("tools", [])}
+
+
+def test_tools_of_all_servers_are_offered_and_called(looping: Served, upstream: Upstream) -> None:
+    model = upstream.plays(
+        turn("Sum. ", "", calling("here_add", "c1", a=1, b=2), calling("there_add", "c2", a=3, b=4)),
+        turn("More. ", "", calling("two_parts", "c3"), calling("shape", "c4"), calling("fail", "c5")),
+        turn("", "Done."),
+    )
+    items = output(looping.ask(model, stream=True))
+    assert outputs(items) == {
+        "c1": "3",
+        "c2": "7",
+        "c3": "one\ntwo",
+        "c4": '{"n":1}',
+        "c5": "there is no such city",
+    }
+    assert kinds(items)[-1] == "message"
+    assert offered(upstream, model) == {*TOOLS, "here_add", "there_add", "two_parts"} - {"add"}
+
+
+def test_a_slow_tool_is_told_and_a_dead_server_is_started_again(looping: Served, upstream: Upstream) -> None:
+    model = upstream.plays(
+        turn("", "", calling("slow", "c1", seconds=30)),
+        turn("", "", calling("die", "c2")),
+        turn("", "", calling("pid", "c3")),
+        turn("", "Done."),
+    )
+    said = outputs(output(looping.ask(model, stream=True)))
+    assert said["c1"] == "It did not return within 1 s."
+    assert "whether the call was carried out is not known" in said["c2"]
+    assert said["c3"].isdecimal()
+
+
+def test_a_picture_comes_through_the_store_as_one(looping: Served, upstream: Upstream) -> None:
+    model = upstream.plays(turn("", "", calling("picture", "c1")), turn("", "A pixel."))
+    response = legal(looping.ask(model, stream=True))[-1]["response"]
+    [text, image, link] = outputs(response["output"])["c1"]
+    assert (text["text"], image["type"], link["type"]) == ("see:", "input_image", "input_text")
+    looping.ask(model, input="Sure?", previous_response_id=response["id"])
+    _, second, third = (call.body["messages"] for call in upstream.calls(model))
+    assert third[: len(second)] == second
+    assert second[-1]["content"][-1]["type"] == "image_url"
+
+
+# --- servers that a request names ------------------------------------------------------------------------------------
+
+
+def named(url: str, **more: Any) -> dict[str, Any]:
+    return {"type": "mcp", "server_label": "mine", "server_url": url, "require_approval": "never", **more}
+
+
+def test_a_request_names_a_server(looping: Served, upstream: Upstream, peer: int) -> None:
+    url = f"http://localhost:{peer}/mcp"
+    own = function("add")
+    for stream in (True, False):
+        model = upstream.plays(turn("Sum. ", "", calling("mine_add", "c1", a=1, b=2)), turn("", "Three."))
+        tools = [own, named(url, allowed_tools=["add"], headers={"X-One": "1"})]
+        reply = looping.ask(model, stream=stream, tools=tools)
+        items = output(reply)
+        assert outputs(items) == {"c1": "3"}
+        assert kinds(items) == ["reasoning", "function_call", "function_call_output", "message"]
+        assert {"add", "mine_add"} <= offered(upstream, model)
+        response = legal(reply)[-1]["response"] if stream else reply.json
+        assert [tool["name"] for tool in response["tools"]] == ["add"]
+
+
+def test_it_can_be_chosen_and_runs_in_the_background(looping: Served, upstream: Upstream, peer: int) -> None:
+    model = upstream.plays(turn("", "", calling("shape", "c1")), turn("", "One."))
+    tools = [named(f"http://localhost:{peer}/mcp", allowed_tools={"tool_names": ["env"]})]
+    choice = {"type": "function", "name": "env"}
+    reply = looping.ask(model, tools=tools, tool_choice=choice, background=True)
+    assert reply.status == 200, reply.body
+    end = time.monotonic() + 10
+    while (got := looping.request("GET", f"/v1/responses/{reply.json['id']}").json)["status"] in (
+        "queued",
+        "in_progress",
+    ):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    assert got["status"] == "completed", got
+    assert upstream.calls(model)[0].body["tool_choice"] == {"type": "function", "function": {"name": "env"}}
+
+
+def refused(reply: Reply) -> tuple[int, Any, Any]:
+    return reply.status, reply.error["code"], reply.error["param"]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_private_address_is_refused(looping: Served, upstream: Upstream, peer: int, stream: bool) -> None:
+    model = upstream.plays(turn("", "Hi."))
+    for url in (f"http://127.0.0.1:{peer}/mcp", "http://169.254.169.254/", "http://[::1]/", "http://10.0.0.1/mcp"):
+        reply = looping.ask(model, stream=stream, tools=[function("own"), named(url)])
+        assert refused(reply) == (403, "egress_refused", "tools[1]")
+    assert upstream.calls(model) == []
+
+
+def test_what_resolves_to_a_private_address_or_is_not_there_is_refused(looping: Served, upstream: Upstream) -> None:
+    model = upstream.plays(turn("", "Hi."))
+    reply = looping.ask(model, tools=[named("http://localhost.localdomain:1/mcp")])
+    assert refused(reply) == (403, "egress_refused", "tools[0]")
+    gone = looping.ask(model, stream=True, tools=[named("http://localhost:9/mcp")])
+    assert gone.status >= 400
+    assert gone.error["code"] == "mcp_unavailable"
+    assert "'mine'" in gone.error["message"]
+
+
+@pytest.mark.parametrize("approval", [None, "always", {"never": {"tool_names": ["add"]}}])
+def test_approval_is_asked_of_nobody(looping: Served, upstream: Upstream, approval: Any) -> None:
+    tool = named("https://example.com/mcp", require_approval=approval)
+    reply = looping.ask(upstream.plays(turn("", "Hi.")), tools=[tool])
+    assert refused(reply) == (400, "unsupported_approval", "tools[0].require_approval")
+    assert "'never'" in reply.error["message"]
+
+
+def test_urls_and_labels_are_looked_at(looping: Served, upstream: Upstream) -> None:
+    model = upstream.plays(turn("", "Hi."))
+    for change, code, param in (
+        ({"server_url": "file:///etc/passwd"}, "bad_url", "tools[0]"),
+        ({"server_url": "http://me:secret@example.com/"}, "bad_url", "tools[0]"),
+        ({"server_label": "a b"}, "invalid_value", "tools[0].server_label"),
+        ({"allowed_tools": "add"}, "invalid_value", "tools[0].allowed_tools"),
+        ({"headers": {"Host": "x"}}, "invalid_request", "tools[0]"),
+    ):
+        reply = looping.ask(model, tools=[named("https://example.com/mcp") | change])
+        assert refused(reply) == (400, code, param)
+        assert "secret" not in reply.error["message"]
+
+
+# --- keys ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_key_that_may_not_use_a_tool_is_not_offered_it(
+    upstream: Upstream, peer: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("THE_KEY", "k" * 32)
+    config = {
+        "access": {"key_env": "THE_KEY", "key_policy": "few", "policies": {"few": {"tools": ["ad*"]}}},
+        "tools": {"functions": ["loop_tools:every"]},
+        "egress": {"allow": ["localhost"]},
+        "providers": {"vllm": {"profile": "vllm", "base_url": upstream.url}},
+    }
+    from pellucid.server.config import check_config
+
+    with serve(check_config(config)) as running:
+        mine = {"Authorization": "Bearer " + "k" * 32}
+        model = upstream.plays(turn("", "", calling("weather", "c1", city="Lyon")))
+        reply = running.post({"model": model, "input": "Why?"}, mine)
+        assert kinds(output(reply)) == ["function_call"]
+        assert offered(upstream, model) == {"add"}
+        server = named(f"http://localhost:{peer}/mcp")
+        reply = running.post({"model": model, "input": "Why?", "tools": [server]}, mine)
+        assert refused(reply) == (403, "tool_not_allowed", "tools")
+        assert "'mcp:localhost'" in reply.error["message"]

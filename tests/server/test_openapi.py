@@ -1,0 +1,137 @@
+"""`/openapi.json` is what the server does: route by route, and whatever is asked of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from schemathesis.specs.openapi import checks as openapi
+from starlette.routing import Route, WebSocketRoute
+
+from pellucid.protocols.openresponses.verify import verify
+from pellucid.server import create_app
+from pellucid.server.config import check_config
+from pellucid.server.openapi import document
+from scripted import Upstream, serve
+from scripted.gateway import Served
+
+DOC = document()
+METHODS = {"get", "post", "put", "patch", "delete"}
+
+
+def test_every_route_is_described_and_nothing_else_is() -> None:
+    app = create_app(check_config({"providers": {"vllm": {"base_url": "http://127.0.0.1:9/v1"}}}, {}))
+    served, sockets = set(), set()
+    for route in app._router.routes:
+        assert isinstance(route, Route | WebSocketRoute)
+        path = re.sub(r":\w+}", "}", route.path)
+        if isinstance(route, Route):
+            served |= {(method, path) for method in vars(route.endpoint)["_doors"] if method != "HEAD"}
+        else:
+            sockets.add(path)
+    described = {(method.upper(), path) for path, row in DOC["paths"].items() for method in METHODS & row.keys()}
+    # What is measured is served only where the operator has it on.
+    assert served | {("GET", "/metrics")} == described
+    assert sockets == {path for path, row in DOC["paths"].items() if "x-openresponses-websocket" in row}
+
+
+def test_every_parameter_of_a_path_is_described() -> None:
+    for path, row in DOC["paths"].items():
+        named = set(re.findall(r"{(\w+)}", path))
+        assert named == {p["name"] for p in row.get("parameters", []) if p["in"] == "path"}
+
+
+# --- whatever is asked ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def api(upstream: Upstream) -> Iterator[Served]:
+    config = {
+        "server": {"default_model": "any"},
+        "limits": {"retries": 0},
+        "providers": {"vllm": {"base_url": upstream.url}},
+        "models": {"any": {"provider": "vllm"}},
+        "telemetry": {"metrics": True},
+    }
+    with serve(config) as running:
+        yield running
+
+
+OPERATIONS = {
+    operation.ok().label: operation.ok() for operation in schemathesis.openapi.from_dict(DOC).get_all_operations()
+}
+
+SCHEMA = openapi.response_schema_conformance
+CHECKS = [
+    schemathesis.checks.not_a_server_error,
+    openapi.status_code_conformance,
+    openapi.content_type_conformance,
+    openapi.response_headers_conformance,
+    SCHEMA,
+    openapi.negative_data_rejection,
+    openapi.unsupported_method,
+    openapi.allow_header_conformance,
+]
+"""All but those that ask what only a user of the API knows (whose models there are, what was stored before)."""
+
+
+POSITIVE, NEGATIVE = schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE
+ASKED = [
+    *((label, POSITIVE) for label in OPERATIONS),
+    # What only has a path cannot be asked wrongly: any text is an id.
+    *((label, NEGATIVE) for label, one in OPERATIONS.items() if one.body or one.query or one.headers),
+]
+
+
+@pytest.fixture(scope="module")
+def there(api: Served) -> dict[str, dict[str, str]]:
+    """What there is, by the beginning of a path."""
+
+    def made(path: str, body: Any) -> Any:
+        return api.request("POST", path, json.dumps(body).encode()).json
+
+    item = {"type": "message", "role": "user", "content": "Hi"}
+    conversation = made("/v1/conversations", {"items": [item]})["id"]
+    [kept] = api.request("GET", f"/v1/conversations/{conversation}/items").json["data"]
+    response = made("/v1/responses", {"input": "Why?", "background": True})["id"]
+    return {
+        "/v1/models/": {"id": "any"},
+        "/v1/responses/": {"id": response},
+        "/v1/conversations/": {"id": conversation, "item_id": kept["id"]},
+    }
+
+
+@pytest.mark.parametrize(("label", "mode"), ASKED, ids=[f"{label} {mode.value}" for label, mode in ASKED])
+def test_whatever_is_asked(
+    api: Served, there: dict[str, dict[str, str]], label: str, mode: schemathesis.GenerationMode
+) -> None:
+    """`positive`: as it is described; `negative`: as it is not. Of what there is, and of what there is not."""
+    known = next((ids for start, ids in there.items() if start in label and not label.startswith("DELETE")), {})
+
+    accepted = 0
+
+    @given(OPERATIONS[label].as_strategy(generation_mode=mode), st.booleans())
+    @settings(max_examples=20, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    def ask(case: schemathesis.Case, of_what_there_is: bool) -> None:
+        nonlocal accepted
+        if of_what_there_is:
+            case.path_parameters = {**case.path_parameters, **{n: known[n] for n in case.path_parameters if n in known}}
+        response = case.call(base_url=api.url)
+        accepted += response.status_code == 200
+        if response.headers["content-type"][0].startswith("text/event-stream"):
+            # The schema is that of the events, as the specification has it; schemathesis would have it of the lines.
+            case.validate_response(response, checks=[check for check in CHECKS if check is not SCHEMA])
+            dialect = "openai" if b"response.reasoning_text" in response.content else "openresponses"
+            if label == "POST /v1/responses":
+                assert verify(response.content, dialect) == []
+        else:
+            case.validate_response(response, checks=CHECKS)
+
+    ask()
+    assert accepted or mode is NEGATIVE or label.startswith("DELETE")

@@ -1,0 +1,121 @@
+"""Reasoning that a client gives back as it got it: the model gets the very history that a stateful client's would."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from loop_kit import function
+from seal_kit import CANARIES, MORE, SECRET, Canary, configured, name_of, sent, serving
+
+from pellucid.cli.seal_keys import seal_keys
+from scripted import Upstream
+from scripted.gateway import Reply, Served
+
+USER = {"type": "message", "role": "user", "content": "Why?"}
+ON = {"type": "message", "role": "user", "content": "And?"}
+TOOLS = [function("weather", city={"type": "string"})]
+INCLUDE = ["reasoning.encrypted_content"]
+WHOLE = [
+    canary for canary in [*CANARIES, *MORE] if canary.name in ("stream", "whole", "fields", "reasoning", "details")
+]
+WHOLE += [canary for canary in [*CANARIES, *MORE] if canary.name in ("tags", "raw", "server tools")]
+
+each = pytest.mark.parametrize("canary", WHOLE, ids=lambda canary: f"{canary.row}-{canary.name}")
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("seals") / "keys.json"
+
+
+@pytest.fixture(scope="module")
+def first(upstream: Upstream, keys: Path) -> Iterator[Served]:
+    with serving(configured(upstream, sealing={"keys_file": str(keys)})) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def second(upstream: Upstream, keys: Path, first: Served) -> Iterator[Served]:
+    """Another instance, which shares nothing but the keys."""
+    with serving(configured(upstream, sealing={"keys_file": str(keys)})) as running:
+        yield running
+
+
+def asked(gateway: Served, model: str, **more: Any) -> Reply:
+    body = {"model": model, "tools": TOOLS, "include": INCLUDE, "reasoning": {"effort": "high"}, **more}
+    reply = gateway.post(body)
+    assert reply.status == 200, reply.body
+    return reply
+
+
+def results(output: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    calls = [item["call_id"] for item in output if item["type"] == "function_call"]
+    return [{"type": "function_call_output", "call_id": id, "output": "rain"} for id in calls]
+
+
+def histories(
+    first: Served,
+    second: Served,
+    upstream: Upstream,
+    canary: Canary,
+    change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] = list,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the model gets from a stateful client and from a stateless one."""
+    model = name_of(upstream, canary)
+    stateful = asked(first, model, input=[USER], store=True).json
+    on = [*results(stateful["output"]), ON]
+    asked(first, model, input=on, previous_response_id=stateful["id"])
+    stateless = asked(first, model, input=[USER], store=False).json["output"]
+    asked(second, model, input=[USER, *change(stateless), *on], store=False)
+    _, expected, _, got = sent(upstream, model)
+    for item in expected.get("input", []):
+        if item.get("type") == "function_call":
+            # No provider asks for the id of a call's item: for it alone there is no carrier.
+            del item["id"]
+    return expected, got
+
+
+@each
+def test_output_given_back_verbatim_is_the_history(
+    first: Served, second: Served, upstream: Upstream, canary: Canary
+) -> None:
+    expected, got = histories(first, second, upstream, canary)
+    assert got == expected
+
+
+@each
+def test_ids_are_not_needed(first: Served, second: Served, upstream: Upstream, canary: Canary) -> None:
+    def stripped(output: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [{name: value for name, value in item.items() if name not in ("id", "status")} for item in output]
+
+    expected, got = histories(first, second, upstream, canary, stripped)
+    assert got == expected
+
+
+@each
+def test_a_client_that_drops_reasoning_is_served_all_the_same(
+    first: Served, second: Served, upstream: Upstream, canary: Canary
+) -> None:
+    def dropped(output: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [item for item in output if item["type"] != "reasoning"]
+
+    _, got = histories(first, second, upstream, canary, dropped)
+    assert SECRET not in str(got.get("messages") or got.get("contents") or got.get("input")).replace(
+        "encrypted_content", ""
+    )
+
+
+def test_a_rotation_breaks_nothing(first: Served, second: Served, upstream: Upstream, keys: Path) -> None:
+    def rotated(output: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        done = CliRunner().invoke(seal_keys, ["rotate", "--file", str(keys)])
+        assert done.exit_code == 0, done.output
+        return output
+
+    for canary in WHOLE:
+        if canary.row in ("anthropic", "deepseek"):
+            expected, got = histories(first, second, upstream, canary, rotated)
+            assert got == expected

@@ -1,0 +1,363 @@
+"""The rules of the specification for sockets, one by one (2026-04-24)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+
+import openai
+import pytest
+from sockets_kit import Socket, opened
+from websockets.exceptions import ConnectionClosed
+
+from scripted import Call, Script, Upstream, delta, say, serve
+from scripted.gateway import Served
+
+THINKS = say("Let me see.", "It is 42.")
+
+
+def waits(until: threading.Event, then: str = "done") -> Script:
+    async def script(call: Call) -> None:
+        await call.head()
+        await call.event(delta(reasoning_content="Hm. "))
+        while not until.is_set():  # noqa: ASYNC110 (another thread sets it)
+            await asyncio.sleep(0.005)
+        await call.event(delta(content=then))
+        await call.event(delta("stop"))
+        await call.event(b"[DONE]")
+        await call.end()
+
+    return script
+
+
+async def breaks(call: Call) -> None:
+    await call.head()
+    await call.event(delta(reasoning_content="Hm. "))
+    await call.event({"error": {"message": "out of memory"}})
+    await call.end()
+
+
+@pytest.fixture
+def socket(gateway: Served, upstream: Upstream) -> Iterator[Socket]:
+    with opened(gateway, upstream.plays(THINKS)) as made:
+        yield made
+
+
+def said(upstream: Upstream, model: str, which: int = -1) -> list[str]:
+    """What a model was asked with: the words of every message."""
+    return [message["content"] for message in upstream.calls(model)[which].body["messages"]]
+
+
+# --- messages --------------------------------------------------------------------------------------------------------
+
+
+def test_the_events_are_those_of_a_stream_and_there_is_no_done(gateway: Served, socket: Socket) -> None:
+    over_socket = socket.ask(store=False).events
+    over_http = gateway.ask(socket.model, stream=True, store=False).events
+    assert [event["type"] for event in over_socket] == [event["type"] for event in over_http]
+    with pytest.raises(TimeoutError):
+        socket.message(timeout=0.2)
+
+
+def test_numbers_begin_at_0_with_each_response(socket: Socket) -> None:
+    for _ in range(3):
+        events = socket.ask().events
+        assert [event["sequence_number"] for event in events] == list(range(len(events)))
+
+
+@pytest.mark.parametrize("field", ["stream", "stream_options", "background"])
+@pytest.mark.parametrize("value", [True, False, None, {}])
+def test_what_belongs_to_http_must_not_be_sent(socket: Socket, field: str, value: object) -> None:
+    turn = socket.ask(**{field: value})
+    assert turn.error is not None
+    assert (turn.error["status"], turn.error["error"]["param"]) == (400, field)
+    assert socket.ask().text == "It is 42. "
+
+
+@pytest.mark.parametrize(
+    ("message", "param"),
+    [
+        ("no json", None),
+        ("[]", None),
+        ('"response.create"', None),
+        ("", None),
+        ("{}", "type"),
+        ('{"type": "response.cancel"}', "type"),
+        ('{"type": "response.create"}', "input"),
+        ('{"type": "response.create", "input": 5}', "input"),
+        ('{"type": "response.create", "input": "x", "generate": "no"}', "generate"),
+        ("[" * 100_000, None),
+    ],
+)
+def test_what_is_no_request_is_an_error_and_the_socket_stays_open(
+    socket: Socket, message: str, param: str | None
+) -> None:
+    socket.connection.send(message)
+    turn = socket.turn()
+    assert turn.error is not None
+    assert (turn.error["status"], turn.error["error"]["param"]) == (400, param)
+    assert socket.ask().text == "It is 42. "
+
+
+def test_a_binary_message_is_read_like_any_other(socket: Socket) -> None:
+    socket.connection.send(json.dumps({"type": "response.create", "model": socket.model, "input": "x"}).encode())
+    assert socket.turn().text == "It is 42. "
+
+
+def test_a_model_that_refuses_is_an_error_with_its_status(gateway: Served, upstream: Upstream) -> None:
+    async def refuses(call: Call) -> None:
+        await call.answer(429, b'{"error": {"message": "slow down"}}', Retry_After="60")
+
+    with opened(gateway, upstream.plays(refuses)) as socket:
+        turn = socket.ask()
+        assert turn.error is not None
+        assert turn.error["status"] == 429
+
+
+def test_a_response_that_breaks_has_its_error_and_its_end(gateway: Served, upstream: Upstream) -> None:
+    with opened(gateway, upstream.plays(breaks, THINKS)) as socket:
+        error, failed = socket.ask().events[-2:]
+        assert (error["type"], error["status"], failed["type"]) == ("error", 502, "response.failed")
+        assert socket.ask().text == "It is 42. "
+
+
+@pytest.mark.parametrize("dialect", ["openresponses", "openai"])
+def test_whose_names_the_events_have_is_said_when_the_socket_is_opened(
+    gateway: Served, upstream: Upstream, dialect: str
+) -> None:
+    headers = {"OpenResponses-Reasoning-Events": dialect}
+    name = {"openresponses": "response.reasoning.delta", "openai": "response.reasoning_text.delta"}[dialect]
+    with opened(gateway, upstream.plays(THINKS, breaks), additional_headers=headers) as socket:
+        socket.send()
+        assert name in [event["type"] for event in socket.until("response.completed")]
+        socket.send()
+        error = socket.until("response.failed")[-2]
+        assert error["error"]["message"], "the form of an error is one, over a socket"
+
+
+# --- one at a time ---------------------------------------------------------------------------------------------------
+
+
+def test_what_is_asked_meanwhile_is_answered_afterwards_in_order(gateway: Served, upstream: Upstream) -> None:
+    go = threading.Event()
+    with opened(gateway, upstream.plays(waits(go, "first"), say(text="second"), say(text="third"))) as socket:
+        for _ in range(3):
+            socket.send()
+        socket.until("response.reasoning.delta")
+        assert len(upstream.calls(socket.model)) == 1
+        go.set()
+        ends = [socket.until("response.completed") for _ in range(3)]
+        texts = [end[-1]["response"]["output"][-1]["content"][0]["text"].strip() for end in ends]
+        assert texts == ["first", "second", "third"]
+        # Not one event of a response stands among those of another.
+        assert [event["sequence_number"] for event in ends[1]] == list(range(len(ends[1])))
+
+
+def test_more_than_can_wait_is_refused_and_what_waits_is_not_lost(gateway: Served, upstream: Upstream) -> None:
+    go = threading.Event()
+    with opened(gateway, upstream.plays(waits(go), THINKS)) as socket:
+        for _ in range(12):
+            socket.send(store=False)
+        refused = [event for event in socket.until("error") if event["type"] == "error"]
+        go.set()
+        ended = 0
+        while ended < 9:
+            event = socket.message()
+            refused += [event] if event["type"] == "error" else []
+            ended += event["type"] == "response.completed"
+        assert [(error["status"], error["error"]["code"]) for error in refused] == [(429, "response_in_progress")] * 3
+
+
+def test_what_waits_is_no_larger_than_a_message_may_be(gateway: Served, upstream: Upstream) -> None:
+    go = threading.Event()
+    with opened(gateway, upstream.plays(waits(go), THINKS)) as socket:
+        socket.send()
+        socket.until("response.reasoning.delta")
+        for _ in range(3):
+            socket.send(input="x" * 90_000)
+        assert socket.until("error")[-1]["error"]["code"] == "response_in_progress"
+        go.set()
+        for _ in range(3):
+            socket.until("response.completed")
+
+
+# --- going on --------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_not_stored_is_gone_on_from_on_the_same_socket(socket: Socket, upstream: Upstream) -> None:
+    first = socket.ask(store=False, input="one")
+    second = socket.ask(store=False, input="two", previous_response_id=first.id)
+    assert second.response["previous_response_id"] == first.id
+    socket.ask(store=False, input="three", previous_response_id=second.id)
+    assert said(upstream, socket.model) == ["one", "It is 42. ", "two", "It is 42. ", "three"]
+
+
+def test_the_reasoning_goes_on_with_the_call_it_belongs_to(gateway: Served, upstream: Upstream) -> None:
+    async def calls(call: Call) -> None:
+        await call.head()
+        await call.event(delta(reasoning_content="Ask the weather."))
+        function = {"name": "get_weather", "arguments": "{}"}
+        await call.event(delta(tool_calls=[{"index": 0, "id": "call_1", "type": "function", "function": function}]))
+        await call.event(delta("tool_calls"))
+        await call.event(b"[DONE]")
+        await call.end()
+
+    tools = [{"type": "function", "name": "get_weather", "parameters": {"type": "object"}}]
+    with opened(gateway, upstream.plays(calls, THINKS)) as socket:
+        first = socket.ask(store=False, tools=tools)
+        output = {"type": "function_call_output", "call_id": "call_1", "output": "rain"}
+        socket.ask(store=False, tools=tools, input=[output], previous_response_id=first.id)
+        _, called, result = upstream.calls(socket.model)[-1].body["messages"]
+        assert "Ask the weather." in called.values()
+        assert result["content"] == "rain"
+
+
+def test_what_is_not_stored_is_not_there_on_another_socket(gateway: Served, socket: Socket) -> None:
+    first = socket.ask(store=False)
+    with opened(gateway, socket.model) as other:
+        turn = other.ask(previous_response_id=first.id)
+        assert turn.error is not None
+        assert (turn.error["status"], turn.code) == (400, "previous_response_not_found")
+    assert gateway.ask(socket.model, previous_response_id=first.id).error["code"] == "previous_response_not_found"
+    assert gateway.request("GET", f"/v1/responses/{first.id}").status == 404
+
+
+def test_what_is_stored_is_gone_on_from_anywhere(gateway: Served, socket: Socket, upstream: Upstream) -> None:
+    first = socket.ask(store=True, input="one")
+    with opened(gateway, socket.model) as other:
+        second = other.ask(store=True, input="two", previous_response_id=first.id)
+    assert gateway.ask(socket.model, previous_response_id=second.id).status == 200
+    assert said(upstream, socket.model) == ["one", "It is 42. ", "two", "It is 42. ", "Why?"]
+
+
+def test_what_is_stored_on_top_of_what_is_not_is_whole(gateway: Served, socket: Socket, upstream: Upstream) -> None:
+    first = socket.ask(store=False, input="one")
+    second = socket.ask(store=True, input="two", previous_response_id=first.id)
+    with opened(gateway, socket.model) as other:
+        assert other.ask(store=True, input="three", previous_response_id=second.id).response["status"] == "completed"
+    assert said(upstream, socket.model) == ["one", "It is 42. ", "two", "It is 42. ", "three"]
+    items = gateway.request("GET", f"/v1/responses/{second.id}/input_items").json["data"]
+    assert [item["content"][0]["text"] for item in items] == ["two"]
+
+
+def test_only_the_last_response_is_remembered(socket: Socket) -> None:
+    first = socket.ask(store=False)
+    socket.ask(store=False)
+    assert socket.ask(store=False, previous_response_id=first.id).code == "previous_response_not_found"
+
+
+def test_nobody_knows_a_response_that_never_was(socket: Socket) -> None:
+    turn = socket.ask(store=False, previous_response_id="resp_never")
+    assert turn.error is not None
+    assert turn.error == {
+        "type": "error",
+        "status": 400,
+        "error": {
+            "type": "invalid_request_error",
+            "code": "previous_response_not_found",
+            "param": "previous_response_id",
+            "message": turn.error["error"]["message"],
+        },
+    }
+
+
+MISSING = [{"type": "function_call_output", "call_id": "call_missing", "output": "x"}]
+
+
+def test_a_continuation_that_is_refused_is_forgotten(socket: Socket) -> None:
+    first = socket.ask(store=False)
+    failed = socket.ask(store=False, input=MISSING, previous_response_id=first.id)
+    assert failed.error is not None
+    assert failed.error["status"] == 400
+    assert socket.ask(store=False, previous_response_id=first.id).code == "previous_response_not_found"
+
+
+def test_a_continuation_that_breaks_is_forgotten(gateway: Served, upstream: Upstream) -> None:
+    with opened(gateway, upstream.plays(THINKS, breaks, THINKS)) as socket:
+        first = socket.ask(store=False)
+        assert socket.ask(store=False, previous_response_id=first.id).response["status"] == "failed"
+        assert socket.ask(store=False, previous_response_id=first.id).code == "previous_response_not_found"
+
+
+def test_a_stored_response_survives_a_continuation_that_fails(socket: Socket) -> None:
+    first = socket.ask(store=True)
+    assert socket.ask(input=MISSING, previous_response_id=first.id).error is not None
+    assert socket.ask(previous_response_id=first.id).response["status"] == "completed"
+
+
+def test_a_failure_of_something_else_is_no_reason_to_forget(socket: Socket) -> None:
+    first = socket.ask(store=False)
+    assert socket.ask(store=False, temperature=5).error is not None
+    assert socket.ask(store=False, previous_response_id="resp_never").error is not None
+    assert socket.ask(store=False, previous_response_id=first.id).response["status"] == "completed"
+
+
+@pytest.mark.parametrize("store", [True, False])
+def test_without_generating_a_response_waits_to_be_gone_on_from(
+    socket: Socket, upstream: Upstream, *, store: bool
+) -> None:
+    warm = socket.ask(store=store, generate=False, input="one")
+    assert (warm.response["status"], warm.response["output"]) == ("completed", [])
+    assert upstream.calls(socket.model) == []
+    assert socket.ask(store=False, input="two", previous_response_id=warm.id).text == "It is 42. "
+    assert said(upstream, socket.model) == ["one", "two"]
+
+
+# --- the hour --------------------------------------------------------------------------------------------------------
+
+
+def test_a_socket_whose_time_is_over_says_so_and_is_closed(upstream: Upstream) -> None:
+    config = {"server": {"socket_seconds": 0.3}, "providers": {"vllm": {"base_url": upstream.url}}}
+    with serve(config) as gateway, opened(gateway, upstream.plays(THINKS)) as socket:
+        assert socket.turn().code == "websocket_connection_limit_reached"
+        with pytest.raises(ConnectionClosed) as closed:
+            socket.message()
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 1000
+
+
+def test_a_response_under_way_is_told_to_its_end_first(upstream: Upstream) -> None:
+    go = threading.Event()
+    config = {"server": {"socket_seconds": 0.5}, "providers": {"vllm": {"base_url": upstream.url}}}
+    with serve(config) as gateway, opened(gateway, upstream.plays(waits(go))) as socket:
+        socket.send()
+        socket.send()  # this one is too late
+        threading.Timer(0.8, go.set).start()
+        assert socket.turn().text == "done"
+        assert socket.turn().code == "websocket_connection_limit_reached"
+        with pytest.raises(ConnectionClosed):
+            socket.message()
+        assert len(upstream.calls(socket.model)) == 1
+
+
+# --- the official client ---------------------------------------------------------------------------------------------
+
+
+# The client opens its sockets in a way that its library would rather not see.
+@pytest.mark.filterwarnings("ignore:connect:DeprecationWarning")
+def test_the_official_client_speaks_over_a_socket(gateway: Served, upstream: Upstream) -> None:
+    model = upstream.plays(THINKS)
+    headers = {"OpenResponses-Reasoning-Events": "openai"}
+    with (
+        openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="any", max_retries=0, default_headers=headers) as client,
+        client.responses.connect() as connection,
+    ):
+        previous: str | None = None
+        for _ in range(2):
+            more = {} if previous is None else {"previous_response_id": previous}
+            connection.send({"type": "response.create", "model": model, "input": "Why?", "store": False, **more})  # type: ignore[arg-type]
+            thought = ""
+            for event in connection:
+                if event.type == "response.reasoning_text.delta":
+                    thought += event.delta
+                if event.type == "response.completed":
+                    previous = event.response.id
+                    assert event.response.output_text == "It is 42. "
+                    break
+            assert thought == "Let me see. "
+        connection.send({"type": "response.create", "model": model, "input": "x", "previous_response_id": "resp_no"})
+        error = connection.recv()
+        assert error.type == "error"
+    assert said(upstream, model) == ["Why?", "It is 42. ", "Why?"]

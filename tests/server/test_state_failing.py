@@ -1,0 +1,96 @@
+"""A store that fails: what cannot be kept does not look as if it were, and all is well again without a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from state_kit import Caller, brief, message, serving, upstream_saw
+
+from scripted import Call, Upstream, delta, say
+from service_postgres import PostgresServer, postgres
+
+THINKS = say("Let me see.", "It is 42.")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with postgres() as running:
+        yield running
+
+
+def stops(server: PostgresServer) -> Any:
+    """A script in whose middle the database goes."""
+
+    async def script(call: Call) -> None:
+        await call.head()
+        await call.event(delta(reasoning_content="Let me see."))
+        await call.event(delta(content="It is 42."))
+        server.stop("immediate")
+        await call.event(delta("stop"))
+        await call.event(b"[DONE]")
+        await call.end()
+
+    return script
+
+
+def test_a_store_that_fails_at_the_end(upstream: Upstream, server: PostgresServer) -> None:
+    with serving(upstream, server.database()) as running:
+        me = Caller(running)
+        conversation = me.conversation(message("Hello."))
+        for how in ("stream", "whole", "conversation"):
+            name = upstream.plays(stops(server))
+            more = {"conversation": conversation} if how == "conversation" else {}
+            # Nobody goes on from what is not kept, so it may not look whole; what came is told all the same.
+            try:
+                reply = me.say(name, stream=how == "stream", **more)
+            finally:
+                server.start()
+            assert reply.status == 200
+            said = reply.events[-1]["response"] if how == "stream" else reply.json
+            assert said["status"] == "failed"
+            assert "could not be kept" in said["error"]["message"]
+            assert said["error"]["code"] == "storage_unavailable"
+            assert [item["status"] for item in said["output"]] == ["completed", "completed"]
+            if how == "stream":
+                names = [event["type"] for event in reply.events]
+                assert names[-2:] == ["error", "response.failed"]
+                assert names.count("response.completed") == 0
+                assert [event["sequence_number"] for event in reply.events] == list(range(len(names)))
+            me.until_well(said["id"])
+        # And without a restart:
+        name = upstream.plays(THINKS)
+        first = me.said(name)
+        assert me.said(name, previous_response_id=first["id"])["status"] == "completed"
+        assert [who for who, _ in brief(upstream_saw(upstream, name))] == ["user", "assistant", "user"]
+
+
+def test_a_store_that_is_away_from_the_beginning(upstream: Upstream, server: PostgresServer) -> None:
+    """What needs it is refused before a model is asked; what does not is answered."""
+    with serving(upstream, server.database(), access={"keys": False}) as running:
+        me, name = Caller(running), upstream.plays(THINKS)
+        kept = me.said(name)["id"]
+        asked = len(upstream.calls(name))
+        server.stop("immediate")
+        try:
+            for method, path, body in (
+                ("GET", f"/v1/responses/{kept}", None),
+                ("DELETE", f"/v1/responses/{kept}", None),
+                ("GET", f"/v1/responses/{kept}/input_items", None),
+                ("POST", f"/v1/responses/{kept}/cancel", None),
+                ("POST", "/v1/conversations", {}),
+                ("GET", "/v1/conversations/conv_1/items", None),
+            ):
+                reply = me.do(method, path, body)
+                assert (reply.status, reply.error["code"]) == (503, "storage_unavailable"), (method, path)
+            for more in ({"previous_response_id": kept}, {"conversation": "conv_1"}, {"background": True}):
+                reply = me.say(name, **more)
+                assert (reply.status, reply.error["code"]) == (503, "storage_unavailable"), more
+            assert len(upstream.calls(name)) == asked
+            assert me.said(name, store=False)["status"] == "completed"
+            assert me.do("GET", "/ready").status == 503
+        finally:
+            server.start()
+        me.until_well(kept)
+        assert me.kept(kept)["status"] == "completed"

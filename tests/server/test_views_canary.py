@@ -1,0 +1,110 @@
+"""A marker in every carrier of reasoning on every wire: it is in no byte and no log line of a lesser view."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+from loop_kit import legal
+from seal_kit import CANARIES, MORE, SECRET, Canary, name_of
+from view_keys import LESSER, SEALS, Keys, with_keys
+
+from scripted import Call, Upstream
+from scripted.gateway import Reply
+
+each = pytest.mark.parametrize("canary", [*CANARIES, *MORE], ids=lambda canary: f"{canary.row}-{canary.name}")
+
+
+@pytest.fixture(scope="module")
+def keyed(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keys]:
+    with with_keys(upstream, tmp_path_factory.mktemp("views")) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def _logs(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Nothing that is logged has the marker in it, at whatever level."""
+    with caplog.at_level(logging.DEBUG):
+        yield
+    for record in caplog.records:
+        assert SECRET not in record.getMessage(), record.name
+        assert SECRET not in str(record.exc_info), record.name
+
+
+def silent(*replies: Reply) -> None:
+    for reply in replies:
+        assert SECRET.encode() not in reply.body
+        assert SECRET not in str(reply.headers)
+
+
+@each
+@pytest.mark.parametrize("view", LESSER)
+def test_live_and_whole(keyed: Keys, upstream: Upstream, canary: Canary, view: str) -> None:
+    model = name_of(upstream, canary)
+    live = keyed.ask(view, model, stream=True, include=SEALS)
+    silent(live, keyed.ask(view, model, include=SEALS), keyed.chat(view, model, stream=True), keyed.chat(view, model))
+    if live.status == 200:
+        items = legal(live)[-1]["response"]["output"]
+        reasoning = [item for item in items if item["type"] == "reasoning"]
+        assert not (reasoning and view == "hidden")
+        assert not any(item["summary"] for item in reasoning if view == "sealed")
+        assert not any("content" in item for item in reasoning)
+        assert canary.answers is False or any(item["type"] == "message" for item in items)
+
+
+@each
+def test_less_on_request_and_read_again_by_others(keyed: Keys, upstream: Upstream, canary: Canary) -> None:
+    model = name_of(upstream, canary)
+    for view in LESSER:
+        silent(keyed.ask("raw", model, {"Pellucid-View": view}, stream=True))
+        silent(
+            keyed.gateway.request(
+                "POST",
+                f"/v1/responses?view={view}",
+                json.dumps({"model": model, "input": "Why?"}).encode(),
+                {"Content-Type": "application/json", **keyed.headers("raw")},
+            )
+        )
+    conversation = keyed.conversation()
+    made = keyed.ask("raw", model, stream=True, include=SEALS, conversation=conversation)
+    if made.status != 200:
+        return
+    id = made.events[0]["response"]["id"]
+    paths = [f"/v1/responses/{id}", f"/v1/responses/{id}?stream=true", f"/v1/responses/{id}/input_items"]
+    paths += [f"/v1/responses/{id}?stream=true&starting_after=3", f"/v1/conversations/{conversation}/items"]
+    paths += [f"/v1/responses/{id}?include=reasoning.encrypted_content"]
+    for path in paths:
+        for view in LESSER:
+            reply = keyed.get(view, path)
+            assert reply.status == 200, reply.body
+            silent(reply)
+        for view in LESSER:
+            silent(keyed.get("raw", f"{path}{'&' if '?' in path else '?'}view={view}"))
+    for item in keyed.get("raw", f"/v1/conversations/{conversation}/items").json["data"]:
+        for view in LESSER:
+            silent(keyed.get(view, f"/v1/conversations/{conversation}/items/{item['id']}"))
+
+
+@pytest.mark.parametrize("row", ["deepseek", "anthropic", "google", "openai-responses", "mistral", "bedrock"])
+@pytest.mark.parametrize("status", [400, 401, 404, 429, 500, 503])
+def test_errors_before_the_stream(keyed: Keys, upstream: Upstream, row: str, status: int) -> None:
+    async def script(call: Call) -> None:
+        error = {"message": SECRET, "type": SECRET, "code": SECRET, "param": SECRET, "status": SECRET}
+        await call.answer(status, json.dumps({"error": error, "message": SECRET, "detail": SECRET}).encode())
+
+    [canary] = [one for one in CANARIES if one.row == row][:1]
+    model = name_of(upstream, canary, script)
+    for view in LESSER:
+        for stream in (True, False):
+            for reply in (keyed.ask(view, model, stream=stream), keyed.chat(view, model, stream=stream)):
+                assert reply.status >= 400
+                silent(reply)
+
+
+def test_the_marker_is_there_to_be_seen(keyed: Keys, upstream: Upstream) -> None:
+    for canary in CANARIES:
+        if canary.name in ("stream", "fields"):
+            reply = keyed.ask("raw", name_of(upstream, canary), stream=True)
+            assert (SECRET.encode() in reply.body) is (canary.row not in ("anthropic", "google", "bedrock")), canary.row

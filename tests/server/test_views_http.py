@@ -1,0 +1,144 @@
+"""What each view shows, on every read: by key, and for less by request."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from loop_kit import legal
+from seal_kit import CANARIES, SECRET, SUMMARY, Canary, name_of, sent
+from view_keys import LESSER, SEALS, Keys, with_keys
+
+from scripted import Upstream
+
+VIEWS = ["raw", *LESSER]
+
+
+def canary(row: str, name: str) -> Canary:
+    [found] = [one for one in CANARIES if (one.row, one.name) == (row, name)]
+    return found
+
+
+@pytest.fixture(scope="module")
+def keyed(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keys]:
+    with with_keys(upstream, tmp_path_factory.mktemp("views")) as made:
+        yield made
+
+
+def shown(output: list[dict[str, Any]]) -> str:
+    """What is seen of the reasoning: `raw`, `summary`, `sealed` (it was there), or `hidden` (it was not)."""
+    items = [item for item in output if item["type"] == "reasoning"]
+    if any(item.get("content") for item in items):
+        return "raw"
+    return "summary" if any(item["summary"] for item in items) else "sealed" if items else "hidden"
+
+
+def without_times(response: dict[str, Any]) -> Any:
+    """A response but for its ids and times."""
+    text = json.dumps(response["output"])
+    for number, item in enumerate(response["output"]):
+        text = text.replace(item["id"].partition("_")[2], str(number))
+    return text
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_key_s_view_is_the_same_on_every_read(keyed: Keys, upstream: Upstream, view: str) -> None:
+    model = name_of(upstream, canary("openai-responses", "stream"))
+    live = legal(keyed.ask(view, model, stream=True, include=SEALS if view == "raw" else []))[-1]["response"]
+    assert shown(live["output"]) == view
+    for path in (f"/v1/responses/{live['id']}", f"/v1/responses/{live['id']}?view={view}"):
+        assert keyed.get(view, path).json["output"] == live["output"]
+    again = keyed.get(view, f"/v1/responses/{live['id']}?stream=true")
+    assert legal(again)[-1]["response"]["output"] == live["output"]
+    for other in VIEWS:
+        read = keyed.get(other, f"/v1/responses/{live['id']}").json["output"]
+        assert shown(read) == max(view, other, key=VIEWS.index)
+
+
+def test_the_sealed_view_is_a_token_that_can_be_given_back(keyed: Keys, upstream: Upstream) -> None:
+    model = name_of(upstream, canary("openai-responses", "stream"))
+    output = keyed.ask("sealed", model, store=False).json["output"]
+    for item in output:
+        if item["type"] == "reasoning":
+            assert set(item) == {"type", "id", "summary", "status", "encrypted_content"}
+            assert item["summary"] == []
+    asked = {"type": "message", "role": "user", "content": "Why?"}
+    called = [item["call_id"] for item in output if item["type"] == "function_call"]
+    results = [{"type": "function_call_output", "call_id": id, "output": "rain"} for id in called]
+    keyed.ask("sealed", model, input=[asked, *output, *results], store=False)
+    assert SECRET in str(sent(upstream, model)[-1]["input"])
+
+
+def test_the_hidden_view_has_no_reasoning_and_no_seal(keyed: Keys, upstream: Upstream) -> None:
+    model = name_of(upstream, canary("deepseek", "fields"))
+    reply = keyed.ask("hidden", model, stream=True, include=SEALS)
+    assert b"encrypted_content" not in reply.body
+    assert b"response.reasoning" not in reply.body
+    assert [item["type"] for item in legal(reply)[-1]["response"]["output"]] == ["message"]
+
+
+def test_numbers_of_tokens_are_a_switch_of_their_own(keyed: Keys, upstream: Upstream) -> None:
+    model = name_of(upstream, canary("deepseek", "fields"))
+    reply = keyed.ask("uncounted", model, stream=True)
+    assert legal(reply)[-1]["response"]["usage"] is None
+    assert legal(keyed.ask("hidden", model, stream=True))[-1]["response"]["usage"] is not None
+    chat = keyed.chat("uncounted", model, stream=True, stream_options={"include_usage": True})
+    assert b"_tokens" not in chat.body
+    assert "usage" not in keyed.chat("uncounted", model).json or keyed.chat("uncounted", model).json["usage"] is None
+
+
+def test_to_ask_for_more_is_forbidden(keyed: Keys, upstream: Upstream) -> None:
+    model = name_of(upstream, canary("deepseek", "fields"))
+    id = keyed.ask("raw", model).json["id"]
+    for at, view in enumerate(VIEWS):
+        for other, asked in enumerate(VIEWS):
+            replies = [
+                keyed.ask(view, model, {"Pellucid-View": asked}),
+                keyed.get(view, f"/v1/responses/{id}?view={asked}"),
+                keyed.get(view, f"/v1/responses/{id}?stream=true&view={asked}"),
+            ]
+            for reply in replies:
+                if other < at:
+                    assert (reply.status, reply.error["code"]) == (403, "view_not_allowed")
+                else:
+                    assert reply.status == 200
+    assert upstream.calls(model.partition(":")[2])
+    wrong = keyed.ask("raw", model, {"Pellucid-View": "all"})
+    assert (wrong.status, wrong.error["code"]) == (400, "unknown_view")
+
+
+def test_what_was_asked_for_with_less_is_read_with_less(keyed: Keys, upstream: Upstream) -> None:
+    model = name_of(upstream, canary("deepseek", "fields"))
+    id = keyed.ask("raw", model, {"Pellucid-View": "hidden"}).json["id"]
+    assert shown(keyed.get("raw", f"/v1/responses/{id}").json["output"]) == "hidden"
+    assert shown(keyed.get("raw", f"/v1/responses/{id}?view=raw").json["output"]) == "raw"
+
+
+def test_reasoning_that_a_client_gave_is_read_as_any_other(keyed: Keys, upstream: Upstream) -> None:
+    model = name_of(upstream, canary("deepseek", "fields"))
+    thought = {
+        "type": "reasoning",
+        "id": "rs_mine",
+        "summary": [{"type": "summary_text", "text": SUMMARY}],
+        "content": [{"type": "reasoning_text", "text": SECRET}],
+    }
+    said = {"type": "message", "role": "assistant", "content": "Hm."}
+    user = {"type": "message", "role": "user", "content": "Why?"}
+    conversation = keyed.conversation()
+    id = keyed.ask("raw", model, input=[user, thought, said, user], conversation=conversation).json["id"]
+    for path in (f"/v1/responses/{id}/input_items", f"/v1/conversations/{conversation}/items"):
+        for view in VIEWS:
+            [given] = [item for item in keyed.get(view, path).json["data"] if item.get("id") == "rs_mine"] or [None]
+            if view == "raw":
+                assert given == thought
+            elif view == "hidden":
+                assert given is None
+            else:
+                assert SECRET not in str(given)
+                assert bool(given["summary"]) is (view == "summary")
+    for view in LESSER:
+        one = keyed.get(view, f"/v1/conversations/{conversation}/items/rs_mine")
+        assert SECRET.encode() not in one.body
+        assert one.status == (404 if view == "hidden" else 200)

@@ -1,0 +1,96 @@
+"""The canary of the views, heard by everybody who is told anything: in no line of any log at level debug, no metric, no
+span. What reasoned is on every wire; who asked may see all of it, and each lesser view."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from telemetry_kit import listening
+
+from scripted import Call, Script, Upstream
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "view"))
+from canary_wires import CANARIES, ERROR, Canary
+from view_kit import SECRET, SUMMARY
+
+VIEWS = ("raw", "summary", "sealed", "hidden")
+QUESTION, ARGUED = "what-is-asked-of-it", "what-a-tool-is-told"
+SECRETS = (SECRET, SUMMARY, QUESTION, ARGUED, "The answer.", "Lyon")
+
+
+def plays(canary: Canary) -> Script:
+    async def script(call: Call) -> None:
+        await call.answer(200, canary.body, canary.content_type)
+
+    return script
+
+
+async def refuses(call: Call) -> None:
+    await call.answer(400, json.dumps({"error": ERROR}).encode(), x_request_id=f"{SECRET} {SECRET}")
+
+
+async def talks_nonsense(call: Call) -> None:
+    await call.answer(200, f"{SECRET}: {SECRET}\n\ndata: {SECRET}\n\n".encode(), "text/event-stream")
+
+
+def told(heard: Any, gateway: Any) -> str:
+    """All that was told."""
+    lines = "\n".join(heard.written)
+    spans = "\n".join(span.to_json() for span in heard.spans)
+    return lines + spans + gateway.request("GET", "/metrics").body.decode()
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_what_is_thought_is_told_to_nobody(upstream: Upstream, stream: bool) -> None:
+    providers: dict[str, Any] = {}
+    models: dict[str, Any] = {}
+    for canary in CANARIES:
+        # Some wires put the model's name in the path: the call is played by the key that every request carries.
+        models[f"{canary.row} {canary.name}"] = {"provider": canary.row, "model": canary.model}
+        base = f"{upstream.url}/{canary.row}"
+        providers[canary.row] = {"base_url": base, "limits": {"retries": 0}, "models": [f"unused-{canary.row}"]}
+    scripts = {f"{canary.row} {canary.name}": plays(canary) for canary in CANARIES}
+    scripts |= {"vllm refuses": refuses, "vllm nonsense": talks_nonsense}
+    models |= {name: {"provider": "vllm", "model": "m"} for name in ("vllm refuses", "vllm nonsense")}
+    playing: list[Script] = []
+
+    async def any_of_them(call: Call) -> None:
+        await playing[-1](call)
+
+    sung = 0
+    original, upstream._scripts = upstream._scripts, _Always(any_of_them)
+    try:
+        with listening({"providers": providers, "models": models}) as (gateway, heard):
+            for name, script in scripts.items():
+                playing.append(script)
+                for view in VIEWS:
+                    body = {"model": name, "input": QUESTION, "stream": stream, "instructions": ARGUED}
+                    reply = gateway.post(body, {"Pellucid-View": view})
+                    sung += SECRET.encode() in reply.body
+                chat = {"model": name, "messages": [{"role": "user", "content": QUESTION}], "stream": stream}
+                gateway.request("POST", "/v1/chat/completions", json.dumps(chat).encode())
+            gateway.idle()
+            everything = told(heard, gateway)
+    finally:
+        upstream._scripts = original
+    assert sung >= len(CANARIES) // 2, "it sings to those who may hear it"
+    assert len(heard.lines) >= len(scripts) * 5
+    assert len(heard.named("chat ")) == len(scripts) * 5
+    for secret in SECRETS:
+        at = everything.find(secret)
+        assert at < 0, everything[max(0, at - 300) : at + 100]
+
+
+class _Always(dict[str, Script]):
+    """One script for every name."""
+
+    def __init__(self, script: Script) -> None:
+        super().__init__()
+        self._script = script
+
+    def get(self, name: str, default: Any = None) -> Script:
+        return self._script

@@ -1,0 +1,84 @@
+"""A line is one line, whatever stands in it, and says whose request it belongs to."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pellucid.telemetry.lines import Form, Line, formatter, request_id
+from pellucid.telemetry.names import tame
+
+names = st.sampled_from(["path", "model", "owner"])
+values: st.SearchStrategy[Any] = st.one_of(st.text(), st.integers(), st.booleans(), st.floats(0, 1e6), st.none())
+
+
+def written(form: Form, message: str, *args: Any, error: BaseException | None = None) -> str:
+    info = (type(error), error, error.__traceback__) if error is not None else None
+    record = logging.LogRecord("pellucid", logging.INFO, "here", 1, message, args, info)
+    return formatter(form).format(record)
+
+
+@given(st.dictionaries(names, values))
+def test_nothing_that_is_told_begins_a_line_or_pretends_to_be_a_field(fields: dict[str, Any]) -> None:
+    text = written("text", "%s", Line("request", fields))
+    assert len(text.splitlines()) == 1
+    told = {name: value for name, value in fields.items() if value is not None}
+    # Each field once: a value that looks like one is in quotes.
+    outside = [piece.split("=")[0] for piece in _unquoted(text).split(" ")[3:]]
+    assert outside == list(told)
+    entry = json.loads(written("json", "%s", Line("request", fields)))
+    assert {name: entry[name] for name in told} == {name: _as_json(value) for name, value in told.items()}
+
+
+def _unquoted(text: str) -> str:
+    out, inside, escaped = "", False, False
+    for c in text:
+        if c == '"' and not escaped:
+            inside = not inside
+        elif not inside:
+            out += c
+        escaped = c == "\\" and not escaped
+    return out
+
+
+def _as_json(value: Any) -> Any:
+    return json.loads(json.dumps(value))
+
+
+@given(st.text())
+def test_what_others_log_is_one_line_too(text: str) -> None:
+    assert "\n" not in written("text", "%s", text)
+    assert json.loads(written("json", "%s", text))["message"] == text
+
+
+def test_a_fault_is_told_by_its_place_and_not_by_its_words() -> None:
+    try:
+        raise ValueError("t0psecret")
+    except ValueError as error:
+        for form in ("text", "json"):
+            said = written(form, "it broke", error=error)
+            assert "t0psecret" not in said
+            assert "ValueError at" in said
+
+
+def test_the_request_stands_on_every_line() -> None:
+    token = request_id.set("req_1")
+    try:
+        assert written("text", "something").endswith("something request_id=req_1")
+        assert json.loads(written("json", "something"))["request_id"] == "req_1"
+        assert written("text", "%s", Line("run", {"request_id": "req_2"})).endswith(" run request_id=req_2")
+    finally:
+        request_id.reset(token)
+
+
+@given(st.text())
+def test_an_id_of_somebody_elses_is_told_only_if_it_looks_like_one(text: str) -> None:
+    told = tame(text)
+    assert told is None or (
+        told == text and len(text) <= 128 and text.isascii() and " " not in text and text.isprintable()
+    )
+    assert tame("req-A.b:c_1") == "req-A.b:c_1"
