@@ -150,6 +150,29 @@ def test_in_postgresql(
     assert MARK not in everything_logged.text
 
 
+def test_what_is_deleted_is_nowhere(upstream: Upstream, tmp_path: Path, redis_server: RedisService) -> None:
+    """Neither in the live log, nor in the file once the gateway has closed it."""
+    with Redis.from_url(redis_server.url) as door:
+        door.flushall()
+    url, functions = f"sqlite:///{tmp_path / 'store.sqlite'}", {"functions": ["state_kit:look_up"]}
+    with serving(upstream, url, relay={"url": redis_server.url}, tools=functions) as running:
+        me, name = Caller(running), upstream.plays(everything)
+        conversation = me.conversation(message(MARKS["prompt"]))
+        ids = [me.said(name, MARKS["prompt"])["id"]]
+        ids.append(me.said(name, MARKS["prompt"], background=True)["id"])
+        me.until(ids[-1], "completed")
+        waiting = upstream.plays(hangs)
+        ids.append(me.said(waiting, MARKS["prompt"], background=True)["id"])
+        upstream.calls(waiting, 1)
+        assert MARK.encode() in all_of_redis(redis_server.url)
+        assert MARK.encode() in every_byte(tmp_path)
+        for id in ids:
+            assert me.do("DELETE", f"/v1/responses/{id}").status == 200
+        assert me.do("DELETE", f"/v1/conversations/{conversation}").status == 200
+        assert MARK.encode() not in all_of_redis(redis_server.url)
+    assert MARK.encode() not in every_byte(tmp_path)
+
+
 def test_a_conversation_is_only_read(upstream: Upstream, tmp_path: Path) -> None:
     with serving(upstream, f"sqlite:///{tmp_path / 'store.sqlite'}") as running:
         me, name = Caller(running), upstream.plays(everything)

@@ -10,6 +10,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import click
@@ -70,6 +71,11 @@ class _Server(uvicorn.Server):
         finally:
             for number in signals:
                 loop.remove_signal_handler(number)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        super().handle_exit(sig, frame)
+        if self.force_exit and self.started:
+            self._gateway.services.hurry()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """First nobody is to come (`/ready` says so), then who comes is refused, while what is under way ends."""

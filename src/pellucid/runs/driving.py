@@ -24,6 +24,8 @@ KEEP_SECONDS = 60.0
 LOG_SECONDS = 300.0
 """How long a finished log can still be followed live; after that it is read from the store."""
 
+RETRY_SECONDS = 0.5
+
 TELL_SECONDS = 10.0
 """How long the end of a log waits for a relay that is away."""
 
@@ -133,7 +135,7 @@ class Driver:
             except PellucidError as error:
                 if time.monotonic() > until:
                     return error.info
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(RETRY_SECONDS)
 
     async def _listen(self) -> None:
         while True:
@@ -146,7 +148,7 @@ class Driver:
                 pass
             finally:
                 listener.close()
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(RETRY_SECONDS)
 
 
 __all__ = ["LOG_SECONDS", "Driver"]

@@ -19,7 +19,7 @@ from ..events import Event, FunctionToolResultEvent, RunEndEvent
 from ..fold import Fold, fold
 from ..parts import ModelMessage, ModelRequest, ToolReturnPart, messages_from_json, messages_to_json
 from ..run import Minter
-from ..storage import ConversationEntry, Store, StoredResponse
+from ..storage import AlreadyStored, ConversationEntry, Store, StoredResponse
 from ..telemetry import log, place_of
 from ..text import writable
 from .log import Entry, encode_entry, events_of, pack
@@ -116,17 +116,31 @@ async def keep(store: Store, done: Finished) -> None:
 
 async def keep_end(store: Store, done: Finished, fence: int) -> bool:
     """Keep the end of a response that was begun; whether it is its end now. Raises `StoreError`."""
-    if not await store.responses.finish(done.row, done.item_ids, fence):
+    if not await store.responses.finish(done.row, done.item_ids, fence) and not await _landed(store, done.row):
         return False
     await _add_to_conversation(store, done)
     return True
 
 
+async def _landed(store: Store, row: StoredResponse) -> bool:
+    """Whether an earlier try wrote this end, though the store could not say so any more."""
+    there = await store.responses.get(row.owner, row.id)
+    return there is not None and all(
+        getattr(there, name) == getattr(row, name) for name in ("status", "updated_at", "messages", "error")
+    )
+
+
 async def _add_to_conversation(store: Store, done: Finished) -> None:
-    row = done.row
-    if row.conversation_id is not None:
-        named = [entry for entry in done.entries if entry.id]
-        await store.conversations.append(row.owner, row.conversation_id, named, keep_until=row.expires_at)
+    row, conversation, all_ = done.row, done.row.conversation_id, store.conversations
+    if conversation is None:
+        return
+    named = list({entry.id: entry for entry in done.entries if entry.id}.values())
+    try:
+        await all_.append(row.owner, conversation, named, keep_until=row.expires_at)
+    except AlreadyStored:
+        # An item that was sent again with its id, or an earlier try that landed.
+        new = [entry for entry in named if await all_.entry(row.owner, conversation, entry.id) is None]
+        await all_.append(row.owner, conversation, new, keep_until=row.expires_at)
 
 
 class KeptRun:

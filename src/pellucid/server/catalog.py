@@ -89,8 +89,7 @@ class Catalog:
     def _by_provider(self, name: str) -> Asked | None:
         provider, colon, model = name.partition(":")
         if colon and provider in self._providers and model:
-            listed = self._providers[provider].models
-            return self._opened(provider, model) if not listed or model in listed else None
+            return self._opened(provider, model)
         if len(self._any) == 1:
             return self._opened(self._any[0], name)
         return None

@@ -102,7 +102,7 @@ class StorageConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     store: bool = True
     """Whether a response is kept when its request does not say."""
     retention_seconds: Annotated[float, Meta(gt=0)] | None = 30 * DAY
-    """How long; null: until it is deleted."""
+    """How long; `inf`: until it is deleted."""
 
 
 class RelayConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -7,6 +7,7 @@ was kept, and for runs. They never see who keeps or carries it.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import secrets
 import socket
@@ -117,6 +118,10 @@ class Services:
         self.leaving = True
         self._closing = time.monotonic()
 
+    def hurry(self) -> None:
+        """What runs in the background is not waited for any longer."""
+        self.detached.hurry(STOPPING)
+
     @property
     def closing(self) -> bool:
         return self._closing is not None
@@ -218,7 +223,8 @@ class Services:
         """When what is kept now is no longer kept."""
         server, policy = self.config.storage.retention_seconds, principal.policy.retention_seconds
         terms = [seconds for seconds in (server, policy) if seconds is not None]
-        return time.time() + min(terms) if terms else None
+        term = min(terms, default=math.inf)
+        return time.time() + term if term < math.inf else None
 
     def _writer(self) -> Writer | None:
         name = self.config.summaries.model

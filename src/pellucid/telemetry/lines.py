@@ -8,14 +8,13 @@ needs it is quoted, so that nothing that a client sends can begin a line or pret
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import time
 from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any, Literal
-
-import msgspec
 
 from . import place_of
 
@@ -25,6 +24,8 @@ request_id: ContextVar[str | None] = ContextVar("pellucid_request_id", default=N
 """The request that is being served: it stands on every line that is written meanwhile."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9._:/@+*{}\-]+")
+
+_BREAK = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class Line:
@@ -64,7 +65,7 @@ class _Json(logging.Formatter):
             entry |= about.fields
         else:
             entry["message"] = record.getMessage() + _fault(record)
-        return msgspec.json.encode(entry).decode()
+        return json.dumps(entry, default=str)
 
 
 def _line(record: logging.LogRecord) -> Line | None:
@@ -86,8 +87,9 @@ def _written(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    return text if _PLAIN.fullmatch(text) else msgspec.json.encode(text).decode().replace("\x7f", "\\u007f")
+    # In ASCII: there are more characters that end a line than one thinks of.
+    return text if _PLAIN.fullmatch(text) else json.dumps(text)
 
 
 def _one_line(text: str) -> str:
-    return text.replace("\r", "\\r").replace("\n", "\\n")
+    return _BREAK.sub(lambda found: json.dumps(found[0])[1:-1], text)
