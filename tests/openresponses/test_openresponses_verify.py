@@ -120,6 +120,8 @@ BROKEN: list[tuple[str, str, Edit]] = [
     ("item", "an item done without its parts", inside("output_item.done", "item", 1, content=[])),
     ("item", "a call done with other arguments", inside("output_item.done", "item", 2, arguments="{}")),
     ("item", "a call added with its arguments", inside("output_item.added", "item", 2, arguments="{}")),
+    ("item", "an item added with what is sealed", inside("output_item.added", "item", 0, encrypted_content="s")),
+    ("item", "a message that holds what is sealed", inside("output_item.done", "item", 1, encrypted_content="s")),
     ("part", "a part never added", drop("content_part.added", 0)),
     ("part", "a part never done", drop("content_part.done", 0)),
     ("part", "a part done before its text", drop("reasoning.done", 0)),

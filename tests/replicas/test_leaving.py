@@ -58,7 +58,7 @@ def test_a_second_ctrl_c_ends_them_at_once(upstream: Upstream, tmp_path: Path, r
         time.sleep(0.5)
         assert leaving.process.poll() is None
         leaving.signal(signal.SIGINT)
-        leaving.process.wait(5)
+        leaving.process.wait(20)
         assert "Traceback" not in leaving.said
     with replicas(config) as [after]:
         response = get(after, id).json

@@ -45,8 +45,11 @@ class Lease:
     async def renew(self) -> None:
         """It may have run out (this process stood still), or the relay may have forgotten it: it is ours if nobody took
         it since. Raises `PellucidError` if that cannot be known."""
-        here = await self._relay.renew(self.name, self.fence, self._seconds) or await self.claim()
-        if not (here and await self._store.responses.hold(*self._of, self.fence)) and not self.lost:
+        if await self._relay.renew(self.name, self.fence, self._seconds) or await self.claim():
+            if await self._store.responses.hold(*self._of, self.fence):
+                return
+            await self.release()  # the run is over
+        if not self.lost:
             self.lost = True
             self._tell()
 

@@ -178,7 +178,10 @@ class SummarisedRun:
             elif isinstance(event, PartStartEvent):
                 form = event.part.form if isinstance(event.part, ThinkingPart) else None
                 self._raw = form == "raw" and self._item is not None
-                self._own = self._own or form == "summary"
+                if form == "summary" and not self._own:
+                    self._own = True
+                    self._give_up()
+                    self._written.clear()
             elif isinstance(event, ItemEndEvent) and self._item is not None:
                 self._hand_over(self._item, self._text.take())
                 if self._writing is not None or self._written:

@@ -3,6 +3,7 @@
 * All that comes during one round trip goes with the next.
 * What may have landed is asked again exactly as it was, so that it lands once.
 * A relay that forgot the log is told it again, from the beginning and under the same numbers.
+* A log that is somebody else's is left as it is.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import asyncio
 from contextlib import suppress
 
 from ..errors import PellucidError
-from ..relay import Fenced, LogLost, Relay
+from ..relay import LogLost, Relay
 from .lease import Lease
 
 PAUSE = 0.5, 5.0
@@ -37,9 +38,9 @@ class LogWriter:
         self._more.set()
 
     async def run(self) -> None:
-        """Write until all is written."""
+        """Write until all is written, or it is not ours to write."""
         pause = PAUSE[0]
-        while True:
+        while not self._lease.lost:
             await self._more.wait()
             self._more.clear()
             try:
@@ -47,15 +48,11 @@ class LogWriter:
                     return
                 pause = PAUSE[0]
                 continue
-            except Fenced:
-                # It may be a later lease of our own that fences what was asked under an earlier one.
-                if self._whole and self._lease.lost:
-                    return
             except LogLost:
                 with suppress(PellucidError):
                     await self._forgotten()
             except PellucidError:
-                pass
+                pass  # `Fenced`, too: it may be a later lease of our own that fences what was asked under an earlier one
             self._more.set()
             await asyncio.sleep(pause)
             pause = min(pause * 2, PAUSE[1])
@@ -72,10 +69,11 @@ class LogWriter:
         return last
 
     async def _forgotten(self) -> None:
-        self._asked = None
-        self._sent = 0
-        await self._relay.drop(self._lease.name, 0)
         await self._lease.renew()
+        if not self._lease.lost:
+            await self._relay.drop(self._lease.name, 0)
+            self._asked = None
+            self._sent = 0
 
 
 __all__ = ["LogWriter"]

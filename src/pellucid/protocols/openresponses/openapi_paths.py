@@ -161,7 +161,9 @@ def paths() -> dict[str, Any]:
         },
         "/v1/responses/{id}/input_items": {
             "parameters": [_RESPONSE_ID],
-            "get": operation("listInputItems", "What the response was asked with", "ItemList", parameters=_PAGES),
+            "get": operation(
+                "listInputItems", "What the response was asked with", "ItemList", parameters=[*_PAGES, VIEW]
+            ),
         },
         "/v1/conversations": {
             "post": operation(
@@ -180,12 +182,12 @@ def paths() -> dict[str, Any]:
         },
         "/v1/conversations/{id}/items": {
             "parameters": [_CONVERSATION_ID],
-            "get": operation("listItems", "What was said in it", "ItemList", parameters=_PAGES),
+            "get": operation("listItems", "What was said in it", "ItemList", parameters=[*_PAGES, VIEW]),
             "post": operation("addItems", "Add to it", "ItemList", takes="AddItems"),
         },
         "/v1/conversations/{id}/items/{item_id}": {
             "parameters": [_CONVERSATION_ID, _ITEM_ID],
-            "get": operation("getItem", "One item", "KeptItem"),
+            "get": operation("getItem", "One item", "KeptItem", parameters=[VIEW]),
             "delete": operation("deleteItem", "Forget one item", "Conversation"),
         },
     }

@@ -1,0 +1,179 @@
+"""Runs that are made up, and a relay and a store that fail to order, in one process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import strategies as st
+
+from pellucid.emit import Emitter
+from pellucid.errors import ErrorInfo
+from pellucid.events import Event, RunEndEvent, SideEvent
+from pellucid.fold import Fold
+from pellucid.parts import ModelRequest, OpaquePart, Origin, ToolReturnPart, UserPromptPart
+from pellucid.relay import RelayError
+from pellucid.relay.memory import MemoryRelay
+from pellucid.run import CallModel, CallTools, Minter, Run
+from pellucid.settings import ModelCall
+from pellucid.storage import Store, StoredResponse, StoreError
+
+# --- runs ------------------------------------------------------------------------------------------------------------
+
+ODD: list[Any] = [
+    None, 2**200, -(2**64), float("nan"), float("inf"), 1e-320, b"\xff", "\ud800", {"\udfff": ["\ud83d"]}, {1: {2: 3}},
+    object(), {(1, 2): 3}, (1, "two"), {3}, 1 + 2j, True, "", [[[[]]]],
+]  # fmt: skip
+"""What a wire's own values may be, by way of somebody's Python."""
+
+_texts = st.sampled_from(["a", "word ", "\ud83e", "\udd14", "\x00", "é\n\n", "%s", '{"x":', "}", "data: [DONE]\n\n"])
+_calls = st.lists(
+    st.tuples(
+        st.sampled_from(["think", "think", "summary", "say", "say", "call", "opaque", "item", "seal", "close", "fail"]),
+        st.integers(0, 2),
+        _texts,
+        st.sampled_from(ODD),
+    ),
+    max_size=12,
+)
+
+
+def _say(emitter: Emitter, method: str, key: int, text: str, odd: Any) -> None:
+    match method:
+        case "think":
+            emitter.thinking(("k", key), text, item=("i", key))
+        case "summary":
+            emitter.thinking(("s", key), text, item=("i", key), form="summary", details={"odd": odd})
+        case "say":
+            emitter.text(("t", key), text)
+        case "call":
+            emitter.tool_call(("f", key), text, name=f"f{key}", call_id=f"c{key}")
+        case "opaque":
+            emitter.whole(OpaquePart("block", odd))
+        case "item":
+            emitter.item(("i", key), "reasoning", signature=text, native=odd)
+        case "seal":
+            emitter.text(("t", key), signature=text, details={"odd": odd})
+        case "close":
+            emitter.close(("t", key))
+            emitter.close(("i", key))
+        case "fail" if key == 2:
+            emitter.fail(ErrorInfo("model_error", "it broke", "code", native=odd, said=text))
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> list[list[Event]]:
+    """A run, in pieces; RunEnd last."""
+    run = Run(ModelCall("m", [ModelRequest([UserPromptPart("Hi")])]), Minter(b"seed"), server_tools={"f0"})
+    effects = run.start()
+    events: list[Event] = [SideEvent("queue", "place", draw(st.sampled_from(ODD)))]
+    for _ in range(draw(st.integers(1, 2))):
+        if not effects or not isinstance(effects[0], CallModel):
+            break
+        emitter = Emitter(Origin("p", "w", "m"))
+        emitter.start()
+        for call in draw(_calls):
+            _say(emitter, *call)
+        emitter.finish("stop", None)
+        more, effects = run.feed(emitter.end(draw(st.sampled_from(["eof", "error"]))))
+        events += more
+        if effects and isinstance(effects[0], CallTools):
+            more, effects = run.results(
+                [ToolReturnPart(c.tool_name, "found", c.tool_call_id) for c in effects[0].calls]
+            )
+            events += more
+    events += run.end()
+    places = sorted(draw(st.sets(st.integers(0, len(events)), max_size=12)))
+    return [events[a:b] for a, b in zip([0, *places], [*places, len(events)], strict=True)]
+
+
+class MadeUp:
+    """A `Running` that says `batches`. `pause` gives the seconds before each."""
+
+    waiting = False
+    now = 7
+
+    def __init__(self, batches: list[list[Event]], pause: Callable[[], float] = lambda: 0.0) -> None:
+        self._left = list(batches)
+        self._pause = pause
+        self.fold = Fold()
+        self.ended: RunEndEvent | None = None
+        self.told: list[Event] = []
+
+    async def open(self) -> None:
+        await asyncio.sleep(0)
+
+    async def wait(self) -> None:
+        await asyncio.sleep(self._pause())
+
+    def take(self) -> list[Event] | None:
+        return self._tell(self._left.pop(0)) if self.ended is None else None
+
+    async def stop(self, error: ErrorInfo | None = None) -> list[Event]:
+        if self.ended is not None:
+            return []
+        await asyncio.sleep(0)  # a second word must not interrupt this
+        end = RunEndEvent("cancelled" if error is None else "failed", error=error)
+        return self._tell([*self.fold.closing(error), end])
+
+    def _tell(self, events: list[Event]) -> list[Event]:
+        for event in events:
+            self.fold.feed(event)
+        self.told += events
+        self.ended = self.fold.ended
+        return events
+
+
+def row_of(number: int) -> StoredResponse:
+    id = f"resp_{number}"
+    return StoredResponse(
+        id=id, owner="ann", created_at=1.0, updated_at=1.0, status="in_progress", model="m", background=True
+    )
+
+
+# --- faults ----------------------------------------------------------------------------------------------------------
+
+
+class Faulty:
+    """A relay or a store's table that asks `fault`, before and after each call, whether to fail there."""
+
+    def __init__(self, inner: Any, fault: Callable[[str], bool], error: Callable[[], Exception]) -> None:
+        self._inner = inner
+        self._fault = fault
+        self._error = error
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(self._inner, name)
+        if not asyncio.iscoroutinefunction(real):
+            return real
+
+        async def faulty(*args: Any, **more: Any) -> Any:
+            if self._fault(name):
+                raise self._error()
+            await asyncio.sleep(0)
+            out = await real(*args, **more)
+            if self._fault(name):
+                raise self._error()  # it was done, and nobody knows
+            return out
+
+        return faulty
+
+
+class FaultyStore:
+    def __init__(self, store: Store, fault: Callable[[str], bool]) -> None:
+        self.responses = Faulty(store.responses, fault, StoreError)
+        self.conversations = store.conversations
+
+
+def faulty_relay(relay: MemoryRelay, fault: Callable[[str], bool]) -> Any:
+    return Faulty(relay, fault, lambda: RelayError("it is away"))
+
+
+def forget_all(relay: MemoryRelay) -> None:
+    """As if it were another one, that knows nothing."""
+    fresh = MemoryRelay()
+    for log in relay._logs.values():
+        for follower in list(log.followers):
+            follower.fail(RelayError("the run's log is no longer there", code="log_lost"))
+    relay._logs, relay._marks, relay._held = fresh._logs, fresh._marks, fresh._held

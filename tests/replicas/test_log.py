@@ -1,0 +1,81 @@
+"""A log that is kept and read again says what the run said, whatever that was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from runs_kit import ODD, batches
+
+from pellucid.events import Event, SideEvent
+from pellucid.fold import fold
+from pellucid.protocols.openresponses import Encoder
+from pellucid.protocols.openresponses import types as t
+from pellucid.protocols.openresponses.verify import verify
+from pellucid.runs.log import Entry, decode_entry, encode_entry, events_of, pack, unpack
+from pellucid.runs.replay import PIECE, FinishedLog
+
+
+def encoded(events: list[list[Event]], after: int = -1, dialect: Any = "openresponses") -> bytes:
+    encoder = Encoder(t.Response(id="resp_1", created_at=1, model="m"), dialect, after=after)
+    return encoder.start() + b"".join(encoder.feed(batch, 7) for batch in events)
+
+
+@given(batches())
+@settings(max_examples=150, deadline=None)
+def test_what_is_read_again_is_what_was_said(said: list[list[Event]]) -> None:
+    entries = [Entry(place, batch) for place, batch in enumerate(said)]
+    data = [encode_entry(entry) for entry in entries]
+    again = [decode_entry(one) for one in data]
+    assert unpack(pack(data)) == again
+    assert [(entry.now, len(entry.events)) for entry in again] == [(e.now, len(e.events)) for e in entries]
+    # Once more, it is the very same.
+    assert [decode_entry(encode_entry(entry)) for entry in again] == again
+    # It is legal, and what a client gets of it is the same to the byte.
+    fold(events_of(again))
+    for dialect in ("openresponses", "openai"):
+        live = encoded(said, dialect=dialect)
+        assert encoded([entry.events for entry in again], dialect=dialect) == live
+        assert verify(live, dialect) == []
+
+
+@given(batches())
+@settings(max_examples=30, deadline=None)
+def test_from_every_cursor(said: list[list[Event]]) -> None:
+    whole = encoded(said)
+    pieces = [piece + b"\n\n" for piece in whole.split(b"\n\n")[:-1]]
+    again = unpack(pack(encode_entry(Entry(7, batch)) for batch in said))
+    for cursor in range(len(pieces) - 1):
+        assert encoded([entry.events for entry in again], after=cursor) == b"".join(pieces[cursor + 1 :])
+
+
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+def test_what_json_cannot_hold_does_not_break_a_log(odd: Any) -> None:
+    entry = Entry(1, [SideEvent("x", "y", odd), SideEvent("x", "z", {"in": [odd]})])
+    data = encode_entry(entry)
+    first, second = decode_entry(data).events
+    assert isinstance(first, SideEvent)
+    assert isinstance(second, SideEvent)
+    assert second.value["in"] == [first.value]
+    msgspec.json.decode(data)
+
+
+def test_values_without_end_are_cut_off() -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    assert decode_entry(encode_entry(Entry(1, [SideEvent("x", "y", endless)])))
+
+
+def test_a_long_log_is_given_in_pieces() -> None:
+    said = [Entry(1, [SideEvent("x", "y", number)]) for number in range(3 * PIECE + 1)]
+    log, seen = FinishedLog(said), []
+    while (events := log.take()) is not None:
+        assert len(events) <= PIECE
+        seen.append(events)
+    # A log without an end was broken off, and is told so.
+    assert sum(map(len, seen)) == 3 * PIECE + 2
+    assert log.ended is not None
+    assert log.ended.error is not None
+    assert log.ended.error.code == "log_lost"

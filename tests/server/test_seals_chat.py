@@ -1,0 +1,123 @@
+"""The same over Chat Completions: a client that echoes the assistant's message gives the model its whole history."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from seal_kit import CANARIES, MORE, SECRET, Canary, configured, name_of, sent, serving
+
+from scripted import Upstream
+from scripted.gateway import Reply, Served
+
+WHOLE = [canary for canary in [*CANARIES, *MORE] if canary.name in ("stream", "fields", "reasoning", "details")]
+WHOLE += [canary for canary in [*CANARIES, *MORE] if canary.name in ("tags", "raw", "server tools")]
+each = pytest.mark.parametrize("canary", WHOLE, ids=lambda canary: f"{canary.row}-{canary.name}")
+
+FUNCTION = {"name": "weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}
+USER = {"role": "user", "content": "Why?"}
+ON = {"role": "user", "content": "And?"}
+
+
+@pytest.fixture(scope="module")
+def gateway(upstream: Upstream) -> Iterator[Served]:
+    with serving(configured(upstream)) as running:
+        yield running
+
+
+def chat(gateway: Served, model: str, messages: list[Any], **more: Any) -> Reply:
+    tools = [{"type": "function", "function": FUNCTION}]
+    body = {"model": model, "messages": messages, "tools": tools, "reasoning_effort": "high", **more}
+    head = {"Content-Type": "application/json"}
+    reply = gateway.request("POST", "/v1/chat/completions", json.dumps(body).encode(), head)
+    assert reply.status == 200, reply.body
+    return reply
+
+
+def merged(reply: Reply) -> dict[str, Any]:
+    """The assistant's message out of a stream's deltas, as clients put it together."""
+    message: dict[str, Any] = {"role": "assistant", "content": "", "reasoning_details": [], "tool_calls": []}
+    for block in reply.body.decode().split("\n\n"):
+        data = block.removeprefix("data: ")
+        if not data or data == "[DONE]":
+            continue
+        for choice in json.loads(data)["choices"]:
+            delta = choice["delta"]
+            message["content"] += delta.get("content") or ""
+            message["reasoning_details"] += delta.get("reasoning_details") or []
+            for call in delta.get("tool_calls") or []:
+                if call.get("id"):
+                    message["tool_calls"].append({**call, "function": {**call["function"]}})
+                else:
+                    message["tool_calls"][call["index"]]["function"]["arguments"] += call["function"]["arguments"]
+    return {name: value for name, value in message.items() if value}
+
+
+def on_from(message: dict[str, Any]) -> list[dict[str, Any]]:
+    calls = [call["id"] for call in message.get("tool_calls") or []]
+    return [USER, message, *({"role": "tool", "tool_call_id": id, "content": "rain"} for id in calls), ON]
+
+
+def history(body: dict[str, Any]) -> Any:
+    found = body.get("messages") or body.get("contents") or body["input"]
+    for item in found:
+        if isinstance(item, dict) and item.get("type") == "function_call":
+            item.pop("id", None)  # no provider asks for it
+    return found
+
+
+def stateful(gateway: Served, model: str) -> None:
+    tools = [{"type": "function", **FUNCTION}]
+    more = {"model": model, "tools": tools, "reasoning": {"effort": "high"}}
+    first = gateway.post({**more, "input": [{"type": "message", **USER}]}).json
+    calls = [item["call_id"] for item in first["output"] if item["type"] == "function_call"]
+    results = [{"type": "function_call_output", "call_id": id, "output": "rain"} for id in calls]
+    gateway.post({**more, "input": [*results, {"type": "message", **ON}], "previous_response_id": first["id"]})
+
+
+def whole(reply: Reply) -> dict[str, Any]:
+    message: dict[str, Any] = reply.json["choices"][0]["message"]
+    return message
+
+
+@each
+@pytest.mark.parametrize("how", [whole, merged])
+def test_what_is_echoed_is_the_history(
+    gateway: Served, upstream: Upstream, canary: Canary, how: Callable[[Reply], dict[str, Any]]
+) -> None:
+    model = name_of(upstream, canary)
+    stateful(gateway, model)
+    message = how(chat(gateway, model, [USER], stream=how is merged))
+    chat(gateway, model, on_from(message))
+    _, expected, _, got = sent(upstream, model)
+    assert history(got) == history(expected)
+
+
+@each
+def test_a_client_that_echoes_no_reasoning_is_served(gateway: Served, upstream: Upstream, canary: Canary) -> None:
+    model = name_of(upstream, canary)
+    message = whole(chat(gateway, model, [USER]))
+    kept = {name: message[name] for name in ("role", "content", "tool_calls") if message.get(name)}
+    chat(gateway, model, on_from(kept))
+    # Read aloud: nothing of the thought is left, but for tags that a template is asked to keep.
+    assert SECRET not in json.dumps(history(sent(upstream, model)[-1]))
+
+
+def test_what_was_changed_is_refused_and_what_another_made_is_told(gateway: Served, upstream: Upstream) -> None:
+    [claude] = [canary for canary in CANARIES if (canary.row, canary.name) == ("anthropic", "stream")]
+    model, other = name_of(upstream, claude), name_of(upstream, claude)
+    message = whole(chat(gateway, model, [USER]))
+    reply = chat(gateway, other, on_from(message))
+    assert "another model" in reply.headers["pellucid-warning"]
+    text = json.dumps(message)
+    for detail in message["reasoning_details"]:
+        for name in ("data", "signature"):
+            if token := detail.get(name):
+                text = text.replace(token, token[:-8] + ("AAAAAAAA" if token[-8:] != "AAAAAAAA" else "BBBBBBBB"))
+    body = {"model": model, "messages": on_from(json.loads(text))}
+    refused = gateway.request("POST", "/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
+    assert 400 <= refused.status < 500, refused.body
+    assert refused.json["error"]["code"] == "seal_broken"
+    assert refused.json["error"]["param"].startswith("messages[1].reasoning_details[")

@@ -1,0 +1,234 @@
+"""Live summaries by a model that the operator names, for models that make none."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from loop_kit import calling, legal, turn
+from seal_kit import CANARIES, name_of
+from view_keys import Keys, with_keys
+
+from scripted import Call, Upstream, delta
+from scripted.gateway import Reply, Served, serve
+
+FIRST = "First I look at the t0psecret. " * 20
+SECOND = "Then I decide on the t0psecret. " * 20
+WANTED = {"reasoning": {"summary": "auto"}}
+
+
+class Author:
+    """The model that writes summaries: what it does can be set, what it was asked is noted."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        self.does = "write"
+        self.name = upstream.plays(self._script)
+        self._upstream = upstream
+        self.left = 0
+
+    async def _script(self, call: Call) -> None:
+        if self.does == "fail":
+            await call.answer(500, b'{"error":{"message":"t0psecret"}}')
+            return
+        await call.head()
+        if self.does == "hang":
+            await call.event(delta(content="I be"))
+            await call.gone()
+            self.left += 1
+            return
+        if self.does == "empty":
+            await call.event(delta("stop"))
+        else:
+            await call.event(delta(reasoning_content="(of its own)"))
+            await call.event(delta("stop", content=f"Gist {len(self.calls)}."))
+        await call.event(b"[DONE]")
+        await call.end()
+
+    @property
+    def calls(self) -> list[Call]:
+        return self._upstream.calls(self.name)
+
+
+@pytest.fixture(scope="module")
+def author(upstream: Upstream) -> Author:
+    return Author(upstream)
+
+
+@pytest.fixture(scope="module")
+def summed(upstream: Upstream, author: Author) -> Iterator[Served]:
+    config = {
+        "limits": {"retries": 0},
+        "summaries": {"model": f"vllm:{author.name}", "seconds": 0.5},
+        "providers": {"vllm": {"profile": "vllm", "base_url": upstream.url}},
+    }
+    with serve(config) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def keyed(upstream: Upstream, author: Author, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keys]:
+    more = {"summaries": {"model": f"vllm:{author.name}", "seconds": 2.0}}
+    with with_keys(upstream, tmp_path_factory.mktemp("summaries"), **more) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def _writes(author: Author) -> None:
+    author.does = "write"
+
+
+def thinker(upstream: Upstream) -> str:
+    async def script(call: Call) -> None:
+        await call.head()
+        for paragraph in (FIRST, "\n\n", SECOND):
+            for word in paragraph.split(" "):
+                await call.event(delta(reasoning_content=word + " "))
+        await call.event(delta(content="So be it."))
+        await call.event(delta("stop"))
+        await call.event(b"[DONE]")
+        await call.end()
+
+    return upstream.plays(script)
+
+
+def summaries(response: dict[str, Any]) -> list[str]:
+    return [part["text"] for item in response["output"] if item["type"] == "reasoning" for part in item["summary"]]
+
+
+def names(events: list[dict[str, Any]], start: str) -> list[str]:
+    return [event["type"] for event in events if event["type"].startswith(start)]
+
+
+def test_a_raw_view_gets_them_in_the_same_item_behind_the_thought(
+    summed: Served, upstream: Upstream, author: Author
+) -> None:
+    events = legal(summed.ask(thinker(upstream), stream=True, **WANTED))
+    response = events[-1]["response"]
+    [reasoning, message] = response["output"]
+    assert reasoning["content"][0]["text"].startswith("First")
+    assert [part["text"].partition(" ")[0] for part in reasoning["summary"]] == ["Gist", "Gist"]
+    assert message["content"][0]["text"] == "So be it."
+    part = ["part.added", "text.delta", "text.done", "part.done"]
+    assert names(events, "response.reasoning_summary") == [f"response.reasoning_summary_{step}" for step in part * 2]
+    kinds = [event["type"] for event in events]
+    assert kinds.index("response.reasoning_summary_part.added") > kinds.index("response.reasoning.done")
+    asked = author.calls[-2].body["messages"]
+    assert "t0psecret" in asked[-1]["content"]
+    assert "Why?" not in json.dumps(asked)
+    whole = summed.ask(thinker(upstream), **WANTED).json
+    assert len(summaries(whole)) == 2
+    stored = summed.request("GET", f"/v1/responses/{response['id']}").json
+    assert stored["output"] == response["output"]
+
+
+def test_who_asks_for_none_gets_none(summed: Served, upstream: Upstream, author: Author) -> None:
+    before = len(author.calls)
+    response = legal(summed.ask(thinker(upstream), stream=True))[-1]["response"]
+    assert summaries(response) == []
+    assert len(author.calls) == before
+
+
+def silent(reply: Reply) -> None:
+    assert b"t0psecret" not in reply.body
+
+
+def test_a_summary_view_gets_them_live_and_nothing_raw(keyed: Keys, upstream: Upstream) -> None:
+    model = f"vllm:{thinker(upstream)}"
+    reply = keyed.ask("summary", model, stream=True)
+    events = legal(reply)
+    silent(reply)
+    assert len(summaries(events[-1]["response"])) == 2
+    id = events[-1]["response"]["id"]
+    for path in (f"/v1/responses/{id}", f"/v1/responses/{id}?stream=true"):
+        again = keyed.get("summary", path)
+        silent(again)
+        assert b"Gist" in again.body
+    assert b"Gist" not in keyed.get("sealed", f"/v1/responses/{id}").body
+    chat = keyed.chat("summary", model)
+    silent(chat)
+    assert "Gist" in json.dumps(chat.json)
+
+
+@pytest.mark.parametrize("view", ["sealed", "hidden"])
+def test_a_lesser_view_asks_for_none(keyed: Keys, upstream: Upstream, author: Author, view: str) -> None:
+    before = len(author.calls)
+    reply = keyed.ask(view, f"vllm:{thinker(upstream)}", stream=True, **WANTED)
+    silent(reply)
+    assert summaries(legal(reply)[-1]["response"]) == []
+    assert len(author.calls) == before
+
+
+@pytest.mark.parametrize("does", ["fail", "hang", "empty"])
+def test_what_cannot_be_had_is_left_out(
+    summed: Served, upstream: Upstream, author: Author, does: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    author.does = does
+    began = time.monotonic()
+    with caplog.at_level("DEBUG"):
+        reply = summed.ask(thinker(upstream), stream=True, **WANTED)
+    response = legal(reply)[-1]["response"]
+    assert response["status"] == "completed"
+    assert summaries(response) == []
+    assert response["output"][-1]["content"][0]["text"] == "So be it."
+    assert time.monotonic() - began < 3
+    assert not any("t0psecret" in record.getMessage() for record in caplog.records)
+    if does == "hang":
+        wait_for(lambda: author.left > 0)
+
+
+@pytest.mark.parametrize("does", ["fail", "hang", "empty"])
+def test_raw_text_never_stands_in(keyed: Keys, upstream: Upstream, author: Author, does: str) -> None:
+    author.does = does
+    reply = keyed.ask("summary", f"vllm:{thinker(upstream)}", stream=True)
+    silent(reply)
+    assert legal(reply)[-1]["response"]["status"] == "completed"
+
+
+def wait_for(holds: Any, within: float = 5.0) -> None:
+    end = time.monotonic() + within
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_a_client_that_leaves_stops_the_writer_too(summed: Served, upstream: Upstream, author: Author) -> None:
+    author.does = "hang"
+    before, left = len(author.calls), author.left
+
+    async def endless(call: Call) -> None:
+        await call.head()
+        await call.event(delta(reasoning_content=FIRST + "\n\n"))
+        await call.gone()
+
+    with summed.open(upstream.plays(endless), store=False, **WANTED) as stream:
+        stream.until("response.reasoning.delta")
+        wait_for(lambda: len(author.calls) > before)
+    wait_for(lambda: author.left > left)
+    summed.idle()
+
+
+def test_each_turn_of_a_loop_has_its_own(upstream: Upstream, author: Author) -> None:
+    config = {
+        "tools": {"functions": ["loop_tools:add"]},
+        "summaries": {"model": f"vllm:{author.name}"},
+        "providers": {"vllm": {"profile": "vllm", "base_url": upstream.url}},
+    }
+    model = upstream.plays(turn("Sum. ", "", calling("add", "c1", a=1, b=2)), turn("Three. ", "Three."))
+    with serve(config) as running:
+        response = legal(running.ask(model, stream=True, **WANTED))[-1]["response"]
+    thoughts = [item for item in response["output"] if item["type"] == "reasoning"]
+    assert [len(item["summary"]) for item in thoughts] == [1, 1]
+    # What we wrote is no part of what the model thought.
+    assert "Gist" not in json.dumps(upstream.calls(model)[1].body)
+
+
+def test_a_model_that_makes_its_own_is_left_alone(keyed: Keys, upstream: Upstream, author: Author) -> None:
+    before = len(author.calls)
+    for canary in CANARIES:
+        if (canary.row, canary.name) in [("openai-responses", "stream"), ("anthropic", "stream"), ("google", "stream")]:
+            response = legal(keyed.ask("summary", name_of(upstream, canary), stream=True))[-1]["response"]
+            assert summaries(response) == ["in short"]
+    assert len(author.calls) == before
