@@ -13,7 +13,7 @@ from scripted import Upstream
 from scripted.gateway import Reply, Served
 
 WHOLE = [canary for canary in [*CANARIES, *MORE] if canary.name in ("stream", "fields", "reasoning", "details")]
-WHOLE += [canary for canary in [*CANARIES, *MORE] if canary.name in ("tags", "raw", "server tools")]
+WHOLE += [canary for canary in [*CANARIES, *MORE] if canary.name in ("tags", "server tools")]
 each = pytest.mark.parametrize("canary", WHOLE, ids=lambda canary: f"{canary.row}-{canary.name}")
 
 FUNCTION = {"name": "weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}

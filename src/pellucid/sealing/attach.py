@@ -54,6 +54,18 @@ def attach(messages: Sequence[ModelMessage], opener: Opener) -> Attached:
             attached.messages.append(message)
     return attached
 
+    def warnings(self, target: Origin) -> list[str]:
+        """What to tell whoever gave it back: what of it does not reach `target`, which is no reason to refuse."""
+        found = []
+        if foreign := self.foreign(target):
+            found.append(
+                f"{len(foreign)} sealed item(s) were made by another model: this one gets what of them is readable, "
+                "as far as it takes such"
+            )
+        if self.unclaimed:
+            found.append(f"{len(self.unclaimed)} sealed signature(s) fit no text or call of the input")
+        return found
+
 
 class _Turn:
     """The parts of one turn."""

@@ -8,15 +8,16 @@ import time
 from msgspec.structs import replace
 from starlette.routing import BaseRoute
 
+from ..models import Asked
 from ..parts import ModelResponse, SealedPart
 from ..protocols import chat_completions
-from ..protocols.chat_completions import Encoder, parse_request
+from ..protocols.chat_completions import Encoder, Request, parse_request
 from ..run import Minter
-from ..sealing import Sealed, attach
+from ..sealing import Sealed, SealError, attach
 from ..settings import ModelCall
 from ..tools import AnyTool
 from ..view import Redactor, view_of
-from .exchange import Door, Exchange
+from .exchange import WARNING, Door, Exchange
 from .routing import route
 from .services import Services, definitions
 from .serving import serve_stream, serve_whole
@@ -41,7 +42,7 @@ class ChatCompletions:
         view = view_of(asked.lower(), "view") if asked is not None else None
         exchange.reader = principal.policy.reader.asking("hidden" if request.exclude else view, summaries=True)
         tools = await services.tools_for(principal)
-        call = self._call(exchange, request.call, tools)
+        call = self._call(exchange, request, model, tools)
         exchange.headers += await services.guard.spend(principal)
         mint = Minter(secrets.token_bytes(16))
         callers = {tool.name for tool in request.call.tools}
@@ -76,21 +77,29 @@ class ChatCompletions:
         else:
             await exchange.answer(encoder.whole)
 
-    def _call(self, exchange: Exchange, call: ModelCall, tools: list[AnyTool]) -> ModelCall:
+    def _call(self, exchange: Exchange, request: Request, model: Asked, tools: list[AnyTool]) -> ModelCall:
         """The call with what came back sealed opened, and with this server's tools beside the caller's own."""
+        call = request.call
         owner = exchange.principal.owner
 
         def open_(part: SealedPart) -> Sealed:
-            return self._services.sealer.open(part.token, tenant=owner)
+            try:
+                return self._services.sealer.open(part.token, tenant=owner)
+            except SealError as error:
+                raise error.at(request.place_of(part)) from None
 
         messages = call.messages
         if any(isinstance(p, SealedPart) for said in messages if isinstance(said, ModelResponse) for p in said.parts):
-            messages = attach(messages, open_).messages
+            attached = attach(messages, open_)
+            messages = attached.messages
+            exchange.headers += [(WARNING, warning.encode()) for warning in attached.warnings(model.origin)]
         own = {tool.name for tool in call.tools}
         # Whoever names the tools that may be used means no others.
         more = [] if call.tool_choice.names else [tool for tool in definitions(tools) if tool.name not in own]
         most = exchange.principal.policy.output_tokens(call.settings.get("max_tokens"))
         settings = call.settings if most is None else {**call.settings, "max_tokens": most}
+        if more and (parallel := request.body.parallel_tool_calls) is not None:
+            settings = {**settings, "parallel_tool_calls": parallel}
         return replace(call, messages=messages, tools=(*call.tools, *more), settings=settings)
 
 

@@ -23,6 +23,9 @@ from .observe import RequestWatch
 FAULT = ErrorInfo("server_error", "the gateway failed; the operator's log says where")
 STOPPING = ErrorInfo("unavailable", "the gateway is stopping; ask again in a moment", code="stopping", retry_after=1.0)
 
+WARNING = b"pellucid-warning"
+"""The header that says what was asked for and could not be done, where that is no reason to refuse."""
+
 
 class ErrorForm(Protocol):
     """How a protocol says what was wrong (a module of `protocols`)."""
@@ -142,4 +145,4 @@ class Door:
             await exchange.refuse(info, more)
 
 
-__all__ = ["FAULT", "STOPPING", "Door", "Endpoint", "ErrorForm", "Exchange"]
+__all__ = ["FAULT", "STOPPING", "WARNING", "Door", "Endpoint", "ErrorForm", "Exchange"]

@@ -212,6 +212,9 @@ class Encoder:
             format=t.FORMAT,
             index=self._details,
         )
+        after = (sum(map(len, self._said.content)), len(self._said.calls))
+        if any(after):
+            detail.after = after
         self._details += 1
         self._said.details.append(detail)
         self._write(t.ChatDelta(reasoning_details=[detail]))

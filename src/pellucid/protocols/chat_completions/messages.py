@@ -1,14 +1,13 @@
 """The conversation of a request as parts.
 
 An assistant's message holds its reasoning, its words and its calls in separate fields, so their order within it is lost
-on this wire: reasoning comes first, then text, then calls. (What is sealed keeps its own order.) Reasoning may be
-written in three places; the same text in two of them is one thought.
+on this wire: reasoning comes first, then text, then calls. What is sealed says what it came after, and is put there again.
+Reasoning may be written in three places; the same text in two of them is one thought.
 
 What `reasoning_details` may hold:
 
 * one of our tokens (`reasoning.encrypted`, see `encode`): a `SealedPart`. A token of a thought holds the thought
-  itself, so the readable text beside it is not told again. Tokens of calls stand before the calls, others before
-  the text.
+  itself, so the readable text beside it is not told again.
 * readable text and summaries, in fragments or whole; a signature by somebody else is left out, for it could not go back
   to its maker from here.
 * somebody else's encrypted data: refused, since it cannot be opened here.
@@ -17,6 +16,8 @@ What `reasoning_details` may hold:
 from __future__ import annotations
 
 from typing import Any, NoReturn
+
+from msgspec.structs import replace
 
 from ...errors import RequestError
 from ...parts import (
@@ -133,18 +134,30 @@ def _assistant(
     if message.audio is not None:
         _wrong(at, "no speech is kept here; give back what was said as content", "audio")
     sealed, readable = _details(message.reasoning_details or [], at)
-    of_calls = [part for part in sealed if _is_of(part, "fc")]
-    others = [part for part in sealed if not _is_of(part, "fc")]
-    parts: list[ModelResponsePart] = [*others]
-    if not any(_is_of(part, "rs") for part in sealed):
-        parts += _thoughts(readable, message.reasoning_content, message.reasoning)
-    parts += _words(message, [part.item_id for part in sealed if _is_of(part, "msg")])
-    parts += of_calls
+    calls: list[ToolCallPart] = []
     for index, call in enumerate(message.tool_calls or []):
         if call.type != "function" or call.function is None:
             _wrong(f"{at}.tool_calls[{index}]", "only calls of functions can be given back", "type")
         names[call.id] = call.function.name
-        parts.append(ToolCallPart(call.function.name, call.function.arguments, call.id))
+        calls.append(ToolCallPart(call.function.name, call.function.arguments, call.id))
+    parts: list[ModelResponsePart] = []
+    if not any(_is_of(part, "rs") for part, _ in sealed):
+        parts += _thoughts(readable, message.reasoning_content, message.reasoning)
+    text = message.content if isinstance(message.content, str) else ""
+    items = [part.item_id for part, _ in sealed if _is_of(part, "msg")]
+    told = made = 0
+    for part, (characters, count) in sealed:
+        parts += _said(text[told:characters])
+        parts += calls[made:count]
+        parts.append(part)
+        told, made = max(told, characters), max(made, count)
+    parts += _said(text[told:])
+    parts += _words(message)
+    texts = [place for place, part in enumerate(parts) if isinstance(part, TextPart)]
+    if len(items) == len(texts) == 1:
+        # If the token of but one text came back, the text is that one's.
+        parts[texts[0]] = replace(parts[texts[0]], item_id=items[0])
+    parts += calls[made:]
     if message.function_call is not None:
         name, id = message.function_call.name, f"{at.translate(_PLAIN)}_call"
         names[id], unanswered[name] = name, id
@@ -160,15 +173,17 @@ def _is_of(part: SealedPart, prefix: str) -> bool:
     return part.item_id.startswith(f"{prefix}_") if part.item_id else prefix == "rs"
 
 
-def _words(message: t.ChatAssistantMessage, items: list[str | None]) -> list[ModelResponsePart]:
-    """`items` are the items of text whose tokens came back: if there was but one, the text is that one's."""
+def _said(text: str) -> list[ModelResponsePart]:
+    return [TextPart(text)] if text else []
+
+
+def _words(message: t.ChatAssistantMessage) -> list[ModelResponsePart]:
+    """What is in pieces, and what was refused."""
     parts: list[ModelResponsePart] = []
-    content = message.content if isinstance(message.content, list) else [t.ChatTextContent(message.content or "")]
-    item = items[0] if len(items) == len(content) == 1 else None
-    for entry in content:
-        if isinstance(entry, t.ChatTextContent) and entry.text:
-            parts.append(TextPart(entry.text, item_id=item))
-        elif isinstance(entry, t.ChatRefusalContent) and entry.refusal:
+    for entry in message.content if isinstance(message.content, list) else []:
+        if isinstance(entry, t.ChatTextContent):
+            parts += _said(entry.text)
+        elif entry.refusal:
             parts.append(RefusalPart(entry.refusal))
     if message.refusal:
         parts.append(RefusalPart(message.refusal))
@@ -183,16 +198,20 @@ _READABLE: dict[str, tuple[str, Form]] = {
 }
 
 
-def _details(details: list[t.ReasoningDetailParam], at: str) -> tuple[list[SealedPart], list[ThinkingPart]]:
-    """Our tokens, and what can be read, in order."""
-    sealed: list[SealedPart] = []
+Place = tuple[int, int]
+"""After how many characters of text, and after how many calls."""
+
+
+def _details(details: list[t.ReasoningDetailParam], at: str) -> tuple[list[tuple[SealedPart, Place]], list[ThinkingPart]]:
+    """Our tokens and their places, and what can be read, in order."""
+    sealed: list[tuple[SealedPart, Place]] = []
     readable: list[ThinkingPart] = []
     last: tuple[str, int] | None = None
     for position, detail in enumerate(details):
         if detail.type == "reasoning.encrypted":
             if not detail.data or detail.format not in (None, t.FORMAT):
                 _foreign(f"{at}.reasoning_details[{position}]", detail.format)
-            sealed.append(SealedPart(detail.data, detail.id or None))
+            sealed.append((SealedPart(detail.data, detail.id or None), _place(detail.after)))
         elif detail.type in _READABLE:
             field, form = _READABLE[detail.type]
             text = getattr(detail, field) or ""
@@ -205,6 +224,15 @@ def _details(details: list[t.ReasoningDetailParam], at: str) -> tuple[list[Seale
                 continue
             last = place
     return sealed, readable
+
+
+def _place(after: Any) -> Place:
+    """A client may have lost it, or made it up: what is sealed comes first then."""
+    match after:
+        case [int(characters), int(calls)] if characters >= 0 and calls >= 0:
+            return characters, calls
+        case _:
+            return 0, 0
 
 
 def _thoughts(details: list[ThinkingPart], *fields: str | None) -> list[ThinkingPart]:

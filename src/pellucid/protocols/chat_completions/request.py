@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ...errors import RequestError
+from ...parts import SealedPart
 from ...settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition
 from . import types as t
 from .decoding import decode, not_too_deep
@@ -34,6 +35,14 @@ class Request(NamedTuple):
     exclude: bool
     """Whether the caller wants no reasoning in the answer (the view `hidden`)."""
     body: t.CreateChatCompletion
+
+    def place_of(self, part: SealedPart) -> str:
+        """Where in the request this token stands."""
+        for index, message in enumerate(self.body.messages):
+            for number, detail in enumerate(getattr(message, "reasoning_details", None) or []):
+                if detail.data == part.token:
+                    return f"messages[{index}].reasoning_details[{number}].data"
+        return "messages"
 
 
 def parse_request(data: bytes) -> Request:

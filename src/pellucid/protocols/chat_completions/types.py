@@ -33,6 +33,8 @@ class ReasoningDetail(msgspec.Struct, kw_only=True, omit_defaults=True):
     id: str | UnsetType = UNSET
     format: str | UnsetType = UNSET
     index: int | UnsetType = UNSET
+    after: tuple[int, int] | UnsetType = UNSET
+    """How many characters of `content` and how many `tool_calls` come before what is sealed, where any do."""
 
 
 class ChatUrlCitation(msgspec.Struct):
@@ -272,6 +274,7 @@ class ReasoningDetailParam(msgspec.Struct):
     id: str | None = None
     format: str | None = None
     index: int | None = None
+    after: Any = None
 
 
 class ChatAssistantMessage(_Message, tag="assistant"):

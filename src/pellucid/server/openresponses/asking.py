@@ -241,15 +241,7 @@ class Asking:
     @property
     def warnings(self) -> list[str]:
         """What was asked for and could not be done, which is no reason to refuse."""
-        found = []
-        if foreign := self.attached.foreign(self.model.origin):
-            found.append(
-                f"{len(foreign)} sealed item(s) were made by another model: this one gets what of them is readable, "
-                "as far as it takes such"
-            )
-        if self.attached.unclaimed:
-            found.append(f"{len(self.attached.unclaimed)} sealed signature(s) fit no text or call of the input")
-        return found
+        return self.attached.warnings(self.model.origin)
 
 
 async def asking_for(

@@ -7,12 +7,10 @@ import secrets
 from ...protocols.openresponses import parse_request
 from ...run import Minter
 from ...view import Redactor
-from ..exchange import Exchange
+from ..exchange import WARNING, Exchange
 from ..services import Services
 from ..serving import serve_stream, serve_whole
 from .asking import Asking, Header, asking_for
-
-WARNING = b"pellucid-warning"
 
 
 class CreateResponse:
