@@ -20,7 +20,7 @@ from pellucid.runs.summaries import SummarisedRun
 from pellucid.view import Reader, Redactor
 
 sys.path.append(str(Path(__file__).parents[1] / "view"))
-from view_kit import SECRET, run_of, runs  # noqa: E402
+from view_kit import SECRET, run_of, runs
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -140,7 +140,7 @@ def test_one_that_is_stopped_anywhere_is_closed(events: list[Event], dice: rando
 @settings(max_examples=60, deadline=None)
 @given(runs, dice)
 def test_raw_text_never_stands_in(events: list[Event], dice: random.Random) -> None:
-    out, author = asyncio.run(read(events, dice))
+    out, _author = asyncio.run(read(events, dice))
     for event in out:
         if isinstance(event, SummaryEvent):
             assert event.text.startswith("gist ")

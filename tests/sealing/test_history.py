@@ -43,7 +43,7 @@ from pellucid.providers.history import parts_to_send
 from pellucid.providers.profiles import Profile, builtin_profiles
 from pellucid.providers.wires import WIRES
 from pellucid.sealing import Attached, Sealed, Sealer, SealError, attach, seal_item
-from pellucid.sealing.items import VisiblePart
+from pellucid.sealing.items import VisiblePart, is_opaque
 from pellucid.settings import ModelCall
 
 SEALER = Sealer(KEYS)
@@ -63,7 +63,7 @@ PARTS: list[ModelResponsePart] = [
     TextPart("text", **SIGNED),
     TextPart("", **SIGNED),
     TextPart("plain"),
-    RefusalPart("no", **PROVIDERS),
+    RefusalPart("no", **PROVIDERS, provider_details={"x": MARK}),
     ToolCallPart("f", '{"a": 1.0, "b": "ä"}', "c1", **SIGNED),
     ToolCallPart("f", {"a": 1}, "c1", **SIGNED),
     ToolCallPart("f", "", "c1", **SIGNED),
@@ -155,6 +155,9 @@ def bare(parts: list[ModelResponsePart]) -> list[Any]:
         value = {**msgspec.to_builtins(part), "origin": None}
         if isinstance(part, ToolCallPart):
             value["args"] = json.loads(part.args_as_json())
+        if isinstance(part, VisiblePart) and not is_opaque(part):
+            # An id alone is nothing that has to come back.
+            value = {name: given for name, given in value.items() if not name.startswith("provider_") and name != "id"}
         out.append(value)
     return out
 
@@ -201,7 +204,7 @@ def test_every_kind_of_part_survives(wire: str, own: bool, part: ModelResponsePa
 
 
 def is_sealed(part: ModelResponsePart) -> bool:
-    return not isinstance(part, VisiblePart) or bool(part.id)
+    return not isinstance(part, VisiblePart) or is_opaque(part)
 
 
 @own_or_foreign
@@ -234,7 +237,9 @@ def test_whatever_was_said_survives(parts: list[ModelResponsePart], first: bool)
         replace(part, signature="s", provider_details={"x": 1}) if hasattr(part, "signature") else part
         for part in plain
     ]
-    kept = ModelResponse(numbered([replace(part, origin=None, id="i") for part in full]), origin=origin)
+    kept = ModelResponse(
+        numbered([replace(part, origin=None, id="i" if is_opaque(part) else None) for part in full]), origin=origin
+    )
     assert bare(returned(kept, first=first).parts) == bare(kept.parts)
 
 
@@ -272,6 +277,7 @@ def test_what_the_items_end_tells_is_sealed_with_its_parts() -> None:
     ("parts", "kind"),
     [
         ([TextPart("plain")], "message"),
+        ([TextPart("with an id of its maker's alone", id="msg_1", provider_name="p")], "message"),
         ([ToolCallPart("f", "{}", "c")], "tool_call"),
         ([], "reasoning"),
         ([], "message"),

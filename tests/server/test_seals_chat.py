@@ -117,7 +117,8 @@ def test_what_was_changed_is_refused_and_what_another_made_is_told(gateway: Serv
             if token := detail.get(name):
                 text = text.replace(token, token[:-8] + ("AAAAAAAA" if token[-8:] != "AAAAAAAA" else "BBBBBBBB"))
     body = {"model": model, "messages": on_from(json.loads(text))}
-    refused = gateway.request("POST", "/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
+    headers = {"Content-Type": "application/json"}
+    refused = gateway.request("POST", "/v1/chat/completions", json.dumps(body).encode(), headers)
     assert 400 <= refused.status < 500, refused.body
     assert refused.json["error"]["code"] == "seal_broken"
     assert refused.json["error"]["param"].startswith("messages[1].reasoning_details[")

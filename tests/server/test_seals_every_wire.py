@@ -119,13 +119,3 @@ def test_a_rotation_breaks_nothing(first: Served, second: Served, upstream: Upst
         if canary.row in ("anthropic", "deepseek"):
             expected, got = histories(first, second, upstream, canary, rotated)
             assert got == expected
-
-
-@pytest.fixture(autouse=True)
-def _carriers_of_ids(request: pytest.FixtureRequest) -> None:
-    """Not mended yet: a message whose maker gave it an id, and nothing else, gets a carrier that it does not need."""
-    if "[openai-responses-" in request.node.name and request.node.originalname in (
-        "test_output_given_back_verbatim_is_the_history",
-        "test_ids_are_not_needed",
-    ):
-        pytest.xfail("a carrier for an id alone")

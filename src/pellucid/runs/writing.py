@@ -52,7 +52,7 @@ class LogWriter:
                 with suppress(PellucidError):
                     await self._forgotten()
             except PellucidError:
-                pass  # `Fenced`, too: it may be a later lease of our own that fences what was asked under an earlier one
+                pass  # `Fenced`, too: a later lease of our own may fence what was asked under an earlier one
             self._more.set()
             await asyncio.sleep(pause)
             pause = min(pause * 2, PAUSE[1])

@@ -40,6 +40,18 @@ class Attached(NamedTuple):
         """Those of which `target` gets nothing opaque, since another model made them."""
         return [sealed for sealed in self.sealed if not same_origin(sealed.made_for, target)]
 
+    def warnings(self, target: Origin) -> list[str]:
+        """What to tell whoever gave it back: what of it does not reach `target`, which is no reason to refuse."""
+        found = []
+        if foreign := self.foreign(target):
+            found.append(
+                f"{len(foreign)} sealed item(s) were made by another model: this one gets what of them is readable, "
+                "as far as it takes such"
+            )
+        if self.unclaimed:
+            found.append(f"{len(self.unclaimed)} sealed signature(s) fit no text or call of the input")
+        return found
+
 
 def attach(messages: Sequence[ModelMessage], opener: Opener) -> Attached:
     """The conversation without sealed parts. The responses between two requests are one turn, or pieces of one."""
@@ -53,18 +65,6 @@ def attach(messages: Sequence[ModelMessage], opener: Opener) -> Attached:
         else:
             attached.messages.append(message)
     return attached
-
-    def warnings(self, target: Origin) -> list[str]:
-        """What to tell whoever gave it back: what of it does not reach `target`, which is no reason to refuse."""
-        found = []
-        if foreign := self.foreign(target):
-            found.append(
-                f"{len(foreign)} sealed item(s) were made by another model: this one gets what of them is readable, "
-                "as far as it takes such"
-            )
-        if self.unclaimed:
-            found.append(f"{len(self.unclaimed)} sealed signature(s) fit no text or call of the input")
-        return found
 
 
 class _Turn:

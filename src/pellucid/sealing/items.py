@@ -61,7 +61,9 @@ def seal_item(
 
 def is_opaque(part: ModelResponsePart) -> bool:
     """Whether the part holds what only its maker understands."""
-    return any(getattr(part, name, None) for name in ("signature", "provider_details", "id"))
+    # An id of their maker's is nothing that text and calls need: no provider asks for it back.
+    names = ("signature", "provider_details", *(() if isinstance(part, VisiblePart) else ("id",)))
+    return any(getattr(part, name, None) for name in names)
 
 
 def digest(part: VisiblePart) -> str:

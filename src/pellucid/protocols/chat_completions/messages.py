@@ -1,7 +1,7 @@
 """The conversation of a request as parts.
 
 An assistant's message holds its reasoning, its words and its calls in separate fields, so their order within it is lost
-on this wire: reasoning comes first, then text, then calls. What is sealed says what it came after, and is put there again.
+on this wire: reasoning comes first, then text, then calls. What is sealed says what it came after and goes there again.
 Reasoning may be written in three places; the same text in two of them is one thought.
 
 What `reasoning_details` may hold:
@@ -202,7 +202,9 @@ Place = tuple[int, int]
 """After how many characters of text, and after how many calls."""
 
 
-def _details(details: list[t.ReasoningDetailParam], at: str) -> tuple[list[tuple[SealedPart, Place]], list[ThinkingPart]]:
+def _details(
+    details: list[t.ReasoningDetailParam], at: str
+) -> tuple[list[tuple[SealedPart, Place]], list[ThinkingPart]]:
     """Our tokens and their places, and what can be read, in order."""
     sealed: list[tuple[SealedPart, Place]] = []
     readable: list[ThinkingPart] = []
