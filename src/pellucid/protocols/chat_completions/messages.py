@@ -15,7 +15,7 @@ What `reasoning_details` may hold:
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from msgspec.structs import replace
 
@@ -143,27 +143,26 @@ def _assistant(
     parts: list[ModelResponsePart] = []
     if not any(_is_of(part, "rs") for part, _ in sealed):
         parts += _thoughts(readable, message.reasoning_content, message.reasoning)
-    text = message.content if isinstance(message.content, str) else ""
-    items = [part.item_id for part, _ in sealed if _is_of(part, "msg")]
+    words = _words(message, [part.item_id for part, _ in sealed if _is_of(part, "msg")])
     told = made = 0
-    for part, (characters, count) in sealed:
-        parts += _said(text[told:characters])
-        parts += calls[made:count]
-        parts.append(part)
+    for part, place in sealed:
+        # One that lost its place stands before what it may belong to.
+        characters, count = place or ((ALL, 0) if _is_of(part, "fc") else (0, 0))
+        before, words = _parted(words, characters - told)
+        parts += [*before, *calls[made:count], part]
         told, made = max(told, characters), max(made, count)
-    parts += _said(text[told:])
-    parts += _words(message)
-    texts = [place for place, part in enumerate(parts) if isinstance(part, TextPart)]
-    if len(items) == len(texts) == 1:
-        # If the token of but one text came back, the text is that one's.
-        parts[texts[0]] = replace(parts[texts[0]], item_id=items[0])
-    parts += calls[made:]
+    parts += [*words, *calls[made:]]
     if message.function_call is not None:
         name, id = message.function_call.name, f"{at.translate(_PLAIN)}_call"
         names[id], unanswered[name] = name, id
         parts.append(ToolCallPart(name, message.function_call.arguments, id))
     return parts
 
+
+ALL = 2**53
+"""More characters than any text has."""
+
+_Words: TypeAlias = list[TextPart | RefusalPart]
 
 _PLAIN = str.maketrans({"[": "_", "]": ""})
 
@@ -173,21 +172,32 @@ def _is_of(part: SealedPart, prefix: str) -> bool:
     return part.item_id.startswith(f"{prefix}_") if part.item_id else prefix == "rs"
 
 
-def _said(text: str) -> list[ModelResponsePart]:
-    return [TextPart(text)] if text else []
-
-
-def _words(message: t.ChatAssistantMessage) -> list[ModelResponsePart]:
-    """What is in pieces, and what was refused."""
-    parts: list[ModelResponsePart] = []
-    for entry in message.content if isinstance(message.content, list) else []:
-        if isinstance(entry, t.ChatTextContent):
-            parts += _said(entry.text)
-        elif entry.refusal:
+def _words(message: t.ChatAssistantMessage, items: list[str | None]) -> _Words:
+    """`items` are the items of text whose tokens came back: if there was but one, the text is that one's."""
+    parts: _Words = []
+    content = message.content if isinstance(message.content, list) else [t.ChatTextContent(message.content or "")]
+    item = items[0] if len(items) == len(content) == 1 else None
+    for entry in content:
+        if isinstance(entry, t.ChatTextContent) and entry.text:
+            parts.append(TextPart(entry.text, item_id=item))
+        elif isinstance(entry, t.ChatRefusalContent) and entry.refusal:
             parts.append(RefusalPart(entry.refusal))
     if message.refusal:
         parts.append(RefusalPart(message.refusal))
     return parts
+
+
+def _parted(words: _Words, characters: int) -> tuple[_Words, _Words]:
+    """The first so many characters of text, and the rest."""
+    for index, part in enumerate(words):
+        if isinstance(part, TextPart):
+            if characters < len(part.content):
+                head, tail = (
+                    replace(part, content=text) for text in (part.content[:characters], part.content[characters:])
+                )
+                return [*words[:index], *([head] if characters > 0 else [])], [tail, *words[index + 1 :]]
+            characters -= len(part.content)
+    return words, []
 
 
 # --- reasoning ---------------------------------------------------------------------------------------------------
@@ -198,8 +208,8 @@ _READABLE: dict[str, tuple[str, Form]] = {
 }
 
 
-Place = tuple[int, int]
-"""After how many characters of text, and after how many calls."""
+Place: TypeAlias = tuple[int, int] | None
+"""After how many characters of text, and after how many calls; None: it did not say."""
 
 
 def _details(
@@ -229,12 +239,12 @@ def _details(
 
 
 def _place(after: Any) -> Place:
-    """A client may have lost it, or made it up: what is sealed comes first then."""
+    """A client may have lost it, or made it up."""
     match after:
         case [int(characters), int(calls)] if characters >= 0 and calls >= 0:
             return characters, calls
         case _:
-            return 0, 0
+            return None
 
 
 def _thoughts(details: list[ThinkingPart], *fields: str | None) -> list[ThinkingPart]:
