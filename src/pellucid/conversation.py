@@ -1,16 +1,37 @@
-"""What goes on: an earlier conversation, and what is said next, as one.
+"""What goes on: an earlier conversation, and what is said next, as one; and what is left of it where it is too long.
 
 A turn may have called functions of ours and of the caller's. Ours were answered at once, the caller's come with what is
 said next: together they are the results of one turn, in the order of its calls, as every provider wants them.
+
+What can be left out are whole turns of the user's, the oldest first: what they said, and all that came of it until they
+spoke again, so that no call is without its result, and no result without its call. The last one always stays; so does
+what the system or a developer said, wherever it stood.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from msgspec.structs import replace
 
-from .parts import ModelMessage, ModelRequest, ModelRequestPart, ModelResponse, RetryPromptPart, ToolReturnPart
+from .parts import (
+    FilePart,
+    ModelMessage,
+    ModelRequest,
+    ModelRequestPart,
+    ModelResponse,
+    ModelResponsePart,
+    RetryPromptPart,
+    SystemPromptPart,
+    Text,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+
+UNREADABLE = 4_000
+"""Characters for which an image or a file is taken."""
 
 
 def joined(*pieces: Sequence[ModelMessage]) -> list[ModelMessage]:
@@ -42,4 +63,81 @@ def _results_first(parts: list[ModelRequestPart], said: ModelResponse) -> list[M
     return [*sorted(results, key=lambda part: place[part.tool_call_id]), *others]
 
 
-__all__ = ["joined"]
+def droppable(messages: Sequence[ModelMessage]) -> int:
+    """How many turns can be left out."""
+    return max(0, len(_begins(messages)) - 1)
+
+
+def shortened(messages: Sequence[ModelMessage], count: int) -> list[ModelMessage]:
+    """The conversation without its `count` oldest turns, of which there are more."""
+    if count == 0:
+        return list(messages)
+    at = _begins(messages)[count]
+    kept: list[ModelRequestPart] = []
+    instructions = None
+    calls: set[str] = set()
+    for message in messages[:at]:
+        if isinstance(message, ModelResponse):
+            calls.update(call.tool_call_id for call in message.tool_calls)
+        else:
+            kept += [part for part in message.parts if isinstance(part, SystemPromptPart)]
+            instructions = message.instructions or instructions
+    out = [ModelRequest(kept, instructions)] if kept or instructions else []
+    return joined(out, _without_results(messages[at:], calls))
+
+
+def weights(messages: Sequence[ModelMessage]) -> list[int]:
+    """How long each turn is, in characters, more or less. What always stays counts for the last."""
+    turns = []
+    stays = 0
+    for begin, end in pairwise([0, *_begins(messages)[1:], len(messages)]):
+        parts = [part for message in messages[begin:end] for part in message.parts]
+        turns.append(sum(_weight(part) for part in parts if not isinstance(part, SystemPromptPart)))
+        stays += sum(_weight(part) for part in parts if isinstance(part, SystemPromptPart))
+    turns[-1] += stays
+    return turns
+
+
+def _begins(messages: Sequence[ModelMessage]) -> list[int]:
+    """Where turns begin."""
+    return [
+        at
+        for at, message in enumerate(messages)
+        if isinstance(message, ModelRequest) and any(isinstance(part, UserPromptPart) for part in message.parts)
+    ]
+
+
+def _without_results(messages: Sequence[ModelMessage], calls: set[str]) -> list[ModelMessage]:
+    """What is left without the results of these calls."""
+    out: list[ModelMessage] = []
+    for message in messages:
+        if isinstance(message, ModelResponse):
+            # Some models give each turn's calls the same ids again.
+            calls = calls.difference(call.tool_call_id for call in message.tool_calls)
+            out.append(message)
+            continue
+        parts = [
+            part
+            for part in message.parts
+            if not (isinstance(part, ToolReturnPart | RetryPromptPart) and part.tool_call_id in calls)
+        ]
+        if parts or not message.parts:
+            out.append(message if len(parts) == len(message.parts) else replace(message, parts=parts))
+    return out
+
+
+def _weight(part: ModelRequestPart | ModelResponsePart) -> int:
+    match part:
+        case UserPromptPart(content=list(contents)) | ToolReturnPart(contents=list(contents)):
+            return sum(len(one.text) if isinstance(one, Text) else UNREADABLE for one in contents)
+        case ToolReturnPart():
+            return len(part.content_as_text())
+        case ToolCallPart():
+            return len(part.args_as_json())
+        case FilePart():
+            return UNREADABLE
+        case _:
+            return len(getattr(part, "content", None) or "")
+
+
+__all__ = ["droppable", "joined", "shortened", "weights"]

@@ -204,3 +204,58 @@ def test_any_body_means_something(status: int, body: bytes) -> None:
     info = fault_of_response(status, {}, body)
     assert info.kind in ERROR_KINDS
     assert info.message
+
+
+TOO_LONG = [
+    ("OpenAI", 400, {"error": {"message": "Your input exceeds the context window of this model. Please adjust your "
+                               "input and try again.", "code": "context_length_exceeded"}}),
+    ("OpenAI, before", 400, {"error": {"message": "This model's maximum context length is 8192 tokens. However, your "
+                                       "messages resulted in 8545 tokens."}}),
+    ("vLLM", 400, {"object": "error", "message": "This model's maximum context length is 4096 tokens. However, you "
+                   "requested 5000 tokens", "type": "BadRequestError", "code": 400}),
+    ("Anthropic", 400, {"type": "error", "error": {"type": "invalid_request_error",
+                        "message": "prompt is too long: 210000 tokens > 200000 maximum"}}),
+    ("Anthropic, with max_tokens", 400, {"type": "error", "error": {"type": "invalid_request_error", "message":
+        "input length and `max_tokens` exceed context limit: 198000 + 21333 > 200000"}}),
+    ("Google", 400, {"error": {"code": 400, "status": "INVALID_ARGUMENT", "message": "The input token count (1200000) "
+                     "exceeds the maximum number of tokens allowed (1048576)."}}),
+    ("Bedrock", 400, {"message": "Input is too long for requested model."}),
+    ("xAI", 400, {"error": "This model's maximum prompt length is 131072 but the request contains 537812 tokens."}),
+    ("Groq", 400, {"error": {"message": "Please reduce the length of the messages or completion.",
+                             "type": "invalid_request_error", "code": "context_length_exceeded"}}),
+    ("llama.cpp", 400, {"error": {"code": 400, "message": "the request exceeds the available context size, try "
+                                  "increasing it", "type": "exceed_context_size_error"}}),
+    ("llama.cpp, before", 500, {"error": {"code": 500, "message": "context size exceeded", "type": "server_error"}}),
+    ("Mistral", 400, {"message": "Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 "
+                      "maximum context length", "type": "invalid_request_prompt"}),
+    ("Cohere", 400, {"message": "too many tokens: total number of tokens in the prompt cannot exceed 4081"}),
+    ("LM Studio", 400, {"error": "The number of tokens to keep from the initial prompt is greater than the context "
+                        "length."}),
+    ("Moonshot", 400, {"error": {"message": "Invalid request: Your request exceeded model token limit: 8192",
+                                 "type": "invalid_request_error"}}),
+    ("Ollama", 400, {"error": "prompt too long; exceeded max context length by 12 tokens"}),
+    ("in a stream", None, {"error": {"message": "prompt is too long: 3 tokens > 2 maximum"}}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "status", "body"), TOO_LONG, ids=[row[0] for row in TOO_LONG])
+def test_whatever_it_is_called_that_a_conversation_is_too_long_has_one_code(
+    name: str, status: int | None, body: Any
+) -> None:
+    info = fault_of_value(body, status)
+    assert (info.kind, info.code) == ("invalid_request", "context_length_exceeded")
+    assert info.message.startswith("the conversation is too long for the upstream's model")
+
+
+OTHERS = [
+    (429, {"error": {"message": "Request too large for gpt-4 on tokens per min (TPM): Limit 10000", "code": "rate"}}),
+    (400, {"error": {"message": "Invalid value for max_tokens: must be at most 4096"}}),
+    (400, {"error": {"message": "The image is too large.", "type": "invalid_request_error"}}),
+    (401, {"error": {"message": "the input is too long to be a key"}}),
+    (503, {"error": {"message": "queue exceeds context"}}),
+]
+
+
+@pytest.mark.parametrize(("status", "body"), OTHERS)
+def test_what_is_wrong_otherwise_has_not(status: int, body: Any) -> None:
+    assert fault_of_value(body, status).code != "context_length_exceeded"

@@ -58,7 +58,7 @@ def test_fencing(replicas: Replicas, steps: list[tuple[str, str, float, int]]) -
                 else:
                     assert newest
                     written.append(b"%d" % token)
-            assert (name in await relay.lapsed(10_000)) == (bool(holder) and not live)
+            assert (name in await relay.lapsed(limit=10_000)) == (bool(holder) and not live)
         if tokens:
             await replicas.one.append(name, [], tokens[-1], last=True)
             assert await read_all(replicas.two.follow(name)) == written == sorted(written, key=int)
@@ -74,7 +74,7 @@ def test_of_many_survivors_one_takes_over(replicas: Replicas) -> None:
         assert first is not None
 
         async def survive(relay: Relay, who: str) -> int | None:
-            if name not in await relay.lapsed(10_000):
+            if name not in await relay.lapsed(limit=10_000):
                 return None
             token = await relay.claim(name, who, 10, lapsed=True)
             if token is not None:  # its work is short: it gives the lease back while others still try
@@ -101,7 +101,9 @@ def test_a_lease_runs_out_in_its_time_and_is_listed_the_oldest_first(replicas: R
         assert await replicas.two.claim(names[0], "b", 1) is None
         await asyncio.sleep(0.2)
         assert [name for name in await replicas.two.lapsed() if name in names] == names[::-1]
-        assert len(await replicas.two.lapsed(1)) == 1
+        assert len(await replicas.two.lapsed(limit=1)) == 1
+        assert await replicas.two.lapsed(names[0], limit=1) == names[:1]
+        assert await replicas.two.lapsed("nobody's") == []
         for name in names:
             assert await replicas.two.claim(name, "b", 100)
         assert not set(names) & set(await replicas.one.lapsed())

@@ -50,12 +50,32 @@ class Model:
         row = self.responses.get((owner, id))
         return row if self.there(row) else None
 
-    def put(self, response: StoredResponse, item_ids: list[str], fence: int = 0) -> None:
+    def put(
+        self,
+        response: StoredResponse,
+        item_ids: list[str],
+        entries: list[ConversationEntry],
+        fence: int = 0,
+    ) -> None:
         key = response.owner, response.id
         if key in self.responses:
             raise AlreadyStored
         self.responses[key], self.items[key], self.fences[key] = response, item_ids, fence
         self.lengthen(response)
+        self.add(response, entries)
+
+    def add(self, response: StoredResponse, entries: list[ConversationEntry]) -> None:
+        """What its conversation does not have yet; places are given to the others, too."""
+        key = response.owner, response.conversation_id or ""
+        if response.conversation_id is None or not entries or self.conversation(*key) is None:
+            return
+        first = self.positions[key]
+        for place, entry in enumerate(entries):
+            if self.entry(*key, entry.id) is None:
+                self.positions[key] = first + place
+                self.append(*key, [entry], response.expires_at)
+        self.append(*key, [], response.expires_at)
+        self.positions[key] = first + len(entries)
 
     def lengthen(self, response: StoredResponse) -> None:
         until = math.inf if response.expires_at is None else response.expires_at
@@ -72,9 +92,11 @@ class Model:
             self.responses[response.owner, id] = replace(row, expires_at=None if longer == math.inf else longer)
 
     def begin(self, response: StoredResponse, fence: int) -> None:
-        self.put(response, [], fence)
+        self.put(response, [], [], fence)
 
-    def finish(self, response: StoredResponse, item_ids: list[str], fence: int) -> bool:
+    def finish(
+        self, response: StoredResponse, item_ids: list[str], fence: int, entries: list[ConversationEntry]
+    ) -> bool:
         key = response.owner, response.id
         row = self.responses.get(key)
         if row is None or row.finished or self.fences[key] > fence:
@@ -84,6 +106,7 @@ class Model:
         self.responses[key] = replace(response, **{name: getattr(row, name) for name in begun})
         self.items[key] = item_ids
         self.lengthen(response)
+        self.add(response, entries)
         return True
 
     def take_over(self, owner: str, id: str, fence: int) -> StoredResponse | None:
@@ -212,7 +235,7 @@ def responses(draw: st.DrawFn, finished: bool) -> dict[str, Any]:
         "status": draw(st.sampled_from(over if finished else ["queued", "in_progress"])),
         "model": draw(texts),
         "previous_id": draw(st.one_of(st.none(), ids)),
-        "conversation_id": draw(st.one_of(st.none(), texts)),
+        "conversation_id": draw(st.one_of(st.none(), conversation_ids, texts)),
         "background": draw(st.booleans()),
         "header": draw(some_bytes),
         "input": draw(some_bytes),
@@ -229,9 +252,9 @@ fences, metadata = st.integers(0, 4), st.dictionaries(texts, texts, max_size=2)
 mine, conversation = (owners, ids), (owners, conversation_ids)
 
 STEPS: dict[str, tuple[st.SearchStrategy[Any], ...]] = {
-    "put": (responses(True), st.lists(item_ids)),
+    "put": (responses(True), st.lists(item_ids), entries),
     "begin": (responses(False), fences),
-    "finish": (responses(True), st.lists(item_ids), fences),
+    "finish": (responses(True), st.lists(item_ids), fences, entries),
     "take_over": (*mine, fences),
     "unfinished": (st.integers(-30, 30),),
     "get": (*mine, st.booleans()),
@@ -290,9 +313,9 @@ async def play(store: Store, clock: Clock, program: list[tuple[Any, ...]]) -> No
         "erase": store.erase,
     }
     arguments: dict[str, Callable[..., tuple[Any, ...]]] = {
-        "put": lambda fields, ids: (made(fields), ids),
+        "put": lambda fields, ids, new: (made(fields), ids, new),
         "begin": lambda fields, fence: (made(fields), fence),
-        "finish": lambda fields, ids, fence: (made(fields), ids, fence),
+        "finish": lambda fields, ids, fence, new: (made(fields), ids, fence, new),
         "unfinished": lambda ago: (clock.now + ago,),
         "create": lambda *fields: (talk(*fields),),
         "append": lambda owner, id, new, wait: (owner, id, new, wait and clock.now + wait),
@@ -318,6 +341,9 @@ async def play(store: Store, clock: Clock, program: list[tuple[Any, ...]]) -> No
         except PellucidError as error:
             got = error.info.code if expected == error.info.code else type(error)
         assert got == expected, (name, given)
+        if name in ("put", "finish") and got in (None, True):
+            # Who did not hear that it was done asks again, and changes nothing.
+            assert await getattr(kept, name)(*given) is got
     # And in the end all is as it should be, by every way of asking.
     for owner, id in itertools.product(["ann", "bob"], [f"resp_{n}" for n in range(5)]):
         assert await kept.get(owner, id, log=True) == model.get(owner, id, log=True)

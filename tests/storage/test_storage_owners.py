@@ -45,6 +45,7 @@ METHODS: dict[str, Asking] = {
     "Responses.begin": lambda store, owner, id: store.responses.begin(begun(id, owner), 1),
     "Responses.finish": lambda store, owner, id: store.responses.finish(response(id, owner), ["item"], 99),
     "Responses.take_over": lambda store, owner, id: store.responses.take_over(owner, id, 99),
+    "Responses.hold": lambda store, owner, id: store.responses.hold(owner, id, 99),
     "Responses.get": lambda store, owner, id: store.responses.get(owner, id, log=True),
     "Responses.chain": lambda store, owner, id: store.responses.chain(owner, id),
     "Responses.delete": lambda store, owner, id: store.responses.delete(owner, id),

@@ -39,8 +39,8 @@ def test_the_sentence_says_what_would_be_right() -> None:
     with pytest.raises(RequestError) as caught:
         at_most("raw", "sealed")
     assert caught.value.info.message == (
-        "this key may see reasoning as 'sealed' at most, and 'raw' was asked for; "
-        "ask for 'sealed' or 'hidden', or use a key that may see more"
+        "reasoning may be seen here as 'sealed' at most, and 'raw' was asked for; "
+        "ask for 'sealed' or 'hidden', or use a key that may see more, of a model that shows more"
     )
 
 

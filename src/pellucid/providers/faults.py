@@ -176,6 +176,8 @@ def fault_of_value(value: Any, status: int | None = None) -> ErrorInfo:
         said = str(fault or "")
     known = [_KIND_OF_WORD[word] for word in words if word in _KIND_OF_WORD]
     kind: ErrorKind = kind_of_status(status) if status is not None else known[0] if known else "model_error"
+    if kind in _MAY_BE_TOO_LONG and status not in _OF_STATUS and _SAYS_TOO_LONG(said):
+        kind, code = _MAY_BE_TOO_LONG[kind], TOO_LONG
     if code == _NO_MODEL and kind == "invalid_request":
         kind = "not_found"
     return ErrorInfo(
@@ -190,6 +192,26 @@ def fault_of_value(value: Any, status: int | None = None) -> ErrorInfo:
 
 
 _CODES = ("code", "status", "type", "status_code")
+
+TOO_LONG = "context_length_exceeded"
+"""The code of an error that says that a conversation does not fit into the model's context, whatever its provider calls
+it: most have no code for it, but a sentence."""
+
+_MAY_BE_TOO_LONG: dict[ErrorKind, ErrorKind] = {
+    "invalid_request": "invalid_request",
+    "too_large": "too_large",
+    "model_error": "invalid_request",  # of servers that say 500 for it, or say it in a stream
+}
+_SAYS_TOO_LONG = re.compile(
+    r"(?:prompt|input|request|message|conversation)s? (?:\([^)]*\) )?(?:is |are |was |were )?too (?:long|large)\b"
+    r"|(?:exceed|larger|longer|greater|too large|too small|maximum|only|full|overflow)[^.]{0,60}\bcontext"
+    r"|\bcontext[ _](?:length|size|window|limit)[^.]{0,60}(?:exceed|full|overflow|too small)"
+    r"|input (?:length|tokens?)(?: count)?\b[^.]{0,40}exceed"
+    r"|(?:maximum|exceeds?(?: the)?(?: max(?:imum)?)?) (?:prompt|model|input) length|exceeds max length"
+    r"|too many (?:input |prompt )?tokens|exceeded model token limit|reduce the length of the (?:messages|prompt)"
+    r"|`inputs` (?:tokens|must have less than)|range of input length should be",
+    re.IGNORECASE,
+).search
 
 
 def _innermost(value: Any) -> Any:

@@ -201,9 +201,13 @@ class MemoryRelay:
             mark.holder = None
             self._held.discard(name)
 
-    async def lapsed(self, limit: int = 100) -> list[str]:
+    async def lapsed(self, prefix: str = "", limit: int = 100) -> list[str]:
         now = self._now()
-        out = [(until, name) for name in self._held if (until := self._marks[name].until) <= now]
+        out = [
+            (until, name)
+            for name in self._held
+            if name.startswith(prefix) and (until := self._marks[name].until) <= now
+        ]
         return [name for _, name in sorted(out)[:limit]]
 
     # --- signals -----------------------------------------------------------------------------------------------

@@ -120,8 +120,8 @@ class Relay(Protocol):
         """Give it back, if it is still this token's."""
         ...
 
-    async def lapsed(self, limit: int = 100) -> list[str]:
-        """Names whose lease ran out without being released, the longest ago first."""
+    async def lapsed(self, prefix: str = "", limit: int = 100) -> list[str]:
+        """Names that begin so whose lease ran out without being released, the longest ago first."""
         ...
 
     async def tell(self, name: str, message: bytes) -> None: ...

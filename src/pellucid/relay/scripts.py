@@ -103,7 +103,17 @@ return 'ok'
 """)
 
 LAPSED = Script("""
-return redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', whole(now()), 'LIMIT', 0, ARGV[1])
+local prefix, limit, found, past = ARGV[1], tonumber(ARGV[2]), {}, 0
+local now, page = whole(now()), 1000
+while #found < limit do
+  local names = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', past, page)
+  for _, name in ipairs(names) do
+    if #found < limit and string.sub(name, 1, #prefix) == prefix then table.insert(found, name) end
+  end
+  if #names < page then break end
+  past = past + page
+end
+return found
 """)
 
 TELL = Script("""

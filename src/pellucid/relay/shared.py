@@ -74,8 +74,8 @@ class RedisRelay:
     async def release(self, name: str, token: int) -> None:
         await self._pipe.run(scripts.RELEASE, self._lease(name), name, token)
 
-    async def lapsed(self, limit: int = 100) -> list[str]:
-        return [name.decode() for name in await self._pipe.run(scripts.LAPSED, [self._leases], limit)]
+    async def lapsed(self, prefix: str = "", limit: int = 100) -> list[str]:
+        return [name.decode() for name in await self._pipe.run(scripts.LAPSED, [self._leases], prefix, limit)]
 
     def _lease(self, name: str) -> tuple[str, str]:
         return self._key("mark", name), self._leases

@@ -24,7 +24,7 @@ from ..relay import Fenced, LogLost, Relay
 from ..storage import Store, StoredResponse
 from ..telemetry import log, place_of
 from .driving import LOG_SECONDS, Driver
-from .keeping import closing, ending, keep_end
+from .keeping import ABANDONED, closing, ending, keep_end
 from .lease import PREFIX, name_of, of_name
 from .log import Entry, decode_entry, encode_entry, events_of, unpack
 from .replay import LiveLog
@@ -41,10 +41,6 @@ AT_ONCE = 16
 
 END_SECONDS = 10.0
 """How long the ends of runs that were broken off have, to be kept."""
-
-ABANDONED = ErrorInfo(
-    "server_error", "the replica that drove this run is gone; what came until then is kept", code="abandoned"
-)
 
 
 class Detached:
@@ -145,8 +141,7 @@ class Detached:
     async def _look(self) -> None:
         while True:
             try:
-                lapsed = await self.relay.lapsed(100)
-                await self._bury_all((name for name in lapsed if name.startswith(PREFIX)), lapsed=True)
+                await self._bury_all(await self.relay.lapsed(PREFIX), lapsed=True)
                 # Runs whose lease was lost with the relay that held it.
                 silent = await self.store.responses.unfinished(time.time() - SILENT * self.lease_seconds)
                 await self._bury_all((name_of(owner, id) for id, owner, _ in silent), lapsed=False)

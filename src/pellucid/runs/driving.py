@@ -12,9 +12,9 @@ from ..fold import fold
 from ..relay import Relay
 from ..storage import Store, StoredResponse
 from ..telemetry import log, place_of
-from .keeping import Finished, closing, ending, keep_end, not_kept
+from .keeping import ABANDONED, closing, ending, keep_end, not_kept
 from .lease import Lease
-from .log import Entry, encode_entry, events_of
+from .log import Entry, encode_entry, events_of, unpack
 from .running import Running
 from .writing import LogWriter
 
@@ -113,29 +113,40 @@ class Driver:
 
     async def _finish(self, end: Entry, writing: asyncio.Task[None]) -> None:
         """Store, log, lease."""
-        error = await self._keep(await ending(self._row, self._entries, end))
-        if error is not None:
-            end = Entry(end.now, [*end.events[:-1], RunEndEvent("failed", error=not_kept(error))])
+        kept, end = await self._keep(end)
         self._log.add(encode_entry(end), last=True)
         done, _ = await asyncio.wait([writing], timeout=TELL_SECONDS)
         if done:
             with suppress(PellucidError):
                 # What is nowhere else is not dropped.
-                if error is None:
+                if kept:
                     await self._relay.drop(self.lease.name, LOG_SECONDS)
             await self.lease.release()
 
-    async def _keep(self, done: Finished) -> ErrorInfo | None:
-        """Try until the store takes it, for as long as anybody would wait."""
+    async def _keep(self, end: Entry) -> tuple[bool, Entry]:
+        """Try until the store takes it, for as long as anybody would wait; whether there is an end in it now, and what
+        to tell, which is the same."""
+        done = await ending(self._row, self._entries, end)
         until = time.monotonic() + KEEP_SECONDS
         while True:
             try:
-                await keep_end(self._store, done, self.lease.fence)
-                return None
+                ours = await keep_end(self._store, done, self.lease.fence)
+                return True, end if ours else await self._not_ours(end)
             except PellucidError as error:
                 if time.monotonic() > until:
-                    return error.info
+                    failed = RunEndEvent("failed", error=not_kept(error.info))
+                    return False, Entry(end.now, [*end.events[:-1], failed])
             await asyncio.sleep(RETRY_SECONDS)
+
+    async def _not_ours(self, end: Entry) -> Entry:
+        """The end of a run that somebody took over meanwhile, after what was said here. It may have been deleted; then
+        it ends as it did."""
+        row = await self._store.responses.get(self._row.owner, self._row.id, log=True)
+        if row is None:
+            return end
+        closed = closing(fold(events_of(self._entries)), row.id, ABANDONED)
+        theirs = unpack(row.log)[-1].events[-1] if row.log else closed[-1]
+        return Entry(end.now, [*closed[:-1], theirs])
 
     async def _listen(self) -> None:
         while True:

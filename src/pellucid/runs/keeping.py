@@ -7,6 +7,7 @@ The protocol that made the row is not known here.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
@@ -19,13 +20,22 @@ from ..events import Event, FunctionToolResultEvent, RunEndEvent
 from ..fold import Fold, fold
 from ..parts import ModelMessage, ModelRequest, ToolReturnPart, messages_from_json, messages_to_json
 from ..run import Minter
-from ..storage import AlreadyStored, ConversationEntry, Store, StoredResponse
+from ..storage import ConversationEntry, Store, StoredResponse
 from ..telemetry import log, place_of
 from ..text import writable
 from .log import Entry, encode_entry, events_of, pack
 from .running import Running
 
 FAULT = ErrorInfo("server_error", "the gateway failed to keep it")
+
+RETRY_SECONDS = 0.5
+
+WAITED_SECONDS = 3.0
+"""How long a client waits with its answer for a store that is away."""
+
+ABANDONED = ErrorInfo(
+    "server_error", "the replica that drove this run is gone; what came until then is kept", code="abandoned"
+)
 
 LARGE = 2_000
 """From so many events on, a log is packed in a thread, where it keeps nobody waiting."""
@@ -38,7 +48,7 @@ class Finished(NamedTuple):
     item_ids: list[str]
     """The public ids of everything in it, of its input, too."""
     entries: list[ConversationEntry]
-    """What it adds to its conversation, item by item."""
+    """What it adds to its conversation, item by item, where each has a name."""
 
 
 def finished(row: StoredResponse, entries: Sequence[Entry]) -> Finished:
@@ -67,7 +77,8 @@ def finished(row: StoredResponse, entries: Sequence[Entry]) -> Finished:
         for whole in said
         for id, message in _items(whole, ids)
     ]
-    return Finished(done, [entry.id for entry in (*given, *told) if entry.id], [*given, *told])
+    named = {entry.id: entry for entry in (*given, *told) if entry.id}
+    return Finished(done, list(named), list(named.values()))
 
 
 def _items(message: ModelMessage, ids: Iterator[str]) -> Iterator[tuple[str, ModelMessage]]:
@@ -109,38 +120,24 @@ def closing(folded: Fold, seed: str, error: ErrorInfo) -> list[Event]:
 
 
 async def keep(store: Store, done: Finished) -> None:
-    """Keep it. Raises `StoreError`."""
-    await store.responses.put(done.row, done.item_ids)
-    await _add_to_conversation(store, done)
+    """Keep it. A store that did not say whether it did is asked again for a while: what is put twice is there once.
+    Raises `StoreError`."""
+    until = time.monotonic() + WAITED_SECONDS
+    while True:
+        try:
+            await store.responses.put(*done)
+            return
+        except PellucidError as error:
+            if error.info.kind != "unavailable" or time.monotonic() > until:
+                raise
+        await asyncio.sleep(RETRY_SECONDS)
 
 
 async def keep_end(store: Store, done: Finished, fence: int) -> bool:
-    """Keep the end of a response that was begun; whether it is its end now. Raises `StoreError`."""
-    if not await store.responses.finish(done.row, done.item_ids, fence) and not await _landed(store, done.row):
-        return False
-    await _add_to_conversation(store, done)
-    return True
-
-
-async def _landed(store: Store, row: StoredResponse) -> bool:
-    """Whether an earlier try wrote this end, though the store could not say so any more."""
-    there = await store.responses.get(row.owner, row.id)
-    return there is not None and all(
-        getattr(there, name) == getattr(row, name) for name in ("status", "updated_at", "messages", "error")
-    )
-
-
-async def _add_to_conversation(store: Store, done: Finished) -> None:
-    row, conversation, all_ = done.row, done.row.conversation_id, store.conversations
-    if conversation is None:
-        return
-    named = list({entry.id: entry for entry in done.entries if entry.id}.values())
-    try:
-        await all_.append(row.owner, conversation, named, keep_until=row.expires_at)
-    except AlreadyStored:
-        # An item that was sent again with its id, or an earlier try that landed.
-        new = [entry for entry in named if await all_.entry(row.owner, conversation, entry.id) is None]
-        await all_.append(row.owner, conversation, new, keep_until=row.expires_at)
+    """Keep the end of a response that was begun; whether it is its end now. Who did not hear the answer may ask again.
+    Raises `StoreError`."""
+    row, ids, entries = done
+    return await store.responses.finish(row, ids, fence, entries)
 
 
 class KeptRun:
@@ -226,4 +223,15 @@ def not_kept(why: ErrorInfo) -> ErrorInfo:
     )
 
 
-__all__ = ["Finished", "KeptRun", "closing", "ending", "finish", "finished", "keep", "keep_end", "not_kept"]
+__all__ = [
+    "ABANDONED",
+    "Finished",
+    "KeptRun",
+    "closing",
+    "ending",
+    "finish",
+    "finished",
+    "keep",
+    "keep_end",
+    "not_kept",
+]

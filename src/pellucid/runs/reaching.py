@@ -14,15 +14,12 @@ from msgspec.structs import replace
 
 from ..errors import ErrorInfo, PellucidError
 from ..events import Event, RunEndEvent
-from ..telemetry import log, place_of
 from ..tools import AnyTool, gather
+from .later import later
 from .running import Running
 
 if TYPE_CHECKING:
     from ..tools.mcp import MCPServer
-
-_late: set[asyncio.Task[None]] = set()
-"""Servers that are being left."""
 
 
 class ReachingRun:
@@ -102,18 +99,7 @@ class ReachingRun:
         """Leave the servers, while whoever reads the run reads on."""
         servers, self._servers = self._servers, {}
         for server in servers.values():
-            task = asyncio.create_task(_left(server))
-            _late.add(task)
-            task.add_done_callback(_late.discard)
-
-
-async def _left(server: MCPServer) -> None:
-    try:
-        await server.aclose()
-    except PellucidError as error:
-        log.warning("an MCP server could not be left: %s", error.info.message)
-    except Exception as error:
-        log.error("a fault while leaving an MCP server: %s", place_of(error))
+            later(server.aclose(), "an MCP server cannot be left")
 
 
 __all__ = ["ReachingRun"]

@@ -9,9 +9,11 @@ from ..egress import EgressPolicy
 from ..errors import RequestError
 from ..models import Asked, Model
 from ..models.media import WithMedia
+from ..parts import Origin
 from ..settings import ModelSettings
 from ..transport import Transport
-from .config import Config, ProviderConfig, api_key
+from ..view import View, lesser
+from .config import Config, ModelConfig, ProviderConfig, api_key
 
 MAX_NAME = 256
 """Names come from clients: they are compared, kept and repeated."""
@@ -48,6 +50,13 @@ class Catalog:
         for asked in more:
             # Who builds the application in code has the last word on its names.
             self._named[asked.name] = asked
+        self._context = {name: entry.context for name, entry in config.models.items()}
+        self._most = {name: self._of_name(entry) for name, entry in config.models.items()}
+        self._most_by: dict[tuple[str, str], View] = {}
+        for name in config.models:
+            if (named := self._named.get(name)) is not None:
+                key = (named.origin.provider, named.origin.model)
+                self._most_by[key] = lesser(self._most[name], self._most_by.get(key, "raw"))
         self._any = [name for name, provider in config.providers.items() if not provider.models]
         self.default = config.server.default_model
 
@@ -58,6 +67,32 @@ class Catalog:
     def __contains__(self, name: object) -> bool:
         """Whether the operator has named it."""
         return name in self._named
+
+    def most(self, name: str) -> View:
+        """What anybody may see of the reasoning of the model with this public name; all of one that is not there any
+        more (what it was is kept with what it said)."""
+        if name in self._most:
+            return self._most[name]
+        try:
+            return self.most_by(self.find(name)[1].origin)
+        except RequestError:
+            return "raw"
+
+    def most_by(self, origin: Origin | None) -> View:
+        """The same of a model by whatever name it is asked: nobody sees more of it by a way round its name."""
+        if origin is None:
+            return "raw"
+        provider = self._providers.get(origin.provider)
+        own = self._most_by.get((origin.provider, origin.model), "raw")
+        return own if provider is None else lesser(own, provider.view)
+
+    def context(self, name: str) -> int | None:
+        """How many tokens fit into the context of the model with this public name, if the operator said so."""
+        return self._context.get(name)
+
+    def _of_name(self, entry: ModelConfig) -> View:
+        provider = self._providers.get(entry.provider)
+        return entry.view if provider is None else lesser(entry.view, provider.view)
 
     def find(self, name: str | None) -> tuple[str, Asked]:
         """The public name and its model. Raises `RequestError` (`model_not_found`)."""

@@ -16,7 +16,7 @@ from ..run import Minter
 from ..sealing import Sealed, SealError, attach
 from ..settings import ModelCall
 from ..tools import AnyTool
-from ..view import Redactor, view_of
+from ..view import Redactor
 from .exchange import WARNING, Door, Exchange
 from .routing import route
 from .services import Services, definitions
@@ -37,10 +37,8 @@ class ChatCompletions:
         name, model = services.catalog.find(request.model)
         principal.policy.check_model(name)
         exchange.watch.model = name
-        asked = exchange.header("pellucid-view")
-        asked = asked if asked is not None else exchange.asked("view")
-        view = view_of(asked.lower(), "view") if asked is not None else None
-        exchange.reader = principal.policy.reader.asking("hidden" if request.exclude else view, summaries=True)
+        reader = exchange.reads(services.catalog.most(name), summaries=True)
+        exchange.reader = reader.lesser("hidden") if request.exclude else reader
         tools = await services.tools_for(principal)
         call = self._call(exchange, request, model, tools)
         exchange.headers += await services.guard.spend(principal)

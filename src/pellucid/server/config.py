@@ -24,6 +24,7 @@ from ..local import catalogue
 from ..providers.profiles import Profile, builtin_profiles, load_profiles
 from ..settings import ModelSettings
 from ..transport import Limits, Seconds
+from ..view import View
 from .access import OPEN_TO_OTHERS, AccessConfig, check_access
 from .places import default_seal_keys, default_store
 
@@ -66,6 +67,8 @@ class ProviderConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     models: list[str] = []
     """The models it serves; empty: any that is asked for."""
     limits: Limits | None = None
+    view: View = "raw"
+    """The most that anybody sees of the reasoning of its models."""
 
 
 class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -75,6 +78,10 @@ class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model: str | None = None
     """What the provider calls it; by default the public name."""
     settings: ModelSettings = {}
+    view: View = "raw"
+    """The most that anybody sees of its reasoning."""
+    context: Count | None = None
+    """How many tokens it can take in and write together, where the operator knows."""
 
 
 class LocalConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 
 from ..errors import ErrorInfo, IllegalEvent, PellucidError
 from ..telemetry import log, place_of
-from ..view import Reader, redact_error
+from ..view import Reader, View, redact_error, view_of
 from . import http
 from .access import AccessError, Guard, Principal
 from .access.errors import Header
@@ -23,6 +23,7 @@ from .observe import RequestWatch
 FAULT = ErrorInfo("server_error", "the gateway failed; the operator's log says where")
 STOPPING = ErrorInfo("unavailable", "the gateway is stopping; ask again in a moment", code="stopping", retry_after=1.0)
 
+VIEW_HEADER = "pellucid-view"
 WARNING = b"pellucid-warning"
 """The header that says what was asked for and could not be done, where that is no reason to refuse."""
 
@@ -63,6 +64,15 @@ class Exchange:
     def asked(self, name: str) -> str | None:
         """A parameter of the query."""
         return next((value for key, value in self.query if key == name), None)
+
+    def reads(self, most: View = "raw", unasked: View = "raw", *, summaries: bool = False) -> Reader:
+        """Whoever asks, as a reader: the least of what their key lets them see, of `most` (what anybody may see of what
+        they read) and of what they ask for; of `unasked`, where they ask for no view. Raises `RequestError`."""
+        may = self.principal.policy.reader.lesser(most)
+        asked = self.header(VIEW_HEADER)
+        asked = asked if asked is not None else self.asked("view")
+        view = view_of(asked.lower(), "view") if asked is not None else may.lesser(unasked).view
+        return may.asking(view, summaries=summaries)
 
     async def body(self, limits: ServerConfig) -> bytes:
         """All of the request's body. Raises `RequestError` for one that is too large or too slow."""
@@ -145,4 +155,4 @@ class Door:
             await exchange.refuse(info, more)
 
 
-__all__ = ["FAULT", "STOPPING", "WARNING", "Door", "Endpoint", "ErrorForm", "Exchange"]
+__all__ = ["FAULT", "STOPPING", "VIEW_HEADER", "WARNING", "Door", "Endpoint", "ErrorForm", "Exchange"]

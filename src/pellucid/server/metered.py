@@ -9,11 +9,10 @@ What is measured is told to whoever watches, once, at the end. No text is.
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from typing import Any, Protocol
+from typing import Protocol
 
 from ..errors import ErrorInfo
 from ..events import (
@@ -30,6 +29,7 @@ from ..events import (
     ToolCallPartDelta,
 )
 from ..runs import Running
+from ..runs.later import later
 from .access import Guard, Principal
 
 Clock = Callable[[], float]
@@ -82,9 +82,6 @@ class Unwatched:
 
 UNWATCHED = Unwatched()
 
-_late: set[asyncio.Task[None]] = set()
-"""What is still to be done for runs that are over."""
-
 
 class MeteredRun:
     """Counts `inner` for `principal`."""
@@ -106,17 +103,18 @@ class MeteredRun:
         self._measured = Measured()
         self._began = 0.0
         self._thinks_since: float | None = None
-        self._settled = False
+        self._settled = True
+        """Whether there is nothing to account for (any more)."""
 
     async def open(self) -> None:
-        await self._place.enter_async_context(self._guard.stream(self._principal))
         self._began = self._clock()
         try:
+            await self._place.enter_async_context(self._guard.stream(self._principal))
             await self._inner.open()
         except BaseException:
             await self._place.aclose()
-            self._settled = True
             raise
+        self._settled = False
         self._watch.opened()
 
     @property
@@ -185,22 +183,18 @@ class MeteredRun:
         measured.end = end
         measured.seconds = self._clock() - self._began
         self._watch.settled(measured)
-        _do_late(self._account(measured))
+        later(self._account(measured), "the tokens of a run cannot be counted")
 
     async def _account(self, measured: Measured) -> None:
-        await self._guard.charge(
-            self._principal,
-            measured.end.usage,
-            characters=measured.characters,
-            reasoning_characters=measured.reasoning_characters,
-        )
-        await self._place.aclose()
-
-
-def _do_late(work: Coroutine[Any, Any, None]) -> None:
-    task = asyncio.get_running_loop().create_task(work)
-    _late.add(task)
-    task.add_done_callback(_late.discard)
+        try:
+            await self._guard.charge(
+                self._principal,
+                measured.end.usage,
+                characters=measured.characters,
+                reasoning_characters=measured.reasoning_characters,
+            )
+        finally:
+            await self._place.aclose()
 
 
 __all__ = ["Measured", "MeteredRun", "Watching"]

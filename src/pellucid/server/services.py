@@ -13,6 +13,7 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
 from typing import Protocol
 
 from opentelemetry.trace import TracerProvider
@@ -25,6 +26,7 @@ from ..run import Mint
 from ..runs import AttachedRun, Nobody, Running
 from ..runs.detached import Detached
 from ..runs.keeping import KeptRun
+from ..runs.later import settled
 from ..runs.seals import Seals
 from ..runs.serving import ServerOwner
 from ..runs.summaries import ModelWriter, SummarisedRun, Writer
@@ -44,6 +46,9 @@ from .observe import RequestWatch, Telemetry
 from .observe_setup import exporting, flush
 
 SWEEP_SECONDS = 60.0
+
+LATER_SECONDS = 5.0
+"""How long a server that stops waits for what is still to be done for runs that are over."""
 
 
 class LocalModelService(Asked, Protocol):
@@ -89,27 +94,43 @@ class Services:
         self.leaving = False
         """Whether the server was told to stop, and those who ask `/ready` are to send nobody any more."""
         self._closing: float | None = None
-        self._sweeper: asyncio.Task[None] | None = None
+        self._opened = AsyncExitStack()
         self.started = int(time.time())
 
     # --- the server's life -------------------------------------------------------------------------------------
 
     async def start(self) -> None:
+        async with AsyncExitStack() as opened:
+            await self._open(opened)
+            self._opened = opened.pop_all()
+
+    async def _open(self, opened: AsyncExitStack) -> None:
+        """Each with what closes it: the last first, whichever of them fails."""
         config = self.config
+        opened.push_async_callback(asyncio.to_thread, flush, self._tracers)
+        opened.push_async_callback(self.transport.aclose)
         self.sealer = Sealer(_seal_keys(config))
         self.store = await open_store(config.store_url())
+        opened.push_async_callback(self.store.aclose)
         self.relay = await open_relay(config.relay_url())
+        opened.push_async_callback(self.relay.aclose)
         self.guard = Guard(
             config.access,
             self.store.keys,
             self.relay,
             allow_unauthenticated=config.server.allow_unauthenticated,
         )
+        opened.push_async_callback(self.guard.aclose)
         await self.guard.start()
+        for server in self._mcp:
+            opened.push_async_callback(server.aclose)
+        opened.push_async_callback(settled, LATER_SECONDS)
         holder = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
         self.detached = Detached(self.store, self.relay, holder=holder, lease_seconds=config.relay.lease_seconds)
         self.detached.watch()
-        self._sweeper = asyncio.create_task(self._sweep())
+        opened.push_async_callback(self._leave)
+        sweeper = asyncio.create_task(self._sweep())
+        opened.callback(sweeper.cancel)
         if self.local is not None:
             await self.local.start()
 
@@ -127,19 +148,14 @@ class Services:
         return self._closing is not None
 
     async def stop(self) -> None:
-        if self._sweeper is not None:
-            self._sweeper.cancel()
+        await self._opened.aclose()
+
+    async def _leave(self) -> None:
+        """What runs in the background has what is left of its time."""
         gone = time.monotonic() - self._closing if self._closing is not None else 0.0
         await self.detached.aclose(max(0.0, self.config.server.shutdown_seconds - gone), STOPPING)
         if self.local is not None:
             await self.local.stop()
-        for server in self._mcp:
-            await server.aclose()
-        await self.guard.aclose()
-        await self.relay.aclose()
-        await self.store.aclose()
-        await self.transport.aclose()
-        await asyncio.to_thread(flush, self._tracers)
 
     async def _sweep(self) -> None:
         """Take away what has expired."""

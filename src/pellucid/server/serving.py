@@ -34,8 +34,8 @@ async def serve_stream(exchange: Exchange, run: Running, redact: Redact, encoder
     A client that leaves stops the run.
     """
     async with http.Client(exchange.receive) as client:
+        await opened(run, client)
         try:
-            await opened(run, client)
             await exchange.stream()
             await _stream(exchange.send, run, redact, encoder, client)
         finally:
@@ -49,8 +49,8 @@ async def serve_whole(exchange: Exchange, run: Running, redact: Redact, encoder:
     """
     ended: RunEndEvent | None = None
     async with http.Client(exchange.receive) as client:
+        await opened(run, client)
         try:
-            await opened(run, client)
             encoder.start()
             while True:
                 await run.wait()

@@ -4,7 +4,8 @@ The rules:
 
 * A position belongs to one entry and is never given again. Whoever appends takes as many as it needs from the
   conversation's own row, so that two replicas that append at once come one after the other, each whole.
-* An entry's id is its own within its conversation.
+* An entry's id is its own within its conversation. What a response adds (`add`) goes with the response, in its
+  transaction; of that, what is there already is left as it is.
 """
 
 from __future__ import annotations
@@ -53,6 +54,11 @@ _in_it = sa.and_(_E.c.owner == _owner, _E.c.conversation_id == _id)
 _exists = sa.exists().where(_there)
 
 _INSERT, _INSERT_ENTRY = Statement(sa.insert(_C)), Statement(sa.insert(_E))
+_new = {column.name: given(column.name, type(column.type)) for column in _E.columns}
+_known = sa.and_(_E.c.owner == _new["owner"], _E.c.conversation_id == _new["conversation_id"], _E.c.id == _new["id"])
+_ADD_ENTRY = Statement(
+    sa.insert(_E).from_select(list(_new), sa.select(*_new.values()).where(~sa.exists().where(_known)))
+)
 _GET = Statement(sa.select(*_COLUMNS).where(_there))
 _UPDATE = Statement(
     sa.update(_C).where(_there).values(metadata=given("to_metadata", sa.LargeBinary)).returning(*_COLUMNS)
@@ -106,13 +112,14 @@ def _delete(params: Params) -> Op[bool]:
     return True
 
 
-def _append(params: Params) -> Op[list[ConversationEntry] | None]:
+def _take(params: Params) -> Op[list[ConversationEntry] | None]:
+    """The entries, with the places that are theirs now. Whoever else adds to this conversation waits from here on."""
     entries: list[ConversationEntry] = params["entries"]
     taken = yield Ask(_TAKE, {**params, "many": len(entries)})
     if not taken:
         return None
     first = taken[0][0] - len(entries)
-    placed = [
+    return [
         ConversationEntry(
             id=entry.id,
             conversation_id=params["for_id"],
@@ -122,9 +129,30 @@ def _append(params: Params) -> Op[list[ConversationEntry] | None]:
         )
         for place, entry in enumerate(entries)
     ]
+
+
+def _append(params: Params) -> Op[list[ConversationEntry] | None]:
+    placed = yield from _take(params)
     if placed:
-        yield Ask(_INSERT_ENTRY, [{"owner": params["for_owner"], **msgspec.structs.asdict(entry)} for entry in placed])
+        yield Ask(_INSERT_ENTRY, _rows(params, placed))
     return placed
+
+
+def add(params: Params) -> Op[None]:
+    """Those that are not in it yet, at its end (see `appending`). Nothing, if there is no such conversation."""
+    placed = yield from _take(params)
+    if placed:
+        yield Ask(_ADD_ENTRY, _rows(params, placed))
+
+
+def appending(owner: str, id: str, entries: list[ConversationEntry], until: float | None, now: float) -> Params:
+    """Them, to this conversation, which is to expire no sooner than `until`."""
+    least = math.inf if until is None else until
+    return {"for_owner": owner, "for_id": id, "entries": entries, "least": least, "until": until, "now": now}
+
+
+def _rows(params: Params, placed: list[ConversationEntry]) -> list[Params]:
+    return [{"owner": params["for_owner"], **msgspec.structs.asdict(entry)} for entry in placed]
 
 
 def _entries(params: Params) -> Op[list[ConversationEntry] | None]:
@@ -194,9 +222,7 @@ class Conversations:
         Raises `AlreadyStored` if one of the ids is in it already."""
         new = list(entries)
         check_names(**{f"entries[{place}].id": entry.id for place, entry in enumerate(new)})
-        least = math.inf if keep_until is None else keep_until
-        params = {**self._asked(owner, id), "entries": new, "least": least, "until": keep_until}
-        return await self._database.write(_APPEND_EACH, params)
+        return await self._database.write(_APPEND_EACH, appending(owner, id, new, keep_until, self._clock()))
 
     @finds(None)
     async def entries(

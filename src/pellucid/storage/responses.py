@@ -2,7 +2,9 @@
 
 The rules:
 
-* A response that is over is put whole, once. One that runs in the background is begun, and gets exactly one end.
+* A response that is over is put whole, once. One that runs in the background is begun, and gets exactly one end. What
+  either adds to its conversation is there when it is: one transaction.
+* Whoever did not hear that it was done may ask the same again. It finds its own there, and that is as good as done.
 * Who may write that end is a matter of fences: whoever begins it or takes it over does so under a number, and an end
   under a lower number than the last comes too late.
 * A conversation that goes on keeps its beginning: all that a response builds on expires no sooner than it does. So
@@ -21,7 +23,9 @@ import sqlalchemy as sa
 
 from . import tables
 from .chains import chain
+from .conversations import ConversationEntry, add, appending
 from .database import Database
+from .errors import AlreadyStored
 from .names import check_names, finds
 from .statement import Ask, Op, Params, Row, Statement, each, given
 
@@ -153,6 +157,7 @@ class _New(NamedTuple):
     item_ids: tuple[str, ...]
     fence: int
     now: float
+    entries: list[ConversationEntry]
 
 
 def _insert(news: list[_New]) -> Op[list[None]]:
@@ -163,7 +168,8 @@ def _insert(news: list[_New]) -> Op[list[None]]:
 
 
 def _keep(news: list[_New]) -> Op[None]:
-    """What goes with a new end of a conversation: its items are found by it, and its beginning lives on."""
+    """What goes with a new end of a conversation: its items are found by it, its beginning lives on, and a
+    conversation with an id of its own has what was added."""
     if found := [
         {"owner": new.response.owner, "item_id": item, "response_id": new.response.id}
         for new in news
@@ -172,6 +178,11 @@ def _keep(news: list[_New]) -> Op[None]:
         yield Ask(_INSERT_ITEM, found)
     if longer := [_longer(new) for new in news if new.response.previous_id is not None]:
         yield Ask(_LENGTHEN, longer)
+    for new in news:
+        response = new.response
+        if new.entries and response.conversation_id is not None:
+            named = response.owner, response.conversation_id
+            yield from add(appending(*named, new.entries, response.expires_at, new.now))
 
 
 def _longer(new: _New) -> Params:
@@ -200,10 +211,15 @@ def _end(new: _New) -> Op[bool]:
         },
     )
     if not ended:
-        return False
+        there = yield from _get({**mine, "now": new.now, "log": True})
+        return there is not None and _alike(there, response, _WRITTEN)
     yield Ask(_END_BODY, {**mine, **{f"to_{name}": getattr(response, name) for name in (*_BODY, "log")}})
     yield from _keep([new])
     return True
+
+
+def _alike(one: StoredResponse, other: StoredResponse, fields: Iterable[str]) -> bool:
+    return all(getattr(one, name) == getattr(other, name) for name in fields)
 
 
 def _get(params: Params) -> Op[StoredResponse | None]:
@@ -249,20 +265,35 @@ class Responses:
         self._database = database
         self._clock = clock
 
-    async def put(self, response: StoredResponse, item_ids: Iterable[str] = ()) -> None:
-        """Keep a response that is over. `item_ids` are those by which `find_item` is to find it.
+    async def put(
+        self, response: StoredResponse, item_ids: Iterable[str] = (), entries: Iterable[ConversationEntry] = ()
+    ) -> None:
+        """Keep a response that is over. `item_ids` are those by which `find_item` is to find it; `entries` go to the
+        end of its conversation, if there is one, but for those that are in it already.
 
-        Raises `AlreadyStored`."""
-        await self._database.write(_insert, self._new(response, item_ids, 0, finished=True))
+        Raises `AlreadyStored` if there is another one with this id."""
+        new = self._new(response, item_ids, 0, entries, finished=True)
+        try:
+            await self._database.write(_insert, new)
+        except AlreadyStored:
+            there = await self.get(response.owner, response.id, log=True)
+            if there is None or not _alike(there, response, _PUT):
+                raise
 
     async def begin(self, response: StoredResponse, fence: int) -> None:
         """Keep a response that was accepted and is still to run, under this fence. Raises `AlreadyStored`."""
         await self._database.write(_insert, self._new(response, (), fence, finished=False))
 
-    async def finish(self, response: StoredResponse, item_ids: Iterable[str], fence: int) -> bool:
-        """Write the end of a response that was begun; whether it is its end now. It is not if it has one, if it is
-        gone, or if somebody took it over under a higher fence."""
-        return await self._database.write(_END_EACH, self._new(response, item_ids, fence, finished=True))
+    async def finish(
+        self,
+        response: StoredResponse,
+        item_ids: Iterable[str],
+        fence: int,
+        entries: Iterable[ConversationEntry] = (),
+    ) -> bool:
+        """Write the end of a response that was begun, with `entries` as in `put`; whether it is its end now. It is not
+        if it has another, if it is gone, or if somebody took it over under a higher fence."""
+        return await self._database.write(_END_EACH, self._new(response, item_ids, fence, entries, finished=True))
 
     @finds(None)
     async def take_over(self, owner: str, id: str, fence: int) -> StoredResponse | None:
@@ -307,12 +338,20 @@ class Responses:
     def _asked(self, owner: str, id: str) -> dict[str, Any]:
         return {"for_owner": owner, "for_id": id, "now": self._clock()}
 
-    def _new(self, response: StoredResponse, item_ids: Iterable[str], fence: int, *, finished: bool) -> _New:
+    def _new(
+        self,
+        response: StoredResponse,
+        item_ids: Iterable[str],
+        fence: int,
+        entries: Iterable[ConversationEntry] = (),
+        *,
+        finished: bool,
+    ) -> _New:
         if response.finished is not finished:
             raise ValueError(
                 f"a response that is {response.status} cannot be kept as one that is{' not' * (not finished)} over"
             )
-        ids = tuple(item_ids)
+        ids, added = tuple(item_ids), list(entries)
         check_names(
             id=response.id,
             owner=response.owner,
@@ -320,8 +359,9 @@ class Responses:
             previous_id=response.previous_id,
             conversation_id=response.conversation_id,
             **{f"item_ids[{place}]": item for place, item in enumerate(ids)},
+            **{f"entries[{place}].id": entry.id for place, entry in enumerate(added)},
         )
-        return _New(response, ids, fence, self._clock())
+        return _New(response, ids, fence, self._clock(), added)
 
 
 def _narrow(response: StoredResponse) -> dict[str, Any]:
@@ -335,6 +375,10 @@ def _body(response: StoredResponse) -> dict[str, Any]:
 
 _FIELDS = [*_NARROW, *_BODY, "log"]
 _BACKGROUND = _FIELDS.index("background")
+_PUT = [name for name in _FIELDS if name != "expires_at"]
+"""What stays as it was put, whatever goes on from it."""
+_WRITTEN = ["status", "updated_at", "model", *_BODY, "log"]
+"""What an end is, of these."""
 
 
 def read_response(row: Row) -> StoredResponse:

@@ -1,4 +1,6 @@
-"""Views, and who reads with which: a key says the most that its holder may see, a request may ask for less."""
+"""Views, and who reads with which: the least of what a key lets its holder see, of what anybody may see of a model, and
+of what a request asks for.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +37,8 @@ def at_most(asked: View | None, allowed: View, param: str | None = None) -> View
         return allowed
     if lesser(asked, allowed) != asked:
         raise RequestError(
-            f"this key may see reasoning as {allowed!r} at most, and {asked!r} was asked for; "
-            f"ask for {_alternatives(allowed)}, or use a key that may see more",
+            f"reasoning may be seen here as {allowed!r} at most, and {asked!r} was asked for; "
+            f"ask for {_alternatives(allowed)}, or use a key that may see more, of a model that shows more",
             kind="forbidden",
             code="view_not_allowed",
             param=param,
@@ -60,6 +62,10 @@ class Reader(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         if self.view not in VIEWS:
             raise ValueError(f"{self.view!r} is not a view; it is one of {', '.join(VIEWS)}")
+
+    def lesser(self, view: View) -> Reader:
+        """The same reader, of something of which nobody may see more than this."""
+        return self if lesser(self.view, view) == self.view else replace(self, view=view)
 
     def asking(self, view: View | None = None, *, counts: bool | None = None, summaries: bool | None = None) -> Reader:
         """The reader for a request that asks for this. Raises `RequestError` (forbidden) if it asks for more."""

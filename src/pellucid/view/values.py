@@ -58,6 +58,8 @@ def shown_part(part: ModelResponsePart) -> ModelResponsePart:
 _SHOWN_USAGE = rule(Usage)
 _SHOWN_ERROR = rule(ErrorInfo)
 _NO_COUNTS = Usage()
+_KNOWN_CODES = frozenset({"context_length_exceeded"})
+"""Codes that say the same whoever wrote them, and nothing else: programs act on them."""
 
 
 def redact_usage(usage: Usage, reader: Reader) -> Usage:
@@ -76,4 +78,5 @@ def redact_error(error: ErrorInfo, reader: Reader) -> ErrorInfo:
     if reader.view == "raw":
         return error
     ours = error.said is None and error.native is None and error.status is None
-    return _SHOWN_ERROR(error, code=error.code if ours else None, param=error.param if ours else None)
+    code = error.code if ours or error.code in _KNOWN_CODES else None
+    return _SHOWN_ERROR(error, code=code, param=error.param if ours else None)

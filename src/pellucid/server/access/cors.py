@@ -19,7 +19,7 @@ from .config import CorsConfig
 from .errors import Header, forbidden
 
 METHODS = b"GET, POST, DELETE, OPTIONS"
-EXPOSED = b"x-request-id, retry-after, www-authenticate, " + b", ".join(
+EXPOSED = b"x-request-id, retry-after, www-authenticate, pellucid-warning, " + b", ".join(
     b"x-ratelimit-%s-%s" % (what, name)
     for name in (b"requests", b"tokens", b"reasoning-tokens")
     for what in (b"limit", b"remaining", b"reset")

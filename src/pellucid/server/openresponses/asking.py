@@ -14,6 +14,7 @@ import msgspec
 from ...conversation import joined
 from ...errors import RequestError
 from ...models import Asked
+from ...models.shortening import Shortening
 from ...parts import ModelMessage, ModelResponse, SealedPart, messages_to_json
 from ...protocols.openresponses import Dialect, Encoder, Framing, Known, Request, Server
 from ...protocols.openresponses import types as t
@@ -26,7 +27,7 @@ from ...storage import StoredResponse
 from ...storage.names import check_names
 from ...tools import AnyTool
 from ...tools.mcp import MCPServer
-from ...view import Reader, Redactor, view_of
+from ...view import Reader, Redactor, View, lesser
 from ..access import Principal
 from ..exchange import Exchange
 from ..services import Services, definitions
@@ -34,7 +35,6 @@ from .compacted import told
 from .earlier import Earlier, Recent, calls_in, of_chain, of_conversation, referred
 
 EVENTS_HEADER = "openresponses-reasoning-events"
-VIEW_HEADER = "pellucid-view"
 NAMED_SECONDS = 10.0
 """How long an MCP server that a request names may take to answer before the run begins."""
 
@@ -45,19 +45,18 @@ class Header(msgspec.Struct, frozen=True):
     response: t.Response
     """As it was before anything had come."""
     dialect: Dialect
-    view: str
+    view: View
     seals: bool = False
     summaries: bool = False
     obfuscate: bool = False
     protocol: str = "openresponses"
+    most: View = "raw"
+    """What anybody might see of its model."""
 
-    def reader(self, exchange: Exchange) -> Reader:
-        """Who reads it now: with what they were given then, unless they ask otherwise."""
-        may = exchange.principal.policy.reader
-        asked = view_asked(exchange)
-        # What its key may see can have become less since.
-        view = asked if asked is not None else max(view_of(self.view), may.view, key=_rank)
-        return may.asking(view, summaries=self.summaries)
+    def reader(self, exchange: Exchange, most: View) -> Reader:
+        """Who reads it now: with what they were given then, unless they ask otherwise. `most`: what anybody may see of
+        its model by now; what was not to be seen then is not to be seen later either."""
+        return exchange.reads(lesser(self.most, most), self.view, summaries=self.summaries)
 
     def encoder(
         self,
@@ -76,19 +75,6 @@ class Header(msgspec.Struct, frozen=True):
             after=after,
             framing=framing,
         )
-
-
-_VIEWS = ("raw", "summary", "sealed", "hidden")
-
-
-def _rank(view: str) -> int:
-    return _VIEWS.index(view)
-
-
-def view_asked(exchange: Exchange) -> Any:
-    asked = exchange.header(VIEW_HEADER)
-    asked = asked if asked is not None else exchange.asked("view")
-    return view_of(asked.lower(), "view") if asked is not None else None
 
 
 def dialect_of(exchange: Exchange, services: Services) -> Dialect:
@@ -131,7 +117,8 @@ class Asking:
         self.id = mint("resp")
         self.watch.model, self.watch.response_id = name, self.id
         self.created_at = time.time()
-        self.reader = policy.reader.asking(view_asked(exchange), summaries=request.wants_summaries)
+        self.most = services.catalog.most(name)
+        self.reader = exchange.reads(self.most, summaries=request.wants_summaries)
         self.dialect = dialect_of(exchange, services)
         self.seals = request.wants_seals or self.reader.view == "sealed"
         kept_by_default = services.config.storage.store and policy.store
@@ -185,6 +172,7 @@ class Asking:
             self.seals,
             self.request.wants_summaries,
             self.request.obfuscate,
+            most=self.most,
         )
 
     def call_with(self, tools: Sequence[AnyTool]) -> ModelCall:
@@ -204,8 +192,11 @@ class Asking:
     def _run(self, call: ModelCall, tools: Sequence[AnyTool]) -> Running:
         callers = {tool.name for tool in self.request.functions}
         summaries = self.reader.view == "summary" or (self.request.wants_summaries and self.reader.view == "raw")
+        model = self.model
+        if self.request.body.truncation == "auto":
+            model = Shortening(model, self.services.catalog.context(self.name))
         return self.services.run(
-            self.model,
+            model,
             call,
             self.mint,
             self.principal,
@@ -352,4 +343,4 @@ def _conversation_of(given: Any) -> str | None:
             )
 
 
-__all__ = ["Asking", "Header", "Recent", "asking_for", "dialect_of", "view_asked"]
+__all__ = ["Asking", "Header", "Recent", "asking_for", "dialect_of"]

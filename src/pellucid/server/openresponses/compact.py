@@ -78,8 +78,8 @@ async def _written(exchange: Exchange, run: Running) -> tuple[str, Usage]:
     """What the model wrote, whole, and what that took. Raises `PellucidError` for less."""
     fold = Fold()
     async with http.Client(exchange.receive) as client:
+        await opened(run, client)
         try:
-            await opened(run, client)
             while True:
                 await run.wait()
                 events = run.take()

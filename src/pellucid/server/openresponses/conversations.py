@@ -23,16 +23,15 @@ from ...events import (
     ResponseEndEvent,
     ResponseStartEvent,
 )
-from ...parts import ModelMessage, ModelRequest, Origin, messages_from_json
+from ...parts import ModelMessage, ModelRequest, ModelResponse, Origin, messages_from_json
 from ...protocols.openresponses import Encoder, Known, item_messages, read_json, request_of
 from ...run import Minter
 from ...storage import AlreadyStored, ConversationEntry, StoredConversation
-from ...view import Reader, Redactor
+from ...view import Reader, Redactor, View
 from ..exchange import Exchange
 from ..services import Services
-from .asking import view_asked
 from .given import told_given
-from .kept import listed, page_of
+from .kept import listed, most_of, page_of
 
 MAX_ITEMS = 20
 """How many items one request may add, as OpenAI has it."""
@@ -88,7 +87,6 @@ class Conversations:
     async def items(self, exchange: Exchange) -> None:
         limit, order = page_of(exchange)
         owner, id, after = exchange.principal.owner, exchange.params["id"], exchange.asked("after")
-        reader = _reader(exchange)
         items: list[dict[str, Any]] = []
         more = True
         # What is not there for this reader counts for nothing: a page without an end would lead nowhere.
@@ -98,7 +96,7 @@ class Conversations:
             )
             if entries is None:
                 raise _not_found(id) if after is None else _no_place(id, after)
-            items += [item for entry in entries if (item := told_item(entry, reader)) is not None]
+            items += [item for entry in entries if (item := await self._shown(exchange, entry)) is not None]
             more = len(entries) > limit
             after = entries[-1].id if entries else after
         await exchange.answer(listed(items[:limit], more=len(items) > limit))
@@ -113,7 +111,7 @@ class Conversations:
     async def item(self, exchange: Exchange) -> None:
         owner, id, item_id = exchange.principal.owner, exchange.params["id"], exchange.params["item_id"]
         entry = await self._services.store.conversations.entry(owner, id, item_id)
-        told = told_item(entry, _reader(exchange)) if entry is not None else None
+        told = await self._shown(exchange, entry) if entry is not None else None
         if told is None:
             raise _not_found(id, item_id)
         await exchange.answer(told)
@@ -125,6 +123,22 @@ class Conversations:
         await exchange.answer(_told(await self._conversation(exchange)))
 
     # --- what they share ---------------------------------------------------------------------------------------
+
+    async def _shown(self, exchange: Exchange, entry: ConversationEntry) -> dict[str, Any] | None:
+        return told_item(entry, exchange.reads(await self._most(exchange.principal.owner, entry)))
+
+    async def _most(self, owner: str, entry: ConversationEntry) -> View:
+        """What anybody may see of the model that said it."""
+        message = messages_from_json(entry.message)[0] if entry.message is not None else None
+        if not isinstance(message, ModelResponse):
+            return "raw"
+        responses = self._services.store.responses
+        id = await responses.find_item(owner, entry.id)
+        row = await responses.get(owner, id) if id is not None else None
+        if row is not None:
+            return most_of(self._services, row)
+        # By which name the model was asked is forgotten with its response.
+        return self._services.catalog.most_by(message.origin)
 
     async def _body(self, exchange: Exchange, *, empty: bool = False) -> dict[str, Any]:
         data = await exchange.body(self._services.config.server)
@@ -162,10 +176,6 @@ def told_item(entry: ConversationEntry, reader: Reader) -> dict[str, Any] | None
     encoder.feed(Redactor(reader).feed(_events(messages_from_json(entry.message), entry.id)), 0)
     output = encoder.response.output
     return msgspec.to_builtins(output[0]) if output else None
-
-
-def _reader(exchange: Exchange) -> Reader:
-    return exchange.principal.policy.reader.asking(view_asked(exchange))
 
 
 def _events(messages: list[ModelMessage], id: str) -> list[Event]:

@@ -17,11 +17,11 @@ from ...runs import Running
 from ...runs.log import Entry, unpack
 from ...runs.replay import PIECE, FinishedLog
 from ...storage import StoredResponse
-from ...view import Reader, Redactor
+from ...view import Reader, Redactor, View, lesser
 from ..exchange import Exchange
 from ..services import Services
 from ..serving import serve_stream
-from .asking import EVENTS_HEADER, Header, dialect_of, view_asked
+from .asking import EVENTS_HEADER, Header, dialect_of
 from .given import told_given
 
 CANCEL_SECONDS = 20.0
@@ -83,7 +83,8 @@ class KeptResponses:
     async def input_items(self, exchange: Exchange) -> None:
         row = await self._row(exchange)
         items = msgspec.json.decode(row.input)
-        reader = exchange.principal.policy.reader.asking(view_asked(exchange))
+        # Thoughts that were given back are most likely its model's own.
+        reader = exchange.reads(most_of(self._services, row))
         await exchange.answer(page(exchange, told_given(items, reader)))
 
     # --- what they share ---------------------------------------------------------------------------------------
@@ -111,7 +112,7 @@ class KeptResponses:
 
     def _header(self, exchange: Exchange, row: StoredResponse) -> tuple[Header, Reader]:
         header = _header.decode(row.header)
-        exchange.reader = header.reader(exchange)
+        exchange.reader = header.reader(exchange, self._services.catalog.most(row.model))
         return header, exchange.reader
 
     def _run(self, row: StoredResponse) -> Running:
@@ -140,6 +141,11 @@ class KeptResponses:
         if row.status == "cancelled":
             encoder.response.status = "cancelled"
         return encoder.response
+
+
+def most_of(services: Services, row: StoredResponse) -> View:
+    """What anybody may see of its model: the lesser of what it was then and is now."""
+    return lesser(_header.decode(row.header).most, services.catalog.most(row.model))
 
 
 def page(exchange: Exchange, items: list[dict[str, Any]]) -> dict[str, Any]:
@@ -208,4 +214,4 @@ def _seals_asked(exchange: Exchange) -> bool | None:
     return "reasoning.encrypted_content" in asked if asked else None
 
 
-__all__ = ["KeptResponses", "listed", "not_found", "page", "page_of"]
+__all__ = ["KeptResponses", "listed", "most_of", "not_found", "page", "page_of"]

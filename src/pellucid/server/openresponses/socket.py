@@ -229,8 +229,8 @@ class _Conversation:
         header, fold = asking.header, Fold()
         run = self._services.kept(run, asking.row(header)) if asking.store else run
         encoder, redact = header.encoder(asking.reader, framing="lines"), Redactor(asking.reader).feed
+        await self._opened(run)
         try:
-            await self._opened(run)
             self._exchange.watch.streaming()
             await self._stream(asking, run, redact, encoder, fold)
         finally:

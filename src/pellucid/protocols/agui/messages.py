@@ -1,0 +1,238 @@
+"""The protocol's messages, and what a run is asked with.
+
+camelCase on the wire. What is optional is absent there, never null; null for it is taken for absent, as some clients
+write it. Older shapes are read as well: `encryptedContent` and a list as the content of reasoning (the proposal of
+2025), and `binary` content (before 1.0).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+PROTOCOL_VERSION = "1.0"
+
+Metadata: TypeAlias = dict[str, Any]
+"""Open by key; `ag-ui` is reserved for the protocol."""
+Count: TypeAlias = Annotated[int, Meta(ge=0)]
+
+
+class _Wire(msgspec.Struct, rename="camel", omit_defaults=True, repr_omit_defaults=True):
+    pass
+
+
+# --- content -----------------------------------------------------------------------------------------------------
+
+
+class _Source(_Wire, tag_field="type", kw_only=True):
+    value: str
+
+
+class DataSource(_Source, tag="data", kw_only=True):
+    """`value` is base64."""
+
+    mime_type: str
+
+
+class UrlSource(_Source, tag="url", kw_only=True):
+    mime_type: str | None = None
+
+
+class FileSource(_Source, tag="file", kw_only=True):
+    """`value` is a handle that the provider gave."""
+
+    provider: str | None = None
+    mime_type: str | None = None
+
+
+Source: TypeAlias = DataSource | UrlSource | FileSource
+
+
+class _Content(_Wire, tag_field="type", kw_only=True):
+    id: str | None = None
+    metadata: Any = None
+
+
+class TextContent(_Content, tag="text", kw_only=True):
+    text: str
+
+
+class ImageContent(_Content, tag="image", kw_only=True):
+    source: Source
+
+
+class AudioContent(_Content, tag="audio", kw_only=True):
+    source: Source
+
+
+class VideoContent(_Content, tag="video", kw_only=True):
+    source: Source
+
+
+class DocumentContent(_Content, tag="document", kw_only=True):
+    source: Source
+
+
+class BinaryContent(_Content, tag="binary", kw_only=True):
+    """Any of the four, as clients before 1.0 sent it: one of `id`, `url` and `data` (base64) says where it is."""
+
+    mime_type: str
+    url: str | None = None
+    data: str | None = None
+    filename: str | None = None
+
+
+ContentPart: TypeAlias = TextContent | ImageContent | AudioContent | VideoContent | DocumentContent | BinaryContent
+
+
+# --- messages ----------------------------------------------------------------------------------------------------
+
+
+class _Message(_Wire, tag_field="role", kw_only=True):
+    id: str
+    metadata: Metadata | None = None
+    subagent_run_id: str | None = None
+
+
+class DeveloperMessage(_Message, tag="developer", kw_only=True):
+    content: str
+    name: str | None = None
+    encrypted_value: str | None = None
+
+
+class SystemMessage(_Message, tag="system", kw_only=True):
+    content: str
+    name: str | None = None
+    encrypted_value: str | None = None
+
+
+class UserMessage(_Message, tag="user", kw_only=True):
+    content: str | list[ContentPart]
+    name: str | None = None
+    encrypted_value: str | None = None
+
+
+class FunctionCall(_Wire, kw_only=True):
+    name: str
+    arguments: str
+
+
+class ToolCall(_Wire, tag_field="type", tag="function", kw_only=True):
+    id: str
+    function: FunctionCall
+    encrypted_value: str | None = None
+    metadata: Metadata | None = None
+
+
+class AssistantMessage(_Message, tag="assistant", kw_only=True):
+    content: str | None = None
+    tool_calls: list[ToolCall] | None = None
+    name: str | None = None
+    encrypted_value: str | None = None
+
+
+class ToolMessage(_Message, tag="tool", kw_only=True):
+    tool_call_id: str
+    content: str | list[ContentPart]
+    error: str | None = None
+    encrypted_value: str | None = None
+
+
+class ActivityMessage(_Message, tag="activity", kw_only=True):
+    """Progress. No model sees it, and the official client does not send it back."""
+
+    activity_type: str
+    content: dict[str, Any]
+
+
+class ReasoningMessage(_Message, tag="reasoning", kw_only=True):
+    """In the proposal's dialect, `content` is a list and the value is `encryptedContent`."""
+
+    content: str | list[str]
+    encrypted_value: str | None = None
+    encrypted_content: str | None = None
+
+    @property
+    def text(self) -> str:
+        return self.content if isinstance(self.content, str) else "".join(self.content)
+
+    @property
+    def sealed(self) -> str | None:
+        """The encrypted value, by either name."""
+        return self.encrypted_value or self.encrypted_content or None
+
+
+Message: TypeAlias = (
+    DeveloperMessage | SystemMessage | UserMessage | AssistantMessage | ToolMessage | ActivityMessage | ReasoningMessage
+)
+
+
+# --- a run -------------------------------------------------------------------------------------------------------
+
+
+class Tool(_Wire, kw_only=True):
+    """A function that the client runs. `parameters` is a JSON Schema."""
+
+    name: str
+    description: str
+    parameters: Any = None
+    metadata: Metadata | None = None
+
+
+class Context(_Wire, kw_only=True):
+    """Something that the agent should know for this run, beside the conversation."""
+
+    description: str
+    value: str
+
+
+class Interrupt(_Wire, kw_only=True):
+    """What a run waits for. `expires_at` is a time in ISO 8601, `response_schema` a JSON Schema for the answer."""
+
+    id: str
+    reason: str
+    message: str | None = None
+    tool_call_id: str | None = None
+    response_schema: dict[str, Any] | None = None
+    expires_at: str | None = None
+    metadata: Metadata | None = None
+    subagent_run_id: str | None = None
+
+
+class ResumeEntry(_Wire, kw_only=True):
+    """The answer to an interrupt."""
+
+    interrupt_id: str
+    status: Literal["resolved", "cancelled"]
+    payload: Any = None
+    metadata: Metadata | None = None
+
+
+class TokenUsage(_Wire, kw_only=True):
+    """Tokens for one provider and model. Reasoning is part of the output, what is cached part of the input."""
+
+    provider: str | None = None
+    model: str | None = None
+    input_tokens: Count | None = None
+    output_tokens: Count | None = None
+    total_tokens: Count | None = None
+    reasoning_tokens: Count | None = None
+    cached_input_tokens: Count | None = None
+    cache_write_input_tokens: Count | None = None
+
+
+class RunAgentInput(_Wire, kw_only=True):
+    """What a client posts. `protocol_version` is absent from clients before 1.0."""
+
+    thread_id: str
+    run_id: str
+    messages: list[Message]
+    protocol_version: str | None = None
+    parent_run_id: str | None = None
+    state: Any = None
+    tools: list[Tool] = []
+    context: list[Context] = []
+    forwarded_props: Any = None
+    resume: list[ResumeEntry] | None = None

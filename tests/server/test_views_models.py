@@ -1,0 +1,222 @@
+"""A model's own view: the most that anybody sees of its reasoning, whatever their key, on every read, now and later."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from loop_kit import legal
+from seal_kit import CANARIES, SECRET, Canary, name_of
+from sockets_kit import opened
+from test_views_canary import silent
+from test_views_http import VIEWS, shown
+from view_keys import LESSER, SEALS, Keys, with_keys
+
+from pellucid.errors import RequestError
+from pellucid.server.catalog import Catalog
+from pellucid.server.config import check_config
+from pellucid.transport import Transport
+from pellucid.view import VIEWS as ORDER
+from pellucid.view import View, lesser
+from scripted import Upstream
+from scripted.gateway import Reply
+
+RAW = {"Pellucid-View": "raw"}
+
+def public(canary: Canary, view: str) -> str:
+    return f"{canary.row}-{canary.name}-{view}".replace(" ", "-")
+
+
+def named(upstream: Upstream, canary: Canary, view: str) -> dict[str, Any]:
+    provider, _, model = name_of(upstream, canary).partition(":")
+    return {"provider": provider, "model": model, "view": view}
+
+
+@pytest.fixture(scope="module")
+def keyed(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keys]:
+    models = {public(canary, view): named(upstream, canary, view) for canary in CANARIES for view in VIEWS}
+    with with_keys(upstream, tmp_path_factory.mktemp("views"), models=models) as made:
+        yield made
+
+
+def over_a_socket(keyed: Keys, model: str) -> bytes:
+    """Two responses, the second of which goes on from the first, which is nowhere else."""
+    with opened(keyed.gateway, model, additional_headers=keyed.headers("raw")) as socket:
+        first = socket.ask(store=False, include=SEALS)
+        events = [first.events]
+        calls = [item["call_id"] for item in first.response["output"] if item["type"] == "function_call"]
+        results = [{"type": "function_call_output", "call_id": id, "output": "rain"} for id in calls]
+        again = [*results, {"type": "message", "role": "user", "content": "Why?"}]
+        events.append(socket.ask(previous_response_id=first.id, input=again, store=False).events)
+    return json.dumps(events).encode()
+
+
+@pytest.mark.parametrize("canary", CANARIES, ids=lambda canary: f"{canary.row}-{canary.name}")
+@pytest.mark.parametrize("view", LESSER)
+def test_nobody_sees_more_of_it_on_any_read(keyed: Keys, canary: Canary, view: str) -> None:
+    model = public(canary, view)
+    conversation = keyed.conversation()
+    live = keyed.ask("raw", model, stream=True, include=SEALS, conversation=conversation)
+    silent(live, keyed.ask("raw", model), keyed.chat("raw", model, stream=True), keyed.chat("raw", model))
+    if live.status != 200:
+        return
+    id = legal(live)[-1]["response"]["id"]
+    assert ORDER.index(shown(legal(live)[-1]["response"]["output"])) >= ORDER.index(view)
+    for path in (
+        f"/v1/responses/{id}",
+        f"/v1/responses/{id}?stream=true",
+        f"/v1/responses/{id}?stream=true&starting_after=3&include=reasoning.encrypted_content",
+        f"/v1/responses/{id}/input_items",
+        f"/v1/conversations/{conversation}/items",
+    ):
+        reply = keyed.get("raw", path)
+        assert reply.status == 200, reply.body
+        silent(reply)
+    for item in keyed.get("raw", f"/v1/conversations/{conversation}/items").json["data"]:
+        silent(keyed.get("raw", f"/v1/conversations/{conversation}/items/{item['id']}"))
+    assert SECRET.encode() not in over_a_socket(keyed, model)
+    compact = json.dumps({"model": model, "input": "Why?"}).encode()
+    head = {"Content-Type": "application/json", **keyed.headers("raw")}
+    silent(keyed.gateway.request("POST", "/v1/responses/compact", compact, head))
+    begun = keyed.ask("raw", model, background=True, stream=True)
+    silent(begun, keyed.get("raw", f"/v1/responses/{begun.events[0]['response']['id']}?stream=true"))
+
+
+def read_with(keyed: Keys, key: str, model: str, asked: str | None) -> list[Reply]:
+    """The model's reasoning, live and read again, as this key is told it."""
+    made = keyed.ask("raw", model).json
+    more = {"Pellucid-View": asked} if asked else {}
+    query = f"?view={asked}" if asked else ""
+    return [keyed.ask(key, model, more), keyed.get(key, f"/v1/responses/{made['id']}{query}")]
+
+
+@pytest.mark.parametrize("own", VIEWS)
+def test_the_reader_is_the_least_of_key_model_and_request(keyed: Keys, own: str) -> None:
+    [canary] = [one for one in CANARIES if (one.row, one.name) == ("openai-responses", "stream")]
+    for key in VIEWS:
+        most = max(key, own, key=ORDER.index)
+        for asked in (None, *VIEWS):
+            for reply in read_with(keyed, key, public(canary, own), asked):
+                if asked is not None and ORDER.index(asked) < ORDER.index(most):
+                    assert (reply.status, reply.error["code"]) == (403, "view_not_allowed")
+                    assert repr(most) in reply.error["message"]
+                else:
+                    assert shown(reply.json["output"]) == (asked or most)
+
+
+def chat_shows(keyed: Keys, model: str) -> bool:
+    return SECRET.encode() in keyed.chat("raw", model, stream=True).body
+
+
+def test_no_way_round_its_name_shows_more(upstream: Upstream, tmp_path: Path) -> None:
+    """By its provider's list, by PROVIDER:MODEL, or as whatever the provider calls it: the strictest of its names."""
+    [canary] = [one for one in CANARIES if (one.row, one.name) == ("deepseek", "fields")]
+    other, model = (name_of(upstream, canary).partition(":")[2] for _ in range(2))
+    entries = {"open": {"provider": "deepseek", "model": model}}
+    entries["closed"] = {**entries["open"], "view": "sealed"}
+    with with_keys(upstream, tmp_path, models=entries) as keyed:
+        for name, view in {"open": "raw", "closed": "sealed", f"deepseek:{model}": "sealed"}.items():
+            assert shown(keyed.ask("raw", name).json["output"]) == view, name
+            assert chat_shows(keyed, name) is (view == "raw")
+        assert shown(keyed.ask("raw", f"deepseek:{other}").json["output"]) == "raw"
+
+
+def test_a_provider_s_view_is_that_of_all_its_models(
+    upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [canary] = [one for one in CANARIES if (one.row, one.name) == ("deepseek", "fields")]
+    model = name_of(upstream, canary).partition(":")[2]
+    monkeypatch.setenv("SOME_KEY", "none-of-a-provider")
+    house = {"profile": "deepseek", "base_url": upstream.url, "api_key_env": "SOME_KEY", "view": "sealed"}
+    models = {"more": {"provider": "house", "model": model}, "less": {"provider": "house", "model": model}}
+    models["less"]["view"] = "hidden"
+    with with_keys(upstream, tmp_path, providers={"house": house}, models=models) as keyed:
+        for name, view in {"more": "sealed", "less": "hidden", "house:other": "sealed", "any": "sealed"}.items():
+            reply = keyed.ask("raw", name)
+            silent(reply)
+            assert shown(reply.json["output"]) == view, name
+
+
+def made_and_read(keyed: Keys, model: str) -> tuple[str, str]:
+    conversation = keyed.conversation()
+    return keyed.ask("raw", model, conversation=conversation).json["id"], conversation
+
+
+def reads(keyed: Keys, id: str, conversation: str) -> list[Reply]:
+    return [
+        keyed.get("raw", f"/v1/responses/{id}"),
+        keyed.get("raw", f"/v1/responses/{id}?stream=true"),
+        keyed.get("raw", f"/v1/conversations/{conversation}/items"),
+    ]
+
+
+def test_the_stricter_of_then_and_now_holds(upstream: Upstream, tmp_path: Path) -> None:
+    [canary] = [one for one in CANARIES if (one.row, one.name) == ("deepseek", "fields")]
+    entry = named(upstream, canary, "raw")
+    with with_keys(upstream, tmp_path, models={"thinker": entry}) as keyed:
+        open_ = made_and_read(keyed, "thinker")
+        assert all(SECRET.encode() in reply.body for reply in reads(keyed, *open_))
+    with with_keys(upstream, tmp_path, models={"thinker": {**entry, "view": "sealed"}}) as keyed:
+        closed = made_and_read(keyed, "thinker")
+        silent(*reads(keyed, *open_), *reads(keyed, *closed))
+        assert keyed.get("raw", f"/v1/responses/{open_[0]}?view=raw").status == 403
+        # What a conversation holds outlives its response; then its model says what is seen.
+        keyed.gateway.request("DELETE", f"/v1/responses/{open_[0]}", None, keyed.headers("raw"))
+        silent(keyed.get("raw", f"/v1/conversations/{open_[1]}/items"))
+    with with_keys(upstream, tmp_path, models={"thinker": entry}) as keyed:
+        silent(*reads(keyed, *closed))
+        assert keyed.get("raw", f"/v1/responses/{closed[0]}?view=raw").status == 403
+        assert SECRET.encode() in keyed.ask("raw", "thinker").body
+    with with_keys(upstream, tmp_path) as keyed:  # the model is not there any more
+        silent(*reads(keyed, *closed))
+
+
+def test_reasoning_that_was_given_back_is_read_by_the_model_s_view_too(keyed: Keys) -> None:
+    [canary] = [one for one in CANARIES if (one.row, one.name) == ("deepseek", "fields")]
+    thought = {"type": "reasoning", "id": "rs_m", "summary": [], "content": [{"type": "reasoning_text", "text": SECRET}]}
+    user = {"type": "message", "role": "user", "content": "Why?"}
+    said = {"type": "message", "role": "assistant", "content": "Hm."}
+    id = keyed.ask("raw", public(canary, "sealed"), input=[user, thought, said, user]).json["id"]
+    silent(keyed.get("raw", f"/v1/responses/{id}/input_items"))
+
+
+views = st.sampled_from(ORDER)
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), views), max_size=4), views, st.sampled_from(["a", "b", "c"]))
+def test_by_every_name_it_is_the_least_that_is_said_of_it(
+    entries: list[tuple[str, View]], provider: View, model: str
+) -> None:
+    table = {
+        "providers": {"vllm": {"base_url": "http://127.0.0.1:1/v1", "view": provider, "models": ["a"]}},
+        "models": {f"n{at}": {"provider": "vllm", "model": m, "view": v} for at, (m, v) in enumerate(entries)},
+    }
+    catalog = Catalog(check_config(table, {}), Transport())
+    for at, (_, view) in enumerate(entries):
+        assert catalog.most(f"n{at}") == lesser(view, provider)
+    strictest = provider
+    for named_model, view in entries:
+        strictest = lesser(strictest, view) if named_model == model else strictest
+    assert catalog.most(f"vllm:{model}") == strictest
+    if model == "a":
+        assert catalog.most("a") == strictest
+    with pytest.raises(RequestError):
+        catalog.find("nobody")
+    assert catalog.most("nobody") == "raw"
+
+
+@pytest.mark.parametrize("section", ["models", "providers"])
+def test_a_view_that_there_is_not_is_named(section: str) -> None:
+    from pellucid.errors import ConfigError
+
+    house = {"base_url": "http://127.0.0.1:1/v1", "profile": "vllm"}
+    table: dict[str, Any] = {"providers": {"house": house}, "models": {"house": {"provider": "house"}}}
+    table[section]["house"]["view"] = "all"
+    with pytest.raises(ConfigError) as caught:
+        check_config(table, {})
+    assert caught.value.mistakes == [f"{section}.house.view: 'all' is none of 'raw', 'summary', 'sealed', 'hidden'"]

@@ -1,0 +1,104 @@
+"""A conversation without its oldest turns: whole ones, never the last, and never what the system said."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pellucid.conversation import droppable, joined, shortened, weights
+from pellucid.parts import (
+    ModelMessage,
+    ModelRequest,
+    ModelRequestPart,
+    ModelResponse,
+    SystemPromptPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> list[ModelMessage]:
+    """Turns of a user's, with calls whose results come at once or with what the user says next, ids used again."""
+    pieces: list[list[ModelMessage]] = []
+    pending: list[ModelRequestPart] = []
+    for turn in range(draw(st.integers(1, 6))):
+        said: list[ModelRequestPart] = [*pending]
+        pending = []
+        if draw(st.booleans()):
+            said.append(SystemPromptPart(f"rule {turn}", draw(st.sampled_from(["system", "developer"]))))
+        pieces.append([ModelRequest([*said, UserPromptPart(f"user {turn}")])])
+        for step in range(draw(st.integers(1, 3))):
+            ids = [f"c{at}" if draw(st.booleans()) else f"c{turn}.{step}.{at}" for at in range(draw(st.integers(0, 2)))]
+            calls = [ToolCallPart("f", "{}", id) for id in ids]
+            pieces.append([ModelResponse([ThinkingPart(f"thought {turn}"), TextPart(f"text {turn}"), *calls])])
+            results: list[ModelRequestPart] = [ToolReturnPart("f", f"result {turn}.{step}", id) for id in ids]
+            if results and draw(st.booleans()):
+                pieces.append([ModelRequest(results)])
+            else:
+                pending = results
+                break
+    return joined(*pieces)
+
+
+def parts_of(messages: list[ModelMessage]) -> list[object]:
+    return [part for message in messages for part in message.parts]
+
+
+def texts(messages: list[ModelMessage], kind: type) -> list[str]:
+    return [part.content for part in parts_of(messages) if isinstance(part, kind)]  # type: ignore[attr-defined]
+
+
+def paired(messages: list[ModelMessage]) -> bool:
+    """Whether each result follows its call."""
+    open_: set[str] = set()
+    for part in parts_of(messages):
+        if isinstance(part, ToolCallPart):
+            open_.add(part.tool_call_id)
+        elif isinstance(part, ToolReturnPart):
+            if part.tool_call_id not in open_:
+                return False
+            open_.discard(part.tool_call_id)
+    return True
+
+
+@given(conversations(), st.data())
+def test_what_is_left_is_the_end_of_it_and_all_rules(messages: list[ModelMessage], data: st.DataObject) -> None:
+    assert paired(messages)
+    users = texts(messages, UserPromptPart)
+    assert droppable(messages) == len(users) - 1
+    count = data.draw(st.integers(0, droppable(messages)))
+    left = shortened(messages, count)
+    assert texts(left, UserPromptPart) == users[count:]
+    assert texts(left, SystemPromptPart) == texts(messages, SystemPromptPart)
+    # Whole turns: all that came of a user's words, or nothing of it.
+    for kind in (TextPart, ThinkingPart):
+        assert texts(left, kind) == [text for text in texts(messages, kind) if int(text.split()[1]) >= count]
+    results = [text for text in texts(messages, ToolReturnPart) if int(text.split()[1].split(".")[0]) >= count]
+    assert texts(left, ToolReturnPart) == results
+    assert paired(left)
+    assert isinstance(left[0], ModelRequest)
+    assert not any(isinstance(a, ModelRequest) and isinstance(b, ModelRequest) for a, b in pairwise(left))
+
+
+@given(conversations(), st.data())
+def test_the_weights_are_of_what_is_left_out(messages: list[ModelMessage], data: st.DataObject) -> None:
+    turns = weights(messages)
+    assert len(turns) == droppable(messages) + 1
+    count = data.draw(st.integers(0, droppable(messages)))
+    left = weights(shortened(messages, count))
+    # Results that came with the next turn's words count for that one, and go with theirs.
+    assert sum(left) <= sum(turns[count:])
+    assert left[1:] == turns[count + 1 :] or count == droppable(messages)
+
+
+def test_where_nobody_spoke_there_is_nothing_to_leave_out() -> None:
+    messages: list[ModelMessage] = [ModelResponse([TextPart("a")]), ModelRequest([ToolReturnPart("f", "b", "c")])]
+    assert droppable(messages) == 0
+    assert shortened(messages, 0) == messages
+    assert weights(messages) == [2]
