@@ -97,7 +97,22 @@ def _value(subtype: str, id: str) -> Event:
     return {"type": "REASONING_ENCRYPTED_VALUE", "subtype": subtype, "entityId": id, "encryptedValue": "v"}
 
 
-_ODD: list[Any] = [None, "", "i0", "i1", 1, 1.5, True, [], {}, "reasoning", "user", "message", "tool-call", {"type": "odd"}]
+_ODD: list[Any] = [
+    None,
+    "",
+    "i0",
+    "i1",
+    1,
+    1.5,
+    True,
+    [],
+    {},
+    "reasoning",
+    "user",
+    "message",
+    "tool-call",
+    {"type": "odd"},
+]
 
 
 @st.composite

@@ -94,3 +94,24 @@ def test_a_store_that_is_away_from_the_beginning(upstream: Upstream, server: Pos
             server.start()
         me.until_well(kept)
         assert me.kept(kept)["status"] == "completed"
+
+
+async def turned_away(call: Call) -> None:
+    await call.answer(429, b'{"error": {"message": "too many"}}')
+
+
+def test_what_a_model_refuses_leaves_nothing(upstream: Upstream) -> None:
+    """Whoever asks again is not heard twice."""
+    with serving(upstream) as running:
+        me = Caller(running)
+        conversation = me.conversation(message("Hello."))
+        refused, name = upstream.plays(turned_away), upstream.plays(THINKS)
+        for stream in (True, False):
+            reply = me.say(refused, "Why?", conversation=conversation, stream=stream)
+            assert reply.status == 429, reply.body
+        said = me.said(name, "Why?", conversation=conversation)
+        assert [item["type"] for item in me.items(conversation)["data"]] == [
+            "message",
+            "message",
+            *(item["type"] for item in said["output"]),
+        ]

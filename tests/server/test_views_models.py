@@ -28,6 +28,7 @@ from scripted.gateway import Reply
 
 RAW = {"Pellucid-View": "raw"}
 
+
 def public(canary: Canary, view: str) -> str:
     return f"{canary.row}-{canary.name}-{view}".replace(" ", "-")
 
@@ -178,7 +179,12 @@ def test_the_stricter_of_then_and_now_holds(upstream: Upstream, tmp_path: Path) 
 
 def test_reasoning_that_was_given_back_is_read_by_the_model_s_view_too(keyed: Keys) -> None:
     [canary] = [one for one in CANARIES if (one.row, one.name) == ("deepseek", "fields")]
-    thought = {"type": "reasoning", "id": "rs_m", "summary": [], "content": [{"type": "reasoning_text", "text": SECRET}]}
+    thought = {
+        "type": "reasoning",
+        "id": "rs_m",
+        "summary": [],
+        "content": [{"type": "reasoning_text", "text": SECRET}],
+    }
     user = {"type": "message", "role": "user", "content": "Why?"}
     said = {"type": "message", "role": "assistant", "content": "Hm."}
     id = keyed.ask("raw", public(canary, "sealed"), input=[user, thought, said, user]).json["id"]

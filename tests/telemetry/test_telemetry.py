@@ -116,12 +116,7 @@ def test_what_the_models_side_fails_with_is_counted_once(upstream: Upstream, scr
 
 
 def test_a_client_that_leaves_and_a_server_that_stops_are_no_failures_of_the_model(upstream: Upstream) -> None:
-    async def script(call: Call) -> None:
-        await call.head()
-        await call.event(delta(content="Hm"))
-        await call.gone()
-
-    model = upstream.plays(script)
+    model = upstream.plays(_hangs)
     with listening(config_of(upstream, model)) as (gateway, heard):
         with gateway.open(model) as stream:
             stream.until("Hm")
@@ -247,3 +242,24 @@ def test_without_anybody_to_tell_there_are_no_spans() -> None:
     assert (
         Tracing().request("x", {}, {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}) is None
     )
+
+
+async def _hangs(call: Call) -> None:
+    await call.head()
+    await call.event(delta(content="Hm"))
+    await call.gone()
+
+
+def test_a_run_that_gets_no_place_was_none(upstream: Upstream) -> None:
+    model = upstream.plays(_hangs)
+    access = {"default_policy": "one", "policies": {"one": {"streams": 1}}}
+    with listening({**config_of(upstream, model), "access": access}) as (gateway, _):
+        with gateway.open(model) as stream:
+            stream.until("Hm")
+            for streamed in (True, False):
+                assert gateway.ask(model, stream=streamed, store=False).status == 429
+            assert metrics(gateway)[f'pellucid_open_runs{{model="{model}"}}'] == 1
+        gateway.idle()
+        found = metrics(gateway)
+    assert found[f'pellucid_open_runs{{model="{model}"}}'] == 0
+    assert [found[name] for name in found if name.startswith("pellucid_run_seconds_count") and model in name] == [1]

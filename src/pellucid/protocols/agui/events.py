@@ -1,0 +1,422 @@
+"""The protocol's events: the 31 of AG-UI 1.0, and the five that the oldest clients have for reasoning.
+
+Names and attributes are those of the official Python package; on the wire they are camelCase, and told apart by `type`.
+What is optional is absent there, never null; null for it is taken for absent. Two fields are only in the proposal of
+2025: `encryptedContent` of REASONING_START, and `assistant` as the role of reasoning.
+
+Which events each dialect has is told in `dialects`; whether a sequence of them is legal, in `verify`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
+
+import msgspec
+from msgspec import Meta
+
+from ...errors import RequestError
+from ...text import writable
+from .messages import ContentPart, Interrupt, Message, Metadata, RunAgentInput, TokenUsage
+
+Milliseconds: TypeAlias = Annotated[int, Meta(ge=-(2**53) + 1, le=2**53 - 1)]
+"""Since 1970; what JavaScript can hold."""
+TextRole = Literal["developer", "system", "assistant", "user"]
+Patch: TypeAlias = list[dict[str, Any]]
+"""Operations of JSON Patch (RFC 6902)."""
+
+
+class _Event(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    rename="camel",
+    tag_field="type",
+    omit_defaults=True,
+    repr_omit_defaults=True,
+):
+    type: ClassVar[str]
+    timestamp: Milliseconds | None = None
+    raw_event: Any = None
+    metadata: Metadata | None = None
+
+
+class _Owned(_Event, frozen=True, kw_only=True):
+    """What a subagent may have done: without an id it was the agent itself."""
+
+    subagent_run_id: str | None = None
+
+
+class _Tagged(msgspec.Struct, frozen=True, rename="camel", tag_field="type", omit_defaults=True):
+    pass
+
+
+# --- the run -------------------------------------------------------------------------------------------------------
+
+
+class RunStartedEvent(_Event, tag="RUN_STARTED", frozen=True, kw_only=True):
+    type: ClassVar[Literal["RUN_STARTED"]] = "RUN_STARTED"
+    thread_id: str
+    run_id: str
+    protocol_version: str | None = None
+    parent_run_id: str | None = None
+    input: RunAgentInput | None = None
+
+
+class RunFinishedSuccessOutcome(_Tagged, tag="success", frozen=True):
+    """`pending_tool_call_ids`: the calls that the client is to answer."""
+
+    type: ClassVar[Literal["success"]] = "success"
+    pending_tool_call_ids: list[str] | None = None
+
+
+class RunFinishedInterruptOutcome(_Tagged, tag="interrupt", frozen=True):
+    """The next run must answer all of them."""
+
+    type: ClassVar[Literal["interrupt"]] = "interrupt"
+    interrupts: Annotated[list[Interrupt], Meta(min_length=1)]
+
+
+class RunFinishedCancelledOutcome(_Tagged, tag="cancelled", frozen=True):
+    type: ClassVar[Literal["cancelled"]] = "cancelled"
+
+
+RunFinishedOutcome: TypeAlias = RunFinishedSuccessOutcome | RunFinishedInterruptOutcome | RunFinishedCancelledOutcome
+
+
+class RunFinishedEvent(_Event, tag="RUN_FINISHED", frozen=True, kw_only=True):
+    """Without an outcome it was a success. `usage` has an entry for each provider and model."""
+
+    type: ClassVar[Literal["RUN_FINISHED"]] = "RUN_FINISHED"
+    thread_id: str
+    run_id: str
+    result: Any = None
+    outcome: RunFinishedOutcome | None = None
+    usage: list[TokenUsage] | None = None
+
+
+class RunErrorEvent(_Event, tag="RUN_ERROR", frozen=True, kw_only=True):
+    type: ClassVar[Literal["RUN_ERROR"]] = "RUN_ERROR"
+    message: str
+    code: str | None = None
+    usage: list[TokenUsage] | None = None
+
+
+class StepStartedEvent(_Owned, tag="STEP_STARTED", frozen=True, kw_only=True):
+    type: ClassVar[Literal["STEP_STARTED"]] = "STEP_STARTED"
+    step_name: str
+
+
+class StepFinishedEvent(_Owned, tag="STEP_FINISHED", frozen=True, kw_only=True):
+    type: ClassVar[Literal["STEP_FINISHED"]] = "STEP_FINISHED"
+    step_name: str
+
+
+# --- text ----------------------------------------------------------------------------------------------------------
+
+
+class TextMessageStartEvent(_Owned, tag="TEXT_MESSAGE_START", frozen=True, kw_only=True):
+    """Without a role it is the assistant's."""
+
+    type: ClassVar[Literal["TEXT_MESSAGE_START"]] = "TEXT_MESSAGE_START"
+    message_id: str
+    role: TextRole | None = None
+    name: str | None = None
+
+
+class TextMessageContentEvent(_Owned, tag="TEXT_MESSAGE_CONTENT", frozen=True, kw_only=True):
+    type: ClassVar[Literal["TEXT_MESSAGE_CONTENT"]] = "TEXT_MESSAGE_CONTENT"
+    message_id: str
+    delta: str
+
+
+class TextMessageEndEvent(_Owned, tag="TEXT_MESSAGE_END", frozen=True, kw_only=True):
+    type: ClassVar[Literal["TEXT_MESSAGE_END"]] = "TEXT_MESSAGE_END"
+    message_id: str
+
+
+class TextMessageChunkEvent(_Owned, tag="TEXT_MESSAGE_CHUNK", frozen=True, kw_only=True):
+    """All three of the above; the first one needs the id."""
+
+    type: ClassVar[Literal["TEXT_MESSAGE_CHUNK"]] = "TEXT_MESSAGE_CHUNK"
+    message_id: str | None = None
+    role: TextRole | None = None
+    delta: str | None = None
+    name: str | None = None
+
+
+# --- tools ---------------------------------------------------------------------------------------------------------
+
+
+class ToolCallStartEvent(_Owned, tag="TOOL_CALL_START", frozen=True, kw_only=True):
+    """`parent_message_id`: the assistant's message that holds the call; one is made if there is none of this id."""
+
+    type: ClassVar[Literal["TOOL_CALL_START"]] = "TOOL_CALL_START"
+    tool_call_id: str
+    tool_call_name: str
+    parent_message_id: str | None = None
+
+
+class ToolCallArgsEvent(_Owned, tag="TOOL_CALL_ARGS", frozen=True, kw_only=True):
+    type: ClassVar[Literal["TOOL_CALL_ARGS"]] = "TOOL_CALL_ARGS"
+    tool_call_id: str
+    delta: str
+
+
+class ToolCallEndEvent(_Owned, tag="TOOL_CALL_END", frozen=True, kw_only=True):
+    type: ClassVar[Literal["TOOL_CALL_END"]] = "TOOL_CALL_END"
+    tool_call_id: str
+
+
+class ToolCallChunkEvent(_Owned, tag="TOOL_CALL_CHUNK", frozen=True, kw_only=True):
+    """All three of the above; the first one needs the id and the name."""
+
+    type: ClassVar[Literal["TOOL_CALL_CHUNK"]] = "TOOL_CALL_CHUNK"
+    tool_call_id: str | None = None
+    tool_call_name: str | None = None
+    parent_message_id: str | None = None
+    delta: str | None = None
+
+
+class ToolCallResultEvent(_Owned, tag="TOOL_CALL_RESULT", frozen=True, kw_only=True):
+    """What a tool returned. It becomes a message of its own, with this id."""
+
+    type: ClassVar[Literal["TOOL_CALL_RESULT"]] = "TOOL_CALL_RESULT"
+    message_id: str
+    tool_call_id: str
+    content: str | list[ContentPart]
+    role: Literal["tool"] | None = None
+
+
+# --- state, activity, what is nobody's -----------------------------------------------------------------------------
+
+
+class StateSnapshotEvent(_Owned, tag="STATE_SNAPSHOT", frozen=True, kw_only=True):
+    type: ClassVar[Literal["STATE_SNAPSHOT"]] = "STATE_SNAPSHOT"
+    snapshot: Any
+
+
+class StateDeltaEvent(_Owned, tag="STATE_DELTA", frozen=True, kw_only=True):
+    type: ClassVar[Literal["STATE_DELTA"]] = "STATE_DELTA"
+    delta: Patch
+
+
+class MessagesSnapshotEvent(_Event, tag="MESSAGES_SNAPSHOT", frozen=True, kw_only=True):
+    """The whole conversation. With any reasoning, it must have all of it."""
+
+    type: ClassVar[Literal["MESSAGES_SNAPSHOT"]] = "MESSAGES_SNAPSHOT"
+    messages: list[Message]
+
+
+class ActivitySnapshotEvent(_Owned, tag="ACTIVITY_SNAPSHOT", frozen=True, kw_only=True):
+    """Without `replace` it takes the place of an earlier one."""
+
+    type: ClassVar[Literal["ACTIVITY_SNAPSHOT"]] = "ACTIVITY_SNAPSHOT"
+    message_id: str
+    activity_type: str
+    content: dict[str, Any]
+    replace: bool | None = None
+
+
+class ActivityDeltaEvent(_Owned, tag="ACTIVITY_DELTA", frozen=True, kw_only=True):
+    type: ClassVar[Literal["ACTIVITY_DELTA"]] = "ACTIVITY_DELTA"
+    message_id: str
+    activity_type: str
+    patch: Patch
+
+
+class RawEvent(_Owned, tag="RAW", frozen=True, kw_only=True):
+    type: ClassVar[Literal["RAW"]] = "RAW"
+    event: Any
+    source: str | None = None
+
+
+class CustomEvent(_Owned, tag="CUSTOM", frozen=True, kw_only=True):
+    type: ClassVar[Literal["CUSTOM"]] = "CUSTOM"
+    name: str
+    value: Any
+
+
+# --- reasoning -----------------------------------------------------------------------------------------------------
+
+
+class ReasoningStartEvent(_Owned, tag="REASONING_START", frozen=True, kw_only=True):
+    """Opens a span of reasoning. `encrypted_content` is the proposal's; 1.0 has an event for it."""
+
+    type: ClassVar[Literal["REASONING_START"]] = "REASONING_START"
+    message_id: str
+    encrypted_content: str | None = None
+
+
+class ReasoningMessageStartEvent(_Owned, tag="REASONING_MESSAGE_START", frozen=True, kw_only=True):
+    """Clients end the run without a role, and with any other than `reasoning`; the proposal says `assistant`."""
+
+    type: ClassVar[Literal["REASONING_MESSAGE_START"]] = "REASONING_MESSAGE_START"
+    message_id: str
+    role: Literal["reasoning", "assistant"]
+
+
+class ReasoningMessageContentEvent(_Owned, tag="REASONING_MESSAGE_CONTENT", frozen=True, kw_only=True):
+    type: ClassVar[Literal["REASONING_MESSAGE_CONTENT"]] = "REASONING_MESSAGE_CONTENT"
+    message_id: str
+    delta: str
+
+
+class ReasoningMessageEndEvent(_Owned, tag="REASONING_MESSAGE_END", frozen=True, kw_only=True):
+    type: ClassVar[Literal["REASONING_MESSAGE_END"]] = "REASONING_MESSAGE_END"
+    message_id: str
+
+
+class ReasoningMessageChunkEvent(_Owned, tag="REASONING_MESSAGE_CHUNK", frozen=True, kw_only=True):
+    """All three of the above, without a span; the first one needs the id. In the proposal, an empty one closes."""
+
+    type: ClassVar[Literal["REASONING_MESSAGE_CHUNK"]] = "REASONING_MESSAGE_CHUNK"
+    message_id: str | None = None
+    delta: str | None = None
+
+
+class ReasoningEndEvent(_Owned, tag="REASONING_END", frozen=True, kw_only=True):
+    type: ClassVar[Literal["REASONING_END"]] = "REASONING_END"
+    message_id: str
+
+
+class ReasoningEncryptedValueEvent(_Owned, tag="REASONING_ENCRYPTED_VALUE", frozen=True, kw_only=True):
+    """What the client is to give back with a message or a call. One that it does not know yet is lost on it."""
+
+    type: ClassVar[Literal["REASONING_ENCRYPTED_VALUE"]] = "REASONING_ENCRYPTED_VALUE"
+    subtype: Literal["tool-call", "message"]
+    entity_id: str
+    encrypted_value: str
+
+
+# --- subagents -----------------------------------------------------------------------------------------------------
+
+
+class SubagentStartedEvent(_Event, tag="SUBAGENT_STARTED", frozen=True, kw_only=True):
+    """The id is of this one invocation."""
+
+    type: ClassVar[Literal["SUBAGENT_STARTED"]] = "SUBAGENT_STARTED"
+    subagent_run_id: str
+    name: str
+    description: str | None = None
+    parent_subagent_run_id: str | None = None
+    parent_tool_call_id: str | None = None
+    parent_message_id: str | None = None
+
+
+class SubagentFinishedSuccessOutcome(_Tagged, tag="success", frozen=True):
+    type: ClassVar[Literal["success"]] = "success"
+
+
+class SubagentFinishedSuspendedOutcome(_Tagged, tag="suspended", frozen=True):
+    type: ClassVar[Literal["suspended"]] = "suspended"
+    interrupt_ids: list[str] | None = None
+
+
+class SubagentFinishedEvent(_Event, tag="SUBAGENT_FINISHED", frozen=True, kw_only=True):
+    type: ClassVar[Literal["SUBAGENT_FINISHED"]] = "SUBAGENT_FINISHED"
+    subagent_run_id: str
+    result: Any = None
+    outcome: SubagentFinishedSuccessOutcome | SubagentFinishedSuspendedOutcome | None = None
+
+
+class SubagentErrorEvent(_Event, tag="SUBAGENT_ERROR", frozen=True, kw_only=True):
+    type: ClassVar[Literal["SUBAGENT_ERROR"]] = "SUBAGENT_ERROR"
+    subagent_run_id: str
+    message: str
+    code: str | None = None
+
+
+# --- reasoning, as the oldest clients have it ----------------------------------------------------------------------
+
+
+class ThinkingStartEvent(_Event, tag="THINKING_START", frozen=True, kw_only=True):
+    type: ClassVar[Literal["THINKING_START"]] = "THINKING_START"
+    title: str | None = None
+
+
+class ThinkingTextMessageStartEvent(_Event, tag="THINKING_TEXT_MESSAGE_START", frozen=True, kw_only=True):
+    type: ClassVar[Literal["THINKING_TEXT_MESSAGE_START"]] = "THINKING_TEXT_MESSAGE_START"
+
+
+class ThinkingTextMessageContentEvent(_Event, tag="THINKING_TEXT_MESSAGE_CONTENT", frozen=True, kw_only=True):
+    type: ClassVar[Literal["THINKING_TEXT_MESSAGE_CONTENT"]] = "THINKING_TEXT_MESSAGE_CONTENT"
+    delta: str
+
+
+class ThinkingTextMessageEndEvent(_Event, tag="THINKING_TEXT_MESSAGE_END", frozen=True, kw_only=True):
+    type: ClassVar[Literal["THINKING_TEXT_MESSAGE_END"]] = "THINKING_TEXT_MESSAGE_END"
+
+
+class ThinkingEndEvent(_Event, tag="THINKING_END", frozen=True, kw_only=True):
+    type: ClassVar[Literal["THINKING_END"]] = "THINKING_END"
+
+
+RunEvent: TypeAlias = RunStartedEvent | RunFinishedEvent | RunErrorEvent | StepStartedEvent | StepFinishedEvent
+TextMessageEvent: TypeAlias = (
+    TextMessageStartEvent | TextMessageContentEvent | TextMessageEndEvent | TextMessageChunkEvent
+)
+ToolCallEvent: TypeAlias = (
+    ToolCallStartEvent | ToolCallArgsEvent | ToolCallEndEvent | ToolCallChunkEvent | ToolCallResultEvent
+)
+StateEvent: TypeAlias = (
+    StateSnapshotEvent
+    | StateDeltaEvent
+    | MessagesSnapshotEvent
+    | ActivitySnapshotEvent
+    | ActivityDeltaEvent
+    | RawEvent
+    | CustomEvent
+)
+ReasoningEvent: TypeAlias = (
+    ReasoningStartEvent
+    | ReasoningMessageStartEvent
+    | ReasoningMessageContentEvent
+    | ReasoningMessageEndEvent
+    | ReasoningMessageChunkEvent
+    | ReasoningEndEvent
+    | ReasoningEncryptedValueEvent
+)
+SubagentEvent: TypeAlias = SubagentStartedEvent | SubagentFinishedEvent | SubagentErrorEvent
+ThinkingEvent: TypeAlias = (
+    ThinkingStartEvent
+    | ThinkingTextMessageStartEvent
+    | ThinkingTextMessageContentEvent
+    | ThinkingTextMessageEndEvent
+    | ThinkingEndEvent
+)
+AGUIEvent: TypeAlias = (
+    RunEvent | TextMessageEvent | ToolCallEvent | StateEvent | ReasoningEvent | SubagentEvent | ThinkingEvent
+)
+
+TYPE_OF: dict[str, type[AGUIEvent]] = {cls.type: cls for cls in get_args(AGUIEvent)}
+"""The class of each `type`."""
+
+_decode = msgspec.json.Decoder(AGUIEvent).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def decode_event(data: bytes | str | dict[str, Any]) -> AGUIEvent:
+    """An event from its JSON, or from the object that it is. Raises `RequestError` (code `bad_event`).
+
+    Fields that this version does not know are left out.
+    """
+    try:
+        if isinstance(data, dict):
+            event: AGUIEvent = msgspec.convert(data, AGUIEvent)
+            return event
+        return _decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RequestError(f"this is no event of AG-UI: {_why(error)}", code="bad_event") from None
+
+
+def encode_event(event: AGUIEvent) -> bytes:
+    """The event as JSON on one line; what UTF-8 cannot hold is U+FFFD."""
+    try:
+        return _encode(event)
+    except (UnicodeEncodeError, TypeError, ValueError, RecursionError):
+        return _encode(writable(event))
+
+
+def _why(error: Exception) -> str:
+    # msgspec tells the path and the kinds; what is not JSON at all it tells by its place.
+    return str(error) if isinstance(error, msgspec.DecodeError) else "it is not UTF-8"
