@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given, settings
-from runs_kit import ODD, batches
+from hypothesis import strategies as st
+from runs_kit import ODD, MadeUp, batches, row_of
 
 from pellucid.events import Event, SideEvent
 from pellucid.fold import fold
 from pellucid.protocols.openresponses import Encoder
 from pellucid.protocols.openresponses import types as t
 from pellucid.protocols.openresponses.verify import verify
+from pellucid.runs import Running
+from pellucid.runs.keeping import KeptRun
 from pellucid.runs.log import Entry, decode_entry, encode_entry, events_of, pack, unpack
 from pellucid.runs.replay import PIECE, FinishedLog
+from pellucid.storage import open_store
 
 
 def encoded(events: list[list[Event]], after: int = -1, dialect: Any = "openresponses") -> bytes:
@@ -49,6 +54,41 @@ def test_from_every_cursor(said: list[list[Event]]) -> None:
     again = unpack(pack(encode_entry(Entry(7, batch)) for batch in said))
     for cursor in range(len(pieces) - 1):
         assert encoded([entry.events for entry in again], after=cursor) == b"".join(pieces[cursor + 1 :])
+
+
+async def kept(said: list[list[Event]], *, waiting: bool) -> tuple[bytes, bytes]:
+    """What a client got of a run while it was kept, and what it gets of it afterwards."""
+    run = MadeUp(said)
+    run.waiting = waiting
+    store = await open_store("sqlite://")
+    try:
+        keeping = KeptRun(run, row_of(1), store)
+        live = await read(keeping)
+        row = await store.responses.get("ann", "resp_1", log=True)
+        assert row is not None
+        return live, await read(FinishedLog(unpack(row.log)))
+    finally:
+        await store.aclose()
+
+
+async def read(run: Running) -> bytes:
+    await run.open()
+    encoder = Encoder(t.Response(id="resp_1", created_at=1, model="m"))
+    out = [encoder.start(queued=run.waiting)]
+    while True:
+        await run.wait()
+        events = run.take()
+        if events is None:
+            return b"".join(out)
+        out.append(encoder.feed(events, 7))
+
+
+@given(batches(), st.booleans())
+@settings(max_examples=20, deadline=None)
+def test_a_stream_that_had_to_wait_is_the_same_afterwards(said: list[list[Event]], waiting: bool) -> None:
+    live, again = asyncio.run(kept(said, waiting=waiting))
+    assert (b"response.queued" in live) == waiting
+    assert live == again
 
 
 @pytest.mark.parametrize("odd", ODD, ids=repr)

@@ -23,7 +23,7 @@ from ..run import Minter
 from ..storage import ConversationEntry, Store, StoredResponse
 from ..telemetry import log, place_of
 from ..text import writable
-from .log import Entry, encode_entry, events_of, pack
+from .log import WAITED, Entry, encode_entry, events_of, pack
 from .running import Running
 
 FAULT = ErrorInfo("server_error", "the gateway failed to keep it")
@@ -154,13 +154,14 @@ class KeptRun:
         self._told: RunEndEvent | None = None
         self._keeping: asyncio.Task[ErrorInfo | None] | None = None
         self.now = 0
+        self.waiting = False
 
     async def open(self) -> None:
         await self._inner.open()
-
-    @property
-    def waiting(self) -> bool:
-        return self._inner.waiting
+        self.waiting = self._inner.waiting
+        if self.waiting:
+            # A stream that begins so has one event more, and so must it have whenever it is read again.
+            self._entries.append(Entry(self._inner.now, [WAITED]))
 
     @property
     def ended(self) -> RunEndEvent | None:

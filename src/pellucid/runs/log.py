@@ -11,8 +11,12 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from ..events import Event
+from ..events import Event, SideEvent
 from ..text import writable
+
+
+WAITED = SideEvent("queue", "waited")
+"""Alone in the first entry of a log: the model had yet to become free when the run began."""
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -54,4 +58,4 @@ def events_of(entries: Sequence[Entry]) -> list[Event]:
     return [event for entry in entries for event in entry.events]
 
 
-__all__ = ["Entry", "decode_entry", "encode_entry", "events_of", "pack", "unpack"]
+__all__ = ["WAITED", "Entry", "decode_entry", "encode_entry", "events_of", "pack", "unpack"]

@@ -12,7 +12,7 @@ from ..errors import ErrorInfo, PellucidError
 from ..events import Event, RunEndEvent
 from ..fold import Fold
 from ..relay import Follower
-from .log import Entry, decode_entry
+from .log import WAITED, Entry, decode_entry
 
 PIECE = 64
 """How many entries of a finished log are given at a time, so that a long one does not keep others waiting."""
@@ -22,6 +22,7 @@ LOST = ErrorInfo("unavailable", "the live log of this response was lost; ask for
 
 class _Reading:
     waiting = False
+    """Whether the stream begins with that. What is followed live began before anybody read it."""
 
     def __init__(self) -> None:
         self._fold = Fold()
@@ -85,6 +86,7 @@ class FinishedLog(_Reading):
         super().__init__()
         self._entries = entries
         self._at = 0
+        self.waiting = bool(entries) and entries[0].events == [WAITED]
 
     def wait(self) -> Awaitable[None]:
         return asyncio.sleep(0)
