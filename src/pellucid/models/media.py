@@ -1,25 +1,40 @@
 """Images and files by URL, for models that take none: fetched here, and sent as data.
 
-What is fetched is named by whoever asks, so it is fetched under the operator's egress policy, with bounds.
+What is fetched is named by whoever asks, so it is fetched under the operator's egress policy, with bounds: on each
+file, and on all that one call brings along. What a run asks for in every turn is fetched once.
 """
 
 from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from ..egress import EgressPolicy
-from ..parts import Audio, File, Image, ModelMessage, ModelRequest, ModelRequestPart, UserContent, UserPromptPart, Video
+from ..errors import RequestError
+from ..parts import (
+    Audio,
+    File,
+    Image,
+    ModelMessage,
+    ModelRequest,
+    ModelRequestPart,
+    ToolReturnPart,
+    UserContent,
+    UserPromptPart,
+    Video,
+)
 from ..settings import ModelCall
 from .model import Asked, Turn
 
 MAX_BYTES = 20 * 1024 * 1024
+"""Of one file."""
+MAX_FILES, MAX_CALL_BYTES = 32, 64 * 1024 * 1024
+"""Of one call, which sends them all."""
 SECONDS = 30.0
-REMEMBERED, REMEMBERED_SECONDS = 32, 120.0
-"""What a run asks for in every turn is fetched once."""
+REMEMBERED_BYTES, REMEMBERED_SECONDS = 64 * 1024 * 1024, 120.0
 
 _ACCEPT: dict[type[UserContent], tuple[str, ...]] = {
     Image: ("image/*",),
@@ -29,60 +44,121 @@ _ACCEPT: dict[type[UserContent], tuple[str, ...]] = {
 }
 
 
+class _Found(NamedTuple):
+    until: float
+    media_type: str
+    data: str
+    """In base64, as every wire carries it."""
+    size: int
+    """In bytes, before that."""
+
+
+class Media:
+    """What was fetched lately, for all models of a process."""
+
+    def __init__(self, policy: EgressPolicy) -> None:
+        self._policy = policy
+        self._remembered: dict[tuple[type[UserContent], str], _Found] = {}
+        self._size = 0
+
+    async def fetched(self, content: UserContent, url: str) -> _Found:
+        """Raises `EgressError` for what may not or cannot be fetched."""
+        now, name = time.monotonic(), (type(content), url)
+        self._forget(now)
+        found = self._remembered.get(name)
+        if found is None:
+            fetched = await self._policy.fetch(
+                url, max_bytes=MAX_BYTES, seconds=SECONDS, accept=_ACCEPT[type(content)], param="input"
+            )
+            data = base64.b64encode(fetched.data).decode()
+            found = _Found(time.monotonic() + REMEMBERED_SECONDS, fetched.media_type, data, len(fetched.data))
+            before = self._remembered.pop(name, None)
+            self._size += len(data) - (len(before.data) if before is not None else 0)
+            self._remembered[name] = found
+            self._forget(now)
+        return found
+
+    def _forget(self, now: float) -> None:
+        """The oldest first: what is too old, and what is too much."""
+        while self._remembered:
+            name, oldest = next(iter(self._remembered.items()))
+            if oldest.until > now and self._size <= REMEMBERED_BYTES:
+                return
+            del self._remembered[name]
+            self._size -= len(oldest.data)
+
+
 class WithMedia:
     """`inner`, asked with data where a call has URLs."""
 
-    def __init__(self, inner: Asked, policy: EgressPolicy) -> None:
+    def __init__(self, inner: Asked, media: Media) -> None:
         self.name = inner.name
         self.origin = inner.origin
         self.warnings = inner.warnings
         self._inner = inner
-        self._policy = policy
-        self._remembered: dict[str, tuple[float, str, str]] = {}
+        self._media = media
 
     async def open(self, call: ModelCall) -> Turn:
         """Raises `EgressError` for what may not or cannot be fetched, and whatever the model raises."""
-        return await self._inner.open(replace(call, messages=[await self._message(said) for said in call.messages]))
+        if any(_names(part) for message in call.messages for part in message.parts):
+            call = replace(call, messages=await _Inlining(self._media).messages(call.messages))
+        return await self._inner.open(call)
 
-    async def _message(self, message: ModelMessage) -> ModelMessage:
-        if not isinstance(message, ModelRequest) or not any(_named(part) for part in message.parts):
-            return message
-        return replace(message, parts=[await self._part(part) for part in message.parts])
+
+class _Inlining:
+    """One call's files."""
+
+    def __init__(self, media: Media) -> None:
+        self._media = media
+        self._files = 0
+        self._bytes = 0
+
+    async def messages(self, messages: list[ModelMessage]) -> list[ModelMessage]:
+        return [
+            replace(message, parts=[await self._part(part) for part in message.parts])
+            if isinstance(message, ModelRequest) and any(map(_names, message.parts))
+            else message
+            for message in messages
+        ]
 
     async def _part(self, part: ModelRequestPart) -> ModelRequestPart:
-        contents = _contents(part)
-        return replace(part, content=[await self._content(one) for one in contents]) if _named(part) else part
+        if not _names(part):
+            return part
+        return replace(part, content=[await self._content(one) for one in _contents(part)])
 
-    async def _content(self, content: UserContent) -> UserContent:
+    async def _content(self, content: Any) -> Any:
         if not _is_url(content):
             return content
-        url = getattr(content, "url", "")
-        found = self._remembered.get(url)
-        if found is None or found[0] < time.monotonic():
-            fetched = await self._policy.fetch(
-                url, max_bytes=MAX_BYTES, seconds=SECONDS, accept=_ACCEPT[type(content)], param="input"
+        self._files += 1
+        self._check()
+        found = await self._media.fetched(content, content.url)
+        self._bytes += found.size
+        self._check()
+        return replace(content, url=None, media_type=found.media_type, data=found.data)
+
+    def _check(self) -> None:
+        if self._files > MAX_FILES or self._bytes > MAX_CALL_BYTES:
+            raise RequestError(
+                f"input: the files that it names by URL are too many for one request; there may be {MAX_FILES}, of "
+                f"{MAX_CALL_BYTES} bytes together",
+                kind="too_large",
+                code="files_too_large",
+                param="input",
             )
-            found = (
-                time.monotonic() + REMEMBERED_SECONDS,
-                fetched.media_type,
-                base64.b64encode(fetched.data).decode(),
-            )
-            while len(self._remembered) >= REMEMBERED:
-                del self._remembered[next(iter(self._remembered))]
-            self._remembered[url] = found
-        return replace(content, url=None, media_type=found[1], data=found[2])
 
 
-def _contents(part: ModelRequestPart) -> Sequence[UserContent]:
-    return part.content if isinstance(part, UserPromptPart) and isinstance(part.content, list) else []
+def _contents(part: Any) -> list[Any]:
+    content = part.content if isinstance(part, UserPromptPart | ToolReturnPart) else None
+    return content if isinstance(content, list) else []
 
 
-def _named(part: ModelRequestPart) -> bool:
-    return any(_is_url(content) for content in _contents(part))
+def _names(part: Any) -> bool:
+    """Whether it names files by URL."""
+    return any(map(_is_url, _contents(part)))
 
 
-def _is_url(content: UserContent) -> bool:
-    return (getattr(content, "url", None) or "").startswith(("http://", "https://"))
+def _is_url(content: Any) -> bool:
+    return type(content) in _ACCEPT and (content.url or "").startswith(("http://", "https://"))
 
 
-__all__ = ["WithMedia"]
+__all__ = ["Media", "WithMedia"]

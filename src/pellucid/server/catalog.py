@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from ..egress import EgressPolicy
 from ..errors import RequestError
 from ..models import Asked, Model
-from ..models.media import WithMedia
+from ..models.media import Media, WithMedia
 from ..parts import Origin
 from ..settings import ModelSettings
 from ..transport import Transport
@@ -32,7 +32,7 @@ class Catalog:
         self._transport = transport
         self._profiles = config.all_profiles()
         self._providers = config.providers
-        self._egress = EgressPolicy(config.egress.allow)
+        self._media = Media(EgressPolicy(config.egress.allow))
         self._named: dict[str, Asked] = {}
         self._open: dict[tuple[str, str], Asked] = {}
         for name, entry in config.models.items():
@@ -153,4 +153,4 @@ class Catalog:
             headers=provider.headers,
             provider=provider_name,
         )
-        return WithMedia(asked, self._egress) if profile.media == "inline" else asked
+        return WithMedia(asked, self._media) if profile.media == "inline" else asked

@@ -1,0 +1,132 @@
+"""Files by URL, for models that take none: fetched from a real server, and sent as data."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import pytest
+from aiohttp import web
+
+from pellucid.egress import EgressError, EgressPolicy
+from pellucid.errors import RequestError
+from pellucid.models import Asked, Turn, media
+from pellucid.models.media import Media, WithMedia
+from pellucid.parts import File, Image, ModelRequest, Origin, ToolReturnPart, UserPromptPart
+from pellucid.settings import ModelCall
+
+
+class Heard:
+    """A model that keeps what it was asked, and says nothing."""
+
+    name = "m"
+    origin = Origin("p", "w", "m")
+
+    def __init__(self) -> None:
+        self.calls: list[ModelCall] = []
+
+    async def open(self, call: ModelCall) -> Turn:
+        self.calls.append(call)
+        return cast("Turn", None)
+
+    def warnings(self, call: ModelCall) -> list[str]:
+        return []
+
+
+class Files:
+    """`/{size}.{type}` is so many bytes of that type."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.url = ""
+
+    @asynccontextmanager
+    async def serve(self) -> AsyncIterator[str]:
+        async def answer(request: web.Request) -> web.Response:
+            self.asked.append(request.path)
+            size, _, kind = request.path[1:].partition(".")
+            return web.Response(
+                body=bytes(int(size)), content_type={"png": "image/png", "pdf": "application/pdf"}[kind]
+            )
+
+        app = web.Application()
+        app.router.add_get("/{name}", answer)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        try:
+            yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+        finally:
+            await runner.cleanup()
+
+
+def run(scene: Callable[[str, Files, WithMedia, Heard], Coroutine[Any, Any, None]]) -> None:
+    async def main() -> None:
+        files, heard = Files(), Heard()
+        async with files.serve() as url:
+            inner: Asked = heard
+            await scene(url, files, WithMedia(inner, Media(EgressPolicy(["127.0.0.1"]))), heard)
+
+    asyncio.run(main())
+
+
+def asks(*content: Any) -> ModelCall:
+    return ModelCall("m", [ModelRequest([UserPromptPart(list(content))])])
+
+
+def test_wherever_a_url_stands_its_data_is_sent_and_fetched_once() -> None:
+    async def scene(url: str, files: Files, model: WithMedia, heard: Heard) -> None:
+        image = Image(url=f"{url}/9.png", detail="low")
+        returned = ToolReturnPart("look", [image], "c1")
+        call = ModelCall("m", [ModelRequest([UserPromptPart(["See: ", image])]), ModelRequest([returned])])
+        for _ in range(3):
+            await model.open(call)
+        assert files.asked == ["/9.png"]
+        inlined = Image(data=base64.b64encode(bytes(9)).decode(), media_type="image/png", detail="low")
+        for got in heard.calls:
+            assert got.messages == [
+                ModelRequest([UserPromptPart(["See: ", inlined])]),
+                ModelRequest([ToolReturnPart("look", [inlined], "c1")]),
+            ]
+
+    run(scene)
+
+
+def test_what_was_fetched_as_one_thing_is_not_taken_for_another() -> None:
+    async def scene(url: str, files: Files, model: WithMedia, heard: Heard) -> None:
+        await model.open(asks(File(url=f"{url}/5.pdf")))
+        with pytest.raises(EgressError):
+            await model.open(asks(Image(url=f"{url}/5.pdf")))
+
+    run(scene)
+
+
+def test_a_call_brings_so_much_along_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(media, "MAX_CALL_BYTES", 100)
+
+    async def scene(url: str, files: Files, model: WithMedia, heard: Heard) -> None:
+        await model.open(asks(Image(url=f"{url}/40.png"), Image(url=f"{url}/60.png")))
+        with pytest.raises(RequestError) as wrong:
+            await model.open(asks(Image(url=f"{url}/41.png"), Image(url=f"{url}/60.png")))
+        assert wrong.value.info.code == "files_too_large"
+        with pytest.raises(RequestError):
+            await model.open(asks(*(Image(url=f"{url}/{size}.png") for size in [1] * 33)))
+        assert len(heard.calls) == 1
+
+    run(scene)
+
+
+def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(media, "REMEMBERED_BYTES", 100)
+
+    async def scene(url: str, files: Files, model: WithMedia, heard: Heard) -> None:
+        for size in (30, 31, 32, 31, 30):
+            await model.open(asks(Image(url=f"{url}/{size}.png")))
+        # The oldest had to go.
+        assert files.asked == ["/30.png", "/31.png", "/32.png", "/30.png"]
+
+    run(scene)
