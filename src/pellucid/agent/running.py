@@ -69,7 +69,8 @@ class Plan:
 
 
 class AgentRun(Generic[Out]):
-    """Read it batch by batch, or use it as an async context manager that leaves nothing running."""
+    """Read it batch by batch, serve it as any other run, or use it as an async context manager that leaves nothing
+    running."""
 
     checks = True
 
@@ -95,28 +96,22 @@ class AgentRun(Generic[Out]):
         """What came next; None when the run is over. Raises what ended the run, if it did not end well."""
         try:
             if not self._opened:
-                self._opened = True
-                await self._run.open()
+                await self.open()
             if self._failure is not None:
                 raise self._failure
             if self.is_over:
                 return None
-            batch = await self._run.read()
+            await self._run.wait()
+            return self.take()
         except PellucidError as error:
             # The first turn could not be asked for; later ones end the run by themselves.
             if self._failure is error:
                 raise
             self._failure = error
-            batch = self._run.fail(error.info)
+            return self._heard(self._run.fail(error.info))
         except BaseException:
             self.cancel()
             raise
-        if batch is None:
-            return None
-        batch = self._announce(batch)
-        if batch and isinstance(batch[-1], RunEndEvent):
-            self._ended(batch[-1])
-        return batch
 
     async def finish(self) -> AgentRunResult[Out]:
         """Read to the end."""
@@ -137,6 +132,34 @@ class AgentRun(Generic[Out]):
     async def __aexit__(self, *_: object) -> None:
         if not self.is_over:
             self.cancel()
+
+    # --- being served (see `runs.Running`): what goes wrong is an event, and is not raised --------------------------
+
+    async def open(self) -> None:
+        self._opened = True
+        await self._run.open()
+
+    @property
+    def waiting(self) -> bool:
+        return self._run.waiting
+
+    @property
+    def ended(self) -> RunEndEvent | None:
+        return self._run.ended
+
+    @property
+    def now(self) -> int:
+        return self._run.now
+
+    def wait(self) -> Awaitable[None]:
+        return self._run.wait()
+
+    def take(self) -> list[Event] | None:
+        batch = self._run.take()
+        return None if batch is None else self._heard(batch)
+
+    async def stop(self, error: ErrorInfo | None = None) -> list[Event]:
+        return self._heard(await self._run.stop(error))
 
     # --- what there is -------------------------------------------------------------------------------------------
 
@@ -244,6 +267,12 @@ class AgentRun(Generic[Out]):
         self._output = [value]
 
     # --- events --------------------------------------------------------------------------------------------------
+
+    def _heard(self, batch: list[Event]) -> list[Event]:
+        batch = self._announce(batch)
+        if batch and isinstance(batch[-1], RunEndEvent):
+            self._ended(batch[-1])
+        return batch
 
     def _announce(self, batch: list[Event]) -> list[Event]:
         """The batch, with a word where the answer begins."""
