@@ -57,7 +57,7 @@ def told_without_content(caplog: pytest.LogCaptureFixture, where: str) -> None:
 
 @pytest.mark.parametrize(
     ("where", "name", "place"),
-    [(AnswerDecoder, "feed", "models.model"), (Run, "feed", "runs.attached"), (Encoder, "feed", "server.serving")],
+    [(AnswerDecoder, "feed", "models.model"), (Run, "feed", "runs.attached"), (Encoder, "feed", "asgi.serving")],
     ids=["decoder", "run", "encoder"],
 )
 def test_in_mid_stream(

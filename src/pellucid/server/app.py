@@ -12,12 +12,13 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Router
 from starlette.types import Receive, Scope, Send
 
+from ..asgi import http
 from ..errors import ErrorInfo, ErrorKind
 from ..models import Asked
 from ..protocols import openresponses
 from ..telemetry.lines import request_id
 from ..transport import Transport
-from . import chat_completions, http, plain
+from . import chat_completions, plain
 from .config import Config
 from .connection import connections
 from .observe import RequestWatch

@@ -8,6 +8,7 @@ import time
 from msgspec.structs import replace
 from starlette.routing import BaseRoute
 
+from ..asgi.serving import serve_stream, serve_whole
 from ..models import Asked
 from ..parts import ModelResponse, SealedPart
 from ..protocols import chat_completions
@@ -20,7 +21,6 @@ from ..view import Redactor
 from .exchange import WARNING, Door, Exchange
 from .routing import route
 from .services import Services, definitions
-from .serving import serve_stream, serve_whole
 
 
 class ChatCompletions:

@@ -341,9 +341,29 @@ def _inconsistencies(config: Config, environ: Mapping[str, str]) -> list[str]:
         mistakes += [f"telemetry.otlp_endpoint: {mistake}" for mistake in _address(config.telemetry.otlp_endpoint)]
     mistakes += _kept(config, environ)
     if server.workers > 1:
-        mistakes.append("server.workers: only 1 is possible yet")
+        mistakes += _shared(config, environ)
     if _open_to_others(server.host) and not (server.allow_unauthenticated or config.access.guarded):
         mistakes.append(OPEN_TO_OTHERS.format(host=server.host))
+    return mistakes
+
+
+def _shared(config: Config, environ: Mapping[str, str]) -> list[str]:
+    """What several workers cannot do with the memory of one of them."""
+    mistakes, many = [], f"for server.workers = {config.server.workers}"
+    relay, store = (
+        section.url if section.url_env is None else environ.get(section.url_env, "missing:")
+        for section in (config.relay, config.storage)
+    )
+    if (relay or "memory:").partition(":")[0] == "memory":
+        mistakes.append(
+            f"relay.url: {many}, what is live must be where all workers find it: "
+            "give them a Redis (redis://127.0.0.1:6379), or have one worker"
+        )
+    if (store or "").rstrip("/") in ("sqlite:", "sqlite:///:memory:"):
+        mistakes.append(
+            f"storage.url: {many}, what is kept must be where all workers find it: "
+            "give them a file (sqlite:///kept.sqlite) or a PostgreSQL, or have one worker"
+        )
     return mistakes
 
 

@@ -11,17 +11,15 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 from urllib.parse import parse_qsl
 
+from ..asgi import http
+from ..asgi.serving import FAULT, STOPPING
 from ..errors import ErrorInfo, IllegalEvent, PellucidError
 from ..telemetry import log, place_of
 from ..view import Reader, View, redact_error, view_of
-from . import http
 from .access import AccessError, Guard, Principal
 from .access.errors import Header
 from .config import ServerConfig
 from .observe import RequestWatch
-
-FAULT = ErrorInfo("server_error", "the gateway failed; the operator's log says where")
-STOPPING = ErrorInfo("unavailable", "the gateway is stopping; ask again in a moment", code="stopping", retry_after=1.0)
 
 VIEW_HEADER = "pellucid-view"
 WARNING = b"pellucid-warning"
@@ -99,11 +97,11 @@ class Exchange:
         self.headers += [header for header in headers if header not in self.headers]
         await self.answer(self.form.error_body(error), self.form.status_of(error))
 
-    async def stream(self) -> None:
+    async def stream(self, content_type: str = http.EVENT_STREAM) -> None:
         """With a stream, whose pieces follow."""
         self.started = True
         self.watch.streaming()
-        await http.start_stream(self.send, self.headers)
+        await http.start_stream(self.send, self.headers, content_type)
 
 
 Endpoint = Callable[[Exchange], Awaitable[None]]

@@ -18,6 +18,7 @@ from typing import Any
 
 from opentelemetry.trace import Span, TracerProvider, use_span
 
+from ..asgi.http import Scope
 from ..errors import ErrorInfo, ModelError
 from ..events import ErrorEvent, Event, ResponseEndEvent, ResponseStartEvent
 from ..models import Asked, Turn
@@ -29,7 +30,6 @@ from ..telemetry.metrics import OTHER, Metrics
 from ..telemetry.spans import Tracing
 from .access import Principal
 from .config import TelemetryConfig
-from .http import Scope
 from .metered import Measured
 
 NO_ROUTE = "none"

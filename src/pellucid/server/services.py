@@ -21,6 +21,7 @@ from opentelemetry.trace import TracerProvider
 from ..egress import EgressPolicy
 from ..errors import ConfigError, PellucidError
 from ..models import Asked
+from ..parts import Usage
 from ..relay import Relay, open_relay
 from ..run import Mint
 from ..runs import AttachedRun, Nobody, Running
@@ -29,7 +30,7 @@ from ..runs.keeping import KeptRun
 from ..runs.later import settled
 from ..runs.seals import Seals
 from ..runs.serving import ServerOwner
-from ..runs.summaries import ModelWriter, SummarisedRun, Writer
+from ..runs.summaries import ModelWriter, Spent, SummarisedRun, Writer
 from ..sealing import KeyFile, Keys, Sealed, Sealer, env_keys
 from ..settings import ModelCall, ToolDefinition
 from ..storage import Store, StoredResponse, open_store
@@ -225,8 +226,16 @@ class Services:
             log_faults=True,
         )
         if summaries and self.writer is not None:
-            run = SummarisedRun(run, self.writer, self.config.summaries.seconds)
+            run = SummarisedRun(run, self.writer, self.config.summaries.seconds, self._spent_by(principal))
         return MeteredRun(run, self.guard, principal, watched)
+
+    def _spent_by(self, principal: Principal) -> Spent:
+        """Whoever has summaries written pays for them, too."""
+
+        async def spent(usage: Usage, characters: int) -> None:
+            await self.guard.charge(principal, usage, characters=characters)
+
+        return spent
 
     def kept(self, run: Running, row: StoredResponse) -> Running:
         """The run, whose response is in the store when its end is told."""

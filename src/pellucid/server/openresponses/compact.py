@@ -12,6 +12,8 @@ import time
 
 from msgspec.structs import replace
 
+from ...asgi import http
+from ...asgi.serving import let_go, opened
 from ...conversation import joined
 from ...errors import ErrorInfo, PellucidError, RequestError
 from ...events import RunEndEvent
@@ -24,10 +26,9 @@ from ...run import Minter
 from ...runs import Running
 from ...sealing import Sealed
 from ...settings import ToolChoice
-from .. import http
+from ...view import redact_usage
 from ..exchange import FAULT, STOPPING, Exchange
 from ..services import Services
-from ..serving import let_go, opened
 from .asking import asking_for
 
 EMPTY = ErrorInfo("model_error", "the model wrote nothing to stand for the conversation", code="empty_compaction")
@@ -69,7 +70,8 @@ class Compact:
                 id=asking.id,
                 created_at=int(asking.created_at),
                 output=[t.CompactionItem(id=sealed.item_id or "", encrypted_content=token)],
-                usage=usage_of(usage) or t.Usage(0, 0, 0, t.InputTokensDetails(0), t.OutputTokensDetails(0)),
+                usage=usage_of(redact_usage(usage, exchange.reader))
+                or t.Usage(0, 0, 0, t.InputTokensDetails(0), t.OutputTokensDetails(0)),
             )
         )
 

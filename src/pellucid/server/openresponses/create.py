@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import secrets
 
+from ...asgi.serving import serve_stream, serve_whole
 from ...protocols.openresponses import parse_request
 from ...run import Minter
 from ...view import Redactor
 from ..exchange import WARNING, Exchange
 from ..services import Services
-from ..serving import serve_stream, serve_whole
 from .asking import Asking, Header, asking_for
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from ...asgi.serving import serve_stream
 from ...errors import RequestError
 from ...protocols.openresponses import types as t
 from ...relay import RelayError
@@ -20,7 +21,6 @@ from ...storage import StoredResponse
 from ...view import Reader, Redactor, View, lesser
 from ..exchange import Exchange
 from ..services import Services
-from ..serving import serve_stream
 from .asking import EVENTS_HEADER, Header, dialect_of
 from .given import told_given
 

@@ -20,6 +20,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from ...asgi import http
+from ...asgi.serving import Encoder, Redact, is_told, last_words, let_go
 from ...conversation import joined
 from ...errors import ErrorInfo, PellucidError, RequestError
 from ...events import RunEndEvent
@@ -32,11 +34,9 @@ from ...runs.log import Entry
 from ...runs.replay import FinishedLog
 from ...telemetry import log, place_of
 from ...view import Redactor, redact_error
-from .. import http
 from ..access.errors import headers_of
 from ..exchange import FAULT, STOPPING, Exchange
 from ..services import Services
-from ..serving import Encoder, Redact, is_told, last_words, let_go
 from .asking import Asking, Recent, asking_for
 
 MAX_WAITING = 8

@@ -15,9 +15,22 @@ from ..events import Event, RunEndEvent
 from ..runs import Running
 from ..telemetry import log, place_of
 from . import http
-from .exchange import FAULT, STOPPING, Exchange
+
+FAULT = ErrorInfo("server_error", "the gateway failed; the operator's log says where")
+STOPPING = ErrorInfo("unavailable", "the gateway is stopping; ask again in a moment", code="stopping", retry_after=1.0)
 
 Redact = Callable[[list[Event]], list[Event]]
+
+
+class Answering(Protocol):
+    """A request that is being answered."""
+
+    receive: http.Receive
+    send: http.Send
+
+    async def stream(self, content_type: str = http.EVENT_STREAM) -> None:
+        """Begin to answer with a stream."""
+        ...
 
 
 class Encoder(Protocol):
@@ -28,7 +41,9 @@ class Encoder(Protocol):
     def feed(self, events: list[Event], now: int) -> bytes: ...
 
 
-async def serve_stream(exchange: Exchange, run: Running, redact: Redact, encoder: Encoder) -> None:
+async def serve_stream(
+    exchange: Answering, run: Running, redact: Redact, encoder: Encoder, content_type: str = http.EVENT_STREAM
+) -> None:
     """Open the run and stream it. What is wrong before it speaks is raised; after that it is an event.
 
     A client that leaves stops the run.
@@ -36,13 +51,13 @@ async def serve_stream(exchange: Exchange, run: Running, redact: Redact, encoder
     async with http.Client(exchange.receive) as client:
         await opened(run, client)
         try:
-            await exchange.stream()
+            await exchange.stream(content_type)
             await _stream(exchange.send, run, redact, encoder, client)
         finally:
             await let_go(run)
 
 
-async def serve_whole(exchange: Exchange, run: Running, redact: Redact, encoder: Encoder) -> ErrorInfo | None:
+async def serve_whole(exchange: Answering, run: Running, redact: Redact, encoder: Encoder) -> ErrorInfo | None:
     """Open the run and read it to its end; the error it ended with. What is wrong before it speaks is raised.
 
     Raises `http.ClientGone` when the client left meanwhile.
@@ -128,4 +143,4 @@ def is_told(error: Exception) -> bool:
     return isinstance(error, PellucidError) and not isinstance(error, IllegalEvent)
 
 
-__all__ = ["Encoder", "Redact", "last_words", "let_go", "serve_stream", "serve_whole"]
+__all__ = ["FAULT", "STOPPING", "Answering", "Encoder", "Redact", "last_words", "let_go", "serve_stream", "serve_whole"]

@@ -20,8 +20,9 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
+EVENT_STREAM = "text/event-stream; charset=utf-8"
+
 _STREAM_HEADERS = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
     # nginx and its like would collect the stream into lumps.
     (b"x-accel-buffering", b"no"),
@@ -115,8 +116,11 @@ def retry_after(error: ErrorInfo) -> list[tuple[bytes, bytes]]:
     return [] if seconds is None else [(b"retry-after", str(math.ceil(min(seconds, 1e9))).encode())]
 
 
-async def start_stream(send: Send, headers: list[tuple[bytes, bytes]] | None = None) -> None:
-    await send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS + (headers or [])})
+async def start_stream(
+    send: Send, headers: list[tuple[bytes, bytes]] | None = None, content_type: str = EVENT_STREAM
+) -> None:
+    head = [(b"content-type", content_type.encode()), *_STREAM_HEADERS, *(headers or [])]
+    await send({"type": "http.response.start", "status": 200, "headers": head})
 
 
 def piece(data: bytes, *, last: bool = False) -> Message:

@@ -1,0 +1,19 @@
+"""Runs over HTTP, in whatever protocol: what a server and an agent's own application have in common."""
+
+from .http import ClientGone, Message, Receive, Scope, Send
+from .serving import FAULT, STOPPING, Answering, Encoder, Redact, serve_stream, serve_whole
+
+__all__ = [
+    "FAULT",
+    "STOPPING",
+    "Answering",
+    "ClientGone",
+    "Encoder",
+    "Message",
+    "Receive",
+    "Redact",
+    "Scope",
+    "Send",
+    "serve_stream",
+    "serve_whole",
+]
