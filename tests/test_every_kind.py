@@ -44,6 +44,8 @@ from pellucid.parts import (
     ToolReturnPart,
     UserPromptPart,
 )
+from pellucid.protocols import agui
+from pellucid.protocols.agui.verify import verify as verify_agui
 from pellucid.protocols.openresponses import Encoder, parse_request
 from pellucid.protocols.openresponses.verify import verify
 from pellucid.providers.profiles import builtin_profiles
@@ -129,3 +131,54 @@ def test_every_event_has_a_place_in_the_protocol() -> None:
     assert {type(event) for event in events} | {PartDeltaEvent} == set(get_args(Event))
     encoder = Encoder(parse_request(b'{"input":"x"}').response("resp_1", "m", 0))
     assert verify(encoder.start() + encoder.feed(events, 0)) == []
+
+
+AGUI = {
+    "thinking": "REASONING_MESSAGE_CONTENT",
+    "text": "TEXT_MESSAGE_CONTENT",
+    "refusal": "TEXT_MESSAGE_CONTENT",
+    "tool-call": "TOOL_CALL_ARGS",
+}
+"""What each kind of part is there; of the others, only what is sealed of them leaves."""
+
+
+@pytest.mark.parametrize("dialect", agui.DIALECTS)
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.part_kind)
+def test_every_part_has_a_place_in_ag_ui(dialect: agui.DialectName, part: ModelResponsePart) -> None:
+    turn = a_turn(part)
+    sealed = [
+        msgspec.structs.replace(event, seal="seal") if isinstance(event, ItemEndEvent) else event for event in turn
+    ]
+    encoder = agui.Encoder("t", "r", dialect)
+    stream = encoder.start() + encoder.feed([*sealed, RunEndEvent("completed")], 0)
+    events = [msgspec.json.decode(line.removeprefix(b"data: ")) for line in stream.split(b"\n\n")[:-1]]
+    assert verify_agui(events, dialect) is None
+    types = [event["type"] for event in events]
+    content = AGUI.get(part.part_kind)
+    if dialect == "thinking":
+        content = content and content.replace("REASONING_", "THINKING_TEXT_")
+    else:
+        assert any("seal" in (event.get("encryptedValue"), event.get("encryptedContent")) for event in events)
+    deltas = [event["delta"] for event in events if "delta" in event]
+    assert (content in types, bool(deltas)) == (content is not None, content is not None)
+
+
+@pytest.mark.parametrize("dialect", agui.DIALECTS)
+def test_every_event_has_a_place_in_ag_ui(dialect: agui.DialectName) -> None:
+    call = ToolCallPart("f", "{}", "c1")
+    events: list[Event] = [
+        *a_turn(call),
+        *(agui.side(agui.CustomEvent(name="n", value=1)), SideEvent("a", "b", 1)),
+        *(FunctionToolCallEvent(call), FunctionToolResultEvent(ToolReturnPart("f", "1", "c1"), "fco_1")),
+        *(FinalResultEvent(), ResponseStartEvent(Origin("p", "w", "m"))),
+        *(ItemStartEvent(0, "reasoning", id="rs_1"), SummaryEvent(0, "in short"), ItemEndEvent(0)),
+        *(ErrorEvent(ErrorInfo("model_error", "broke")), ResponseEndEvent("error")),
+        RunEndEvent("failed", error=ErrorInfo("model_error", "broke")),
+    ]
+    assert {type(event) for event in events} == set(get_args(Event))
+    encoder = agui.Encoder("t", "r", dialect)
+    stream = encoder.start() + encoder.feed(events, 0)
+    said = [msgspec.json.decode(line.removeprefix(b"data: ")) for line in stream.split(b"\n\n")[:-1]]
+    assert verify_agui(said, dialect) is None
+    types = [event["type"] for event in said]
+    assert ("CUSTOM" in types, "TOOL_CALL_RESULT" in types, types[-1]) == (True, True, "RUN_ERROR")

@@ -54,7 +54,7 @@ def _run(function: str, given: Mapping[str, Any]) -> list[dict[str, Any]]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    gave: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+    gave: list[dict[str, Any]] = json.loads(done.stdout.rstrip("\n").rpartition("\n")[2])  # text may hold U+2028
     return gave
 
 

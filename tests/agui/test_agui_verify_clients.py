@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from pellucid.protocols.agui.verify import Dialect, verify
+from pellucid.protocols.agui.dialects import DialectName
+from pellucid.protocols.agui.verify import verify
 
 SEQUENCES = 300
 
@@ -38,7 +39,7 @@ def several(strategy: st.SearchStrategy[Any]) -> list[list[dict[str, Any]]]:
 @pytest.mark.parametrize(
     ("rich", "dialect", "clients"), [(True, "1.0", ["1.0.0"]), (False, "0.x", ["1.0.0", "0.0.58", "0.0.45"])]
 )
-def test_fatal_is_what_a_client_refuses(rich: bool, dialect: Dialect, clients: list[Any]) -> None:
+def test_fatal_is_what_a_client_refuses(rich: bool, dialect: DialectName, clients: list[Any]) -> None:
     sequences = several(agui_streams.broken(rich))
     played = [agui_node.play(client, sequences) for client in clients]
     wrong = []
@@ -64,7 +65,7 @@ def test_what_is_legal_is_taken_whole_and_without_a_warning() -> None:
 
 
 @pytest.mark.parametrize(("dialect", "rich"), [("1.0", True), ("0.x", False), ("1.0", False)])
-def test_whole_runs_keep_every_rule(dialect: Dialect, rich: bool) -> None:
+def test_whole_runs_keep_every_rule(dialect: DialectName, rich: bool) -> None:
     for sequence in several(agui_streams.runs(rich)):
         assert verify([dict(event) for event in sequence], dialect) is None, sequence
 

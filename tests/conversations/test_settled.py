@@ -55,3 +55,11 @@ def test_an_id_that_comes_again_is_another_call() -> None:
 def test_a_result_of_a_cut_off_call_does_not_go() -> None:
     assert settled([called("1", complete=False), returned("1", "2")])[1] == returned("2")
     assert settled([returned("1")]) == [returned("1")], "its call may be kept elsewhere"
+
+
+def test_a_call_has_one_result() -> None:
+    late = ModelRequest([ToolReturnPart("f", "late", "1"), UserPromptPart("hello")])
+    assert settled([called("1"), returned("1", "1")])[1] == returned("1")
+    assert settled([called("1"), returned("1"), ModelResponse([TextPart("a")]), late])[3] == HELLO
+    twice: list[ModelMessage] = [called("1", "1"), returned("1", "1"), called("1"), returned("1")]
+    assert settled(twice) == twice, "as many as there are calls"

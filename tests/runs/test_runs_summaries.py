@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pellucid.errors import ErrorInfo
-from pellucid.events import Event, ItemStartEvent, RunEndEvent, SummaryEvent
+from pellucid.events import Event, ItemEndEvent, ItemStartEvent, RunEndEvent, SummaryEvent
 from pellucid.fold import Fold, fold
+from pellucid.parts import Usage
 from pellucid.runs import summaries
-from pellucid.runs.summaries import SummarisedRun
+from pellucid.runs.summaries import SummarisedRun, Written
 from pellucid.view import Reader, Redactor
 
 sys.path.append(str(Path(__file__).parents[1] / "view"))
@@ -84,13 +85,13 @@ class Author:
         self.at_work = 0
         self.given: list[str] = []
 
-    async def summary(self, text: str) -> str | None:
+    async def summary(self, text: str) -> Written:
         self.given.append(text)
         self.at_work += 1
         try:
             whim = self._dice.random()
             await (later(self._dice.choice([0, 1, 5])) if whim < 0.9 else asyncio.sleep(3600))
-            return None if whim < 0.2 else f"gist {len(self.given)}"
+            return Written(None if whim < 0.2 else f"gist {len(self.given)}", Usage(output_tokens=1))
         finally:
             self.at_work -= 1
 
@@ -158,3 +159,172 @@ def test_a_model_that_summarises_by_itself_is_left_alone() -> None:
     assert author.given == []
     assert any(isinstance(event, ItemStartEvent) for event in out)
     assert not any(isinstance(event, SummaryEvent) for event in out)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Silent:
+    """A run that has said this, and says nothing more until it is told to go on."""
+
+    def __init__(self, events: list[Event], rest: list[Event]) -> None:
+        self._events, self._rest = events, rest
+        self.go_on = asyncio.Event()
+        self.ended: RunEndEvent | None = None
+        self.waiting = False
+        self.now = 0
+
+    async def open(self) -> None:
+        pass
+
+    async def wait(self) -> None:
+        if not self._events:
+            await self.go_on.wait()
+            self._events = self._rest
+
+    def take(self) -> list[Event] | None:
+        if self.ended is not None:
+            return None
+        events, self._events = self._events, []
+        if events and isinstance(events[-1], RunEndEvent):
+            self.ended = events[-1]
+        return events
+
+    async def stop(self, error: ErrorInfo | None = None) -> list[Event]:
+        self.ended = RunEndEvent("cancelled")
+        return [self.ended]
+
+
+class Says:
+    """A writer that says this of everything, at once or never."""
+
+    def __init__(self, said: str | None, usage: Usage = Usage(), *, hangs_after: int | None = None) -> None:  # noqa: B008
+        self.given: list[str] = []
+        self.left = 0
+        self._said, self._usage, self._hangs_after = said, usage, hangs_after
+
+    async def summary(self, text: str) -> Written:
+        self.given.append(text)
+        if self._hangs_after is not None and len(self.given) > self._hangs_after:
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                self.left += 1
+        return Written(self._said, self._usage)
+
+
+def thinks(*paragraphs: str) -> list[Event]:
+    return run_of([([("raw", 1, text, False) for text in paragraphs], "eof", "stop")])
+
+
+def summaries_in(events: list[Event]) -> list[str]:
+    return [event.text for event in events if isinstance(event, SummaryEvent)]
+
+
+@pytest.mark.anyio
+async def test_what_is_whole_is_summarised_while_it_still_thinks() -> None:
+    events = thinks("one two three four.\n\n", "five")
+    at = next(place for place, event in enumerate(events) if isinstance(event, ItemEndEvent))
+    inner = Silent(events[:at], events[at:])
+    run = SummarisedRun(inner, Says("gist"), 5)
+    seen: list[Event] = []
+    while not summaries_in(seen):
+        async with asyncio.timeout(5):
+            await run.wait()
+        seen += run.take() or []
+    assert not any(isinstance(event, ItemEndEvent) for event in seen)
+    inner.go_on.set()
+    while run.ended is None:
+        await run.wait()
+        seen += run.take() or []
+    fold(seen)
+
+
+@pytest.mark.anyio
+async def test_a_run_that_is_stopped_leaves_its_writer_at_once() -> None:
+    events = thinks("one two three four.\n\n", "five")
+    at = next(place for place, event in enumerate(events) if isinstance(event, ItemEndEvent))
+    writer = Says("gist", hangs_after=0)
+    run = SummarisedRun(Silent(events[:at], events[at:]), writer, 3600)
+    await run.wait()
+    run.take()
+    await later(2)
+    assert (len(writer.given), writer.left) == (1, 0)
+    async with asyncio.timeout(1):
+        assert isinstance((await run.stop())[-1], RunEndEvent)
+    await later(1)
+    assert writer.left == 1
+
+
+@pytest.mark.anyio
+async def test_what_was_written_by_the_deadline_comes_and_the_answer_waits_no_longer() -> None:
+    run = SummarisedRun(
+        Told(thinks("one two three.\n\n", "four five six.\n\n"), random.Random(3)), Says("gist", hangs_after=1), 0.2
+    )
+    seen: list[Event] = []
+    began = asyncio.get_running_loop().time()
+    while run.ended is None:
+        await run.wait()
+        seen += run.take() or []
+    assert summaries_in(seen) == ["gist"]
+    assert 0.2 <= asyncio.get_running_loop().time() - began < 2
+    assert run.ended.status == "completed"
+
+
+@pytest.mark.anyio
+async def test_what_it_took_is_told_apart_and_is_no_usage_of_the_run() -> None:
+    told: list[tuple[Usage, int]] = []
+
+    async def spent(usage: Usage, characters: int) -> None:
+        told.append((usage, characters))
+
+    events = thinks("one two three.\n\n", "four five six.\n\n")
+    cost = Usage(input_tokens=7, output_tokens=2)
+    for writer, counts in ((Says("gist", cost), 1), (Says(None, cost), 1), (Says("gist"), 1), (Says(None), 0)):
+        told.clear()
+        run = SummarisedRun(Told(events, random.Random(1)), writer, 5, spent)
+        while run.ended is None:
+            await run.wait()
+            run.take()
+        assert writer.given
+        assert len(told) == len(writer.given) * counts
+        assert run.ended == events[-1]
+        for (usage, characters), text in zip(told, writer.given, strict=False):
+            assert usage in (cost, Usage())
+            assert characters >= len(text)
+
+
+@given(st.text(alphabet="ab \n", max_size=400))
+def test_what_came_at_once_is_cut_into_pieces_and_nothing_is_lost(text: str) -> None:
+    pieces = list(summaries._stretches(text))
+    assert all(piece.strip() and len(piece) <= summaries.LONG + summaries.SHORT for piece in pieces[-1:])
+    assert "".join("".join(pieces).split()) == "".join(text.split())
+
+
+words = st.lists(st.text(alphabet="abcdefgh", min_size=1, max_size=9), min_size=1, max_size=60).map(" ".join)
+
+
+@given(words, words, st.sampled_from(["{}", "  {}\n", "In short: {}", "{} And so on."]), st.data())
+def test_what_repeats_the_thought_is_no_summary(text: str, other: str, form: str, data: st.DataObject) -> None:
+    assert summaries._repeats(f"\n{text.upper()} ", text)
+    length = summaries.QUOTE * 3 // 2
+    if len(text) > length:
+        at = data.draw(st.integers(0, len(text) - length))
+        assert summaries._repeats(form.format(text[at : at + length]), text)
+    assert not summaries._repeats("Quite another matter, 1, 2, 3.", other)
+
+
+@pytest.mark.anyio
+async def test_a_writer_that_repeats_what_it_was_told_says_nothing() -> None:
+    class Echo:
+        async def summary(self, text: str) -> Written:
+            return Written(f" {text}")
+
+    run = SummarisedRun(Told(thinks("one two three.\n\n", "four"), random.Random(1)), Echo(), 5)
+    seen: list[Event] = []
+    while run.ended is None:
+        await run.wait()
+        seen += run.take() or []
+    assert summaries_in(seen) == []

@@ -59,7 +59,7 @@ def test_what_is_wrong_is_said_with_its_place(
     assert upstream.calls(model) == []
 
 
-@pytest.mark.parametrize("name", ["x" * 1000, ""])
+@pytest.mark.parametrize("name", ["x" * 1000, "", "\0", "vllm:x\0y"])
 def test_a_name_that_is_none_is_not_found(gateway: Served, name: str) -> None:
     reply = gateway.ask(name)
     assert reply.status == 404

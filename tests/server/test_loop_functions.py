@@ -25,6 +25,9 @@ def looping(upstream: Upstream) -> Iterator[Served]:
         yield running
 
 
+FORBIDDEN = {"type": "allowed_tools", "mode": "none"}
+
+
 def test_a_request_loops_over_turns_by_itself(looping: Served, upstream: Upstream) -> None:
     model = upstream.plays(
         turn("I need a sum. ", "", calling("add", "c1", a=2, b=3)),
@@ -99,6 +102,16 @@ def test_tool_choice_none_offers_nothing_that_can_be_called(looping: Served, ups
     looping.ask(model, tool_choice="none")
     body = upstream.calls(model)[0].body
     assert body.get("tool_choice", "none") == "none"
+
+
+@pytest.mark.parametrize("choice", ["none", {**FORBIDDEN, "tools": [{"type": "function", "name": "add"}]}])
+def test_a_model_that_calls_all_the_same_is_not_served(looping: Served, upstream: Upstream, choice: Any) -> None:
+    model = upstream.plays(turn("", "", calling("add", "c1", a=1, b=1)), turn("", "Two."))
+    assert kinds(output(looping.ask(model, stream=True, tool_choice=choice))) == ["function_call"]
+    body = {"model": model, "messages": [{"role": "user", "content": "Why?"}], "tool_choice": "none"}
+    chat = looping.request("POST", "/v1/chat/completions", json.dumps(body).encode())
+    assert chat.status == 200
+    assert len(upstream.calls(model)) == 2
 
 
 @pytest.mark.parametrize(

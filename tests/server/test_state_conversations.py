@@ -246,6 +246,9 @@ WRONG: list[tuple[Any, str]] = [
     ([{"type": "item_reference", "id": "msg_1"}], "items[0].type"),
     ([message("x"), {"role": "user", "content": [{"type": "input_image"}]}], "items[1].content[0].image_url"),
     ([{"role": "assistant", "content": [{"type": "input_image", "image_url": "https://x.example/"}]}], "items[0]"),
+    ([message("x"), {"type": "reasoning", "encrypted_content": "not.ours"}], "items[1].encrypted_content"),
+    ([{"type": "compaction", "encrypted_content": "not.ours"}], "items[0].encrypted_content"),
+    ([{**message("x"), "id": "msg_a"}, {**message("y"), "id": "msg_a"}], "items[1].id"),
 ]
 
 
@@ -277,7 +280,7 @@ def test_what_is_wrong_with_a_conversation_is_named(me: Caller, upstream: Upstre
 
 
 @pytest.mark.parametrize(
-    "metadata", [{"a": 1}, {"a" * 65: "x"}, {"a": "x" * 513}, {str(n): "" for n in range(17)}, "x"]
+    "metadata", [{"a": 1}, {"a" * 65: "x"}, {"a": "x" * 513}, {str(n): "" for n in range(17)}, "x", [], 0, False]
 )
 def test_metadata_has_limits(me: Caller, metadata: Any) -> None:
     conversation = me.conversation(metadata={"a": "b"})

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import http.client
 import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from loop_kit import calling, legal, turn
 from seal_kit import CANARIES, name_of
+from state_kit import Caller, config_of, make_keys, url_of
 from view_keys import Keys, with_keys
 
-from scripted import Call, Upstream, delta
+from pellucid.server.access import Policy
+from scripted import Call, Upstream, delta, say
 from scripted.gateway import Reply, Served, serve
 
 FIRST = "First I look at the t0psecret. " * 20
@@ -41,9 +46,12 @@ class Author:
             return
         if self.does == "empty":
             await call.event(delta("stop"))
+        elif self.does == "echo":
+            await call.event(delta("stop", content=f"It says: {call.body['messages'][-1]['content']}"))
         else:
             await call.event(delta(reasoning_content="(of its own)"))
             await call.event(delta("stop", content=f"Gist {len(self.calls)}."))
+            await call.event({"choices": [], "usage": {"prompt_tokens": 1000, "completion_tokens": 100}})
         await call.event(b"[DONE]")
         await call.end()
 
@@ -179,7 +187,7 @@ def test_what_cannot_be_had_is_left_out(
         wait_for(lambda: author.left > 0)
 
 
-@pytest.mark.parametrize("does", ["fail", "hang", "empty"])
+@pytest.mark.parametrize("does", ["fail", "hang", "empty", "echo"])
 def test_raw_text_never_stands_in(keyed: Keys, upstream: Upstream, author: Author, does: str) -> None:
     author.does = does
     reply = keyed.ask("summary", f"vllm:{thinker(upstream)}", stream=True)
@@ -232,3 +240,66 @@ def test_a_model_that_makes_its_own_is_left_alone(keyed: Keys, upstream: Upstrea
             response = legal(keyed.ask("summary", name_of(upstream, canary), stream=True))[-1]["response"]
             assert summaries(response) == ["in short"]
     assert len(author.calls) == before
+
+
+def test_a_summary_is_shown_before_the_thinking_is_over(keyed: Keys, upstream: Upstream) -> None:
+    seen = asyncio.Event()
+    loop: list[asyncio.AbstractEventLoop] = []
+
+    async def script(call: Call) -> None:
+        loop.append(asyncio.get_running_loop())
+        await call.head()
+        await call.event(delta(reasoning_content=FIRST + "\n\n"))
+        await asyncio.wait_for(seen.wait(), 10)
+        await call.event(delta(reasoning_content=SECOND))
+        await call.event(delta("stop", content="So be it."))
+        await call.event(b"[DONE]")
+        await call.end()
+
+    body = json.dumps({"model": f"vllm:{upstream.plays(script)}", "input": "Why?", "stream": True}).encode()
+    head = {"Content-Type": "application/json", **keyed.headers("summary")}
+    connection = http.client.HTTPConnection("127.0.0.1", keyed.gateway.port, timeout=20)
+    connection.request("POST", "/v1/responses", body, head)
+    response, came = connection.getresponse(), b""
+    while b"response.reasoning_summary_text.done" not in came:
+        came += response.read1(65536)
+    assert b"Gist" in came
+    assert b"output_item.done" not in came
+    loop[0].call_soon_threadsafe(seen.set)
+    came += response.read()
+    connection.close()
+    assert b"t0psecret" not in came
+    assert b"response.completed" in came
+
+
+def test_a_run_that_is_cancelled_stops_the_writer(summed: Served, upstream: Upstream, author: Author) -> None:
+    author.does = "hang"
+    before, left = len(author.calls), author.left
+
+    async def endless(call: Call) -> None:
+        await call.head()
+        await call.event(delta(reasoning_content=FIRST + "\n\n"))
+        await call.gone()
+
+    id = summed.ask(upstream.plays(endless), background=True, **WANTED).json["id"]
+    wait_for(lambda: len(author.calls) > before)
+    assert summed.request("POST", f"/v1/responses/{id}/cancel").json["status"] == "cancelled"
+    wait_for(lambda: author.left > left)
+
+
+def test_what_they_take_is_no_usage_of_the_response_and_is_paid_by_its_key(
+    upstream: Upstream, author: Author, tmp_path: Path
+) -> None:
+    url = url_of(tmp_path / "store.sqlite")
+    tokens = make_keys(url, {owner: Policy(tokens_per_minute=100_000) for owner in ("plain", "summed")})
+    sections = {"storage": {"url": url}, "access": {"keys": True}, "summaries": {"model": f"vllm:{author.name}"}}
+    with serve(config_of(upstream, **sections)) as running:
+        left = {}
+        for owner, more in (("plain", {}), ("summed", WANTED)):
+            caller = Caller(running, tokens[owner])
+            response = caller.said(upstream.plays(say("Hm. " * 200, "Yes.")), **more)
+            assert (response["usage"]["input_tokens"], response["usage"]["output_tokens"]) == (7, 9)
+            reply = caller.say(upstream.plays(say("", "Yes.")))
+            left[owner] = int(reply.headers["x-ratelimit-remaining-tokens"])
+    # A minute's worth flows back meanwhile, a little.
+    assert 1_100 - 200 <= left["plain"] - left["summed"] <= 1_100 + 200

@@ -86,6 +86,11 @@ def test_numbers_of_tokens_are_a_switch_of_their_own(keyed: Keys, upstream: Upst
     assert legal(keyed.ask("hidden", model, stream=True))[-1]["response"]["usage"] is not None
     chat = keyed.chat("uncounted", model, stream=True, stream_options={"include_usage": True})
     assert b"_tokens" not in chat.body
+    compact = json.dumps({"model": model, "input": "Why?"}).encode()
+    for key, counted in (("uncounted", False), ("hidden", True)):
+        head = {"Content-Type": "application/json", **keyed.headers(key)}
+        usage = keyed.gateway.request("POST", "/v1/responses/compact", compact, head).json["usage"]
+        assert (usage["total_tokens"] > 0) is counted
     assert "usage" not in keyed.chat("uncounted", model).json or keyed.chat("uncounted", model).json["usage"] is None
 
 
@@ -124,13 +129,17 @@ def test_reasoning_that_a_client_gave_is_read_as_any_other(keyed: Keys, upstream
         "summary": [{"type": "summary_text", "text": SUMMARY}],
         "content": [{"type": "reasoning_text", "text": SECRET}],
     }
-    said = {"type": "message", "role": "assistant", "content": "Hm."}
+    logprobs = [{"token": SECRET, "logprob": -0.1, "bytes": [], "top_logprobs": []}]
+    text = {"type": "output_text", "text": "Hm.", "annotations": [], "logprobs": logprobs, "reasoning": SECRET}
+    said = {"type": "message", "role": "assistant", "content": [text], "reasoning_content": SECRET}
     user = {"type": "message", "role": "user", "content": "Why?"}
     conversation = keyed.conversation()
     id = keyed.ask("raw", model, input=[user, thought, said, user], conversation=conversation).json["id"]
     for path in (f"/v1/responses/{id}/input_items", f"/v1/conversations/{conversation}/items"):
         for view in VIEWS:
-            [given] = [item for item in keyed.get(view, path).json["data"] if item.get("id") == "rs_mine"] or [None]
+            listed = keyed.get(view, path)
+            [given] = [item for item in listed.json["data"] if item.get("id") == "rs_mine"] or [None]
+            assert (SECRET in listed.body.decode()) is (view == "raw"), "nor in what came with the answer"
             if view == "raw":
                 assert given == thought
             elif view == "hidden":

@@ -64,6 +64,10 @@ def exits() -> None:
     sys.exit("hunter2")
 
 
+def interrupts() -> None:
+    raise KeyboardInterrupt("hunter2")
+
+
 async def cancels() -> None:
     raise asyncio.CancelledError
 
@@ -84,13 +88,14 @@ def picture() -> Image:
     return Image(data="AA==", media_type="image/png")
 
 
-EVERY = [fine, breaks, asks_again, fails, exits, cancels, slow, hangs, odd, picture]
+EVERY = [fine, breaks, asks_again, fails, exits, interrupts, cancels, slow, hangs, odd, picture]
 TOLD: dict[str, tuple[str, Any]] = {
     "fine": ("success", "fine"),
     "breaks": ("failed", "The tool failed (ValueError)."),
     "asks_again": ("failed", "Name a city."),
     "fails": ("failed", {"reason": "closed"}),
     "exits": ("failed", "The tool failed (SystemExit)."),
+    "interrupts": ("failed", "The tool failed (RuntimeError)."),
     "cancels": ("failed", "The tool failed (CancelledError)."),
     "slow": ("failed", "It did not return within 0.1 s."),
     "hangs": ("failed", "It did not return within 0.1 s."),

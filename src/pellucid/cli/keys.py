@@ -37,7 +37,7 @@ def _where(command: F) -> F:
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print JSON."),
         click.option("--store", metavar="URL", help="Another store than the configuration's."),
-        click.option("--config", "file", type=click.Path(path_type=Path), help="The gateway's (pellucid.toml)."),
+        click.option("--config", "file", type=click.Path(path_type=Path), help="The gateway's file (pellucid.toml)."),
     ):
         command = option(command)
     return command
@@ -72,14 +72,14 @@ def keys() -> None:
 @keys.command()
 @click.option("--owner", required=True, metavar="WHO", help="The tenant; what one key made, another of theirs can use.")
 @click.option("--name", default="", metavar="TEXT", help="What the key is for.")
-@click.option("--expires", callback=_seconds, metavar="TIME", help="From now on: 30d, 12h, 90m.")
+@click.option("--expires", callback=_seconds, metavar="TIME", help="How long it is valid: 30d, 12h, 90m (for good).")
 @click.option("--model", "models", multiple=True, metavar="GLOB", help="A model it may use (all); can be repeated.")
 @click.option("--tool", "tools", multiple=True, metavar="GLOB", help="A server tool it may use (all); can be repeated.")
 @click.option("--view", type=click.Choice(VIEWS), default="raw", show_default=True, help="The most it may see.")
-@click.option("--no-counts", is_flag=True, help="Numbers of reasoning tokens are not shown.")
+@click.option("--no-counts", is_flag=True, help="Numbers of tokens are not shown.")
 @click.option("--events", type=click.Choice(["openresponses", "openai"]), help="Whose event names it gets.")
 @click.option("--no-store", is_flag=True, help="Nothing may be kept.")
-@click.option("--retention", callback=_seconds, metavar="TIME", help="How long what is kept is kept.")
+@click.option("--retention", callback=_seconds, metavar="TIME", help="How long its responses are kept: 30d, 12h.")
 @click.option("--rpm", type=_MOST, metavar="N", help="Requests a minute.")
 @click.option("--tpm", type=_MOST, metavar="N", help="Tokens a minute.")
 @click.option("--rtpm", type=_MOST, metavar="N", help="Reasoning tokens a minute.")
@@ -108,7 +108,7 @@ def create(
     store: str | None,
     as_json: bool,
 ) -> None:
-    """Make a key, and print it: it is not kept, and cannot be shown again."""
+    """Make a key, and print it: it is not kept, and cannot be shown again. Once there is one, everybody needs one."""
     if not owner_fits(owner):
         raise RequestError(f"--owner: {OWNER_RULE}")
     policy = Policy(
@@ -147,7 +147,7 @@ def create(
 
 
 @keys.command("list")
-@click.option("--owner", metavar="WHO", help="Of one tenant alone.")
+@click.option("--owner", metavar="WHO", help="Only those of this tenant.")
 @_where
 def list_keys(owner: str | None, file: Path | None, store: str | None, as_json: bool) -> None:
     """List the keys: whose they are and what they may do. Secrets are not kept."""
@@ -173,7 +173,8 @@ def list_keys(owner: str | None, file: Path | None, store: str | None, as_json: 
 def revoke(id: str, file: Path | None, store: str | None, as_json: bool) -> None:
     """Revoke the key with this ID (`key_…`). Gateways that just used it forget it within seconds (docs/access.md)."""
     if not _with_store(store or _store_url(file), lambda kept: kept.keys.revoke(id, time.time())):
-        raise RequestError(f"there is no key {id!r} to revoke; `pellucid keys list` shows them", kind="not_found")
+        told = f"there is no key {id!r}, or it is revoked already; `pellucid keys list` shows them"
+        raise RequestError(told, kind="not_found")
     if as_json:
         _print_json({"id": id, "revoked": True})
     else:

@@ -58,10 +58,20 @@ async def fetch_with_bar(model: catalogue.Model, path: Path | None = None) -> Pa
 
 async def embedded_model(config: LocalConfig, transport: Transport) -> EmbeddedModel:
     """The model that the configuration names, fetched; its engine is not started yet."""
+    return EmbeddedModel(await local_engine(config), transport)
+
+
+async def local_engine(config: LocalConfig) -> Engine:
+    """Its engine, not started yet."""
+    model = local_model(config)
+    weights = await fetch_with_bar(model, _own_file(config))
+    return Engine(model, weights, threads=config.threads, context=config.context)
+
+
+def local_model(config: LocalConfig) -> catalogue.Model:
+    """What is known of the model that the configuration names."""
     own = _own_file(config)
-    model = catalogue.Model.from_path(own) if own is not None else catalogue.find(config.model or catalogue.DEFAULT)
-    weights = await fetch_with_bar(model, own)
-    return EmbeddedModel(Engine(model, weights, threads=config.threads, context=config.context), transport)
+    return catalogue.Model.from_path(own) if own is not None else catalogue.find(config.model or catalogue.DEFAULT)
 
 
 def _own_file(config: LocalConfig) -> Path | None:

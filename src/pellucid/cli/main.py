@@ -13,7 +13,7 @@ import click
 from .. import __version__
 from ..errors import ConfigError, PellucidError
 from ..telemetry import place_of
-from . import ask, config, decode, keys, models, openapi, seal_keys, serve, translate
+from . import ask, config, decode, keys, models, openapi, seal_keys, serve, translate, worker
 
 
 class _Commands(click.Group):
@@ -55,3 +55,4 @@ main.add_command(keys.keys)
 main.add_command(seal_keys.seal_keys)
 main.add_command(config.config)
 main.add_command(openapi.openapi)
+main.add_command(worker.worker)

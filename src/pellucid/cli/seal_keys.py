@@ -23,7 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def _where(command: F) -> F:
     """Where the keys are: where the gateway's configuration says, as long as nothing else is said here."""
     for option in (
-        click.option("--config", type=click.Path(path_type=Path), help="The gateway's (pellucid.toml)."),
+        click.option("--config", type=click.Path(path_type=Path), help="The gateway's file (pellucid.toml)."),
         click.option(
             "--file",
             type=click.Path(path_type=Path),

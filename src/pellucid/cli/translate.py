@@ -37,7 +37,7 @@ PROTOCOLS: dict[str, Dialect] = {"openresponses": "openresponses", "openresponse
     help="The client's protocol; openresponses-openai has OpenAI's names for reasoning events.",
 )
 @click.option("--stream/--no-stream", default=True, help="As a stream of events, or as the whole response.")
-@click.option("--check", is_flag=True, help="Also say whether the events keep the rules, and the answer is no error.")
+@click.option("--check", is_flag=True, help="Also check the events: fail if one breaks a rule, or on an error.")
 @click.option("--content-type", metavar="T", help="The answer's Content-Type, if it cannot be told from the bytes.")
 @click.argument("file", type=click.File("rb"), default="-")
 def translate(

@@ -18,7 +18,6 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 import aiohttp
 import msgspec
@@ -28,8 +27,7 @@ from .catalogue import Model, data, default_threads
 from .engine import Failed, Ready, Spec
 from .errors import EngineError
 from .queue import Queue
-
-State = Literal["stopped", "starting", "ready", "restarting", "failed"]
+from .readiness import Readiness, State
 
 _SAID: msgspec.json.Decoder[Ready | Failed] = msgspec.json.Decoder(Ready | Failed)
 _DEFERRED = re.compile(rb"^llamacpp:requests_deferred\s+(\d+)", re.MULTILINE)
@@ -67,9 +65,7 @@ class Engine:
         self.queue = Queue(slots, waiting)
         """The line for this engine: hold a place in it for the length of a request."""
         self.log = log or cache.root() / "logs" / "engine.log"
-        self.state: State = "stopped"
-        self.error: EngineError | None = None
-        """Why it failed, or why it is being restarted."""
+        self._readiness = Readiness(f"; log: {self.log}")
         self.restarts = 0
         """How often it died after it had been ready."""
         text = template.read_text("utf-8") if template else data(model.template) if model.template else None
@@ -91,7 +87,15 @@ class Engine:
         self._port = 0
         self._process: asyncio.subprocess.Process | None = None
         self._task: asyncio.Task[None] | None = None
-        self._changed = asyncio.Event()
+
+    @property
+    def state(self) -> State:
+        return self._readiness.state
+
+    @property
+    def error(self) -> EngineError | None:
+        """Why it failed, or why it is being restarted."""
+        return self._readiness.error
 
     @property
     def base_url(self) -> str:
@@ -108,25 +112,17 @@ class Engine:
     async def start(self) -> None:
         """Begin to run the engine; a second call while it runs does nothing."""
         if self._task is None or self._task.done():
-            self.error = None
+            self._readiness.error = None
             self._set("starting")
             self._task = asyncio.create_task(self._run(), name="embedded engine")
 
     async def ready(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 (its message says more)
         """Wait until requests can be sent, at most ``timeout`` seconds. Raises ``EngineError``."""
-        try:
-            async with asyncio.timeout(timeout):
-                while self.state != "ready":
-                    if self.state == "failed" and self.error:
-                        raise self.error
-                    if self.state == "stopped":
-                        raise EngineError("the embedded engine is not started", "stopped")
-                    await self._changed.wait()
-        except TimeoutError:
-            raise EngineError(
-                f"the embedded engine was not ready after {timeout} seconds (state: {self.state}; log: {self.log})",
-                "timeout",
-            ) from self.error
+        await self._readiness.ready(timeout)
+
+    async def changed(self) -> None:
+        """Wait until its state is set again."""
+        await self._readiness.changed()
 
     async def waiting(self) -> int:
         """How many requests llama.cpp itself holds back, those of other processes included.
@@ -163,9 +159,7 @@ class Engine:
         await self.stop()
 
     def _set(self, state: State) -> None:
-        self.state = state
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
+        self._readiness.set(state)
 
     async def _run(self) -> None:
         pause = self._first_pause
@@ -174,7 +168,7 @@ class Engine:
             try:
                 was_ready = await self._once()
             except EngineError as error:
-                self.error = error
+                self._readiness.error = error
                 self._set("failed")
                 return
             if was_ready:
@@ -215,14 +209,14 @@ class Engine:
             if isinstance(said, Failed):
                 raise EngineError(said.message, said.code, said=said.said)
             if said is not None:
-                self._port, self.error, since = said.port, None, loop.time()
+                self._port, self._readiness.error, since = said.port, None, loop.time()
                 self._set("ready")
             code = await process.wait()
         finally:
             await self._end(process)
-        self.error = self._death(code, loaded=bool(since))
-        if self.error.info.code == "unsupported_cpu":
-            raise self.error
+        death = self._readiness.error = self._death(code, loaded=bool(since))
+        if death.info.code == "unsupported_cpu":
+            raise death
         # One that dies at once after loading counts as a failure to start, or it would be started for ever.
         return bool(since) and loop.time() - since > self._first_pause
 

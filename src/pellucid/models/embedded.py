@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from ..emit import Emitter
 from ..errors import ErrorInfo, ModelError, PellucidError
 from ..events import ModelEvent, ResponseEndEvent, SideEvent
+from ..local.lending import LentEngine
 from ..local.request import adjust, explain
 from ..local.supervise import Engine
 from ..parts import Origin
@@ -53,7 +54,9 @@ def embedded_warnings(
 class EmbeddedModel:
     """The engine's model, as something to ask."""
 
-    def __init__(self, engine: Engine, transport: Transport, settings: ModelSettings | None = None) -> None:
+    def __init__(
+        self, engine: Engine | LentEngine, transport: Transport, settings: ModelSettings | None = None
+    ) -> None:
         self.engine = engine
         self.name = engine.model.name
         self._profile = builtin_profiles()["llama.cpp"]

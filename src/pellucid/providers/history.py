@@ -8,7 +8,7 @@
 * Unsigned, where the row's provider refuses what is not signed: it does not go back.
 * Cut off: a tool call or a thought that was cut off is not a fact about the model's mind; neither goes back.
 * Never answered: a call that the conversation left without a result was cut off, too, and so is a result whose call
-  does not go (`settled`): no provider takes one without the other.
+  does not go (`settled`): no provider takes one without the other, nor two results of one call: the first stands.
 * To a model that does not take reasoning back, or not while it is told not to think (`replay_on`), none goes.
 * Sealed: must have been opened before it comes here.
 
@@ -17,6 +17,7 @@ The strategies by which a row says what to do are `Profile.replay`, `foreign`, `
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TypeGuard
 
 from msgspec.structs import replace
@@ -49,7 +50,8 @@ _OPAQUE = ("id", "signature", "provider_name", "provider_details", "origin")
 
 
 def settled(messages: list[ModelMessage]) -> list[ModelMessage]:
-    """The messages, with whole calls that were never answered marked as cut off, and without results of cut-off calls.
+    """The messages, with whole calls that were never answered marked as cut off, and without results of cut-off calls
+    and of those that were answered before.
 
     A conversation goes on after a turn that was cancelled. The calls of the last message wait for their results; a
     result whose call is not here at all (the provider keeps it) stays.
@@ -66,7 +68,7 @@ def settled(messages: list[ModelMessage]) -> list[ModelMessage]:
             returned -= calls
         told.append(message)
     told.reverse()
-    return _without_results_of_cut_calls(told)
+    return _without_second_results(_without_results_of_cut_calls(told))
 
 
 def _cut(response: ModelResponse, calls: set[str]) -> ModelResponse:
@@ -85,6 +87,27 @@ def _without_results_of_cut_calls(messages: list[ModelMessage]) -> list[ModelMes
             cut -= {part.tool_call_id for part in message.tool_calls if part.complete}
         elif cut and any(_answers(part) and part.tool_call_id in cut for part in message.parts):
             parts = [part for part in message.parts if not (_answers(part) and part.tool_call_id in cut)]
+            messages[at] = replace(message, parts=parts)
+    return messages
+
+
+def _without_second_results(messages: list[ModelMessage]) -> list[ModelMessage]:
+    waiting: Counter[str] = Counter()
+    """How many results each call still waits for. Some models give several calls one id."""
+    for at, message in enumerate(messages):
+        if isinstance(message, ModelResponse):
+            for id, count in Counter(part.tool_call_id for part in message.tool_calls).items():
+                waiting[id] = count
+            continue
+        second: list[ModelRequestPart] = []
+        for part in message.parts:
+            if _answers(part) and part.tool_call_id in waiting:
+                if waiting[part.tool_call_id] == 0:
+                    second.append(part)
+                else:
+                    waiting[part.tool_call_id] -= 1
+        if second:
+            parts = [part for part in message.parts if not any(part is one for one in second)]
             messages[at] = replace(message, parts=parts)
     return messages
 

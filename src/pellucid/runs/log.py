@@ -14,7 +14,6 @@ import msgspec
 from ..events import Event, SideEvent
 from ..text import writable
 
-
 WAITED = SideEvent("queue", "waited")
 """Alone in the first entry of a log: the model had yet to become free when the run began."""
 

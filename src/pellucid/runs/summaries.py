@@ -2,7 +2,8 @@
 
 * A paragraph goes to the writer as soon as it is whole; its summary comes as a `SummaryEvent` inside the item.
 * The end of the item, and all that follows it, waits for the summaries of that item, for `seconds` at most. What has
-  not come by then does not come: raw text never stands in for it.
+  not come by then does not come: raw text never stands in for it, and what only repeats or quotes it is no summary.
+* What a summary takes is not the model's usage: it is told apart (`spent`), and shown to nobody.
 * A model that summarises by itself is left alone.
 
 The stage is only there where somebody wants summaries; it alone pays for its tasks.
@@ -11,8 +12,9 @@ The stage is only there where somebody wants summaries; it alone pays for its ta
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ..errors import ErrorInfo
 from ..events import (
@@ -26,7 +28,7 @@ from ..events import (
     ThinkingPartDelta,
 )
 from ..models import Asked
-from ..parts import ModelRequest, ModelResponse, SystemPromptPart, ThinkingPart, UserPromptPart
+from ..parts import ModelRequest, ModelResponse, SystemPromptPart, ThinkingPart, Usage, UserPromptPart
 from ..run import Minter
 from ..settings import ModelCall
 from ..telemetry import log, place_of
@@ -40,15 +42,31 @@ SECONDS = 10.0
 SHORT, LONG = 400, 4_000
 """Characters. A paragraph that is shorter is summarised with the next; one that is longer is cut."""
 
+QUOTE = 60
+"""Characters. No more in a row are taken from the text, give or take a half."""
+
 INSTRUCTIONS = (
     "You are shown a stretch of a language model's private reasoning. Say in one or two plain sentences, in the first "
     "person, what it considers and decides. Do not quote it, do not answer the question, add nothing of your own."
 )
 
 
+class Written(NamedTuple):
+    """What came of a stretch of reasoning."""
+
+    text: str | None
+    """None if there is no summary to be had."""
+    usage: Usage = Usage()
+    """What that took."""
+
+
+Spent = Callable[[Usage, int], Awaitable[None]]
+"""Told what a summary took: as it was reported, and how many characters were read and written."""
+
+
 class Writer(Protocol):
-    async def summary(self, text: str) -> str | None:
-        """A summary of this stretch of reasoning; None if there is none to be had. Never raises."""
+    async def summary(self, text: str) -> Written:
+        """A summary of this stretch of reasoning. Never raises."""
         ...
 
 
@@ -59,7 +77,7 @@ class ModelWriter:
         self._model = model
         self._max_tokens = max_tokens
 
-    async def summary(self, text: str) -> str | None:
+    async def summary(self, text: str) -> Written:
         messages = [ModelRequest([SystemPromptPart(INSTRUCTIONS), UserPromptPart(text)])]
         settings = {"thinking": False, "max_tokens": self._max_tokens, "temperature": 0.0}
         call = ModelCall(self._model.name, messages, settings)  # type: ignore[arg-type]
@@ -70,23 +88,25 @@ class ModelWriter:
                 pass
         except Exception as error:
             log.warning("a summary could not be written: %s", place_of(error))
-            return None
+            return Written(None)
         finally:
             run.close()
         said = next((said for said in run.run.messages if isinstance(said, ModelResponse)), None)
         ended = run.ended
         # One that was cut is still a summary of what it came to; one that failed is none.
         whole = ended is not None and ended.status in ("completed", "incomplete")
-        return ((said.text or "").strip() or None) if said is not None and whole else None
+        summary = ((said.text or "").strip() or None) if said is not None and whole else None
+        return Written(summary, ended.usage if ended is not None else Usage())
 
 
 class SummarisedRun:
     """A run whose reasoning is summarised on the way."""
 
-    def __init__(self, inner: Running, writer: Writer, seconds: float = SECONDS) -> None:
+    def __init__(self, inner: Running, writer: Writer, seconds: float = SECONDS, spent: Spent | None = None) -> None:
         self._inner = inner
         self._writer = writer
         self._seconds = seconds
+        self._spent = spent
         self._coming: asyncio.Future[None] | None = None
         """The inner run's wait, which outlives ours."""
         self._news = asyncio.Event()
@@ -225,7 +245,7 @@ class SummarisedRun:
     def _hand_over(self, item: int, text: str) -> None:
         if self._own or not text.strip():
             return
-        self._queue.append((item, text))
+        self._queue += ((item, stretch) for stretch in _stretches(text))
         if self._writing is None:
             self._writing = asyncio.create_task(self._write())
 
@@ -233,10 +253,12 @@ class SummarisedRun:
         """One after the other, so that they come in order."""
         while self._queue:
             item, text = self._queue.pop(0)
-            summary = await self._writer.summary(text)
-            if summary:
+            summary, usage = await self._writer.summary(text)
+            if summary and not _repeats(summary, text):
                 self._written.append(SummaryEvent(item, summary))
                 self._news.set()
+            if self._spent is not None and (summary or usage != Usage()):
+                await self._spent(usage, len(text) + len(summary or ""))
         self._writing = None
         self._news.set()
 
@@ -251,4 +273,22 @@ class SummarisedRun:
         self._news.set()
 
 
-__all__ = ["ModelWriter", "SummarisedRun", "Writer"]
+def _stretches(text: str) -> Iterator[str]:
+    """What came at once, in pieces that a small model can read, cut where a paragraph, a line or a word ends."""
+    while len(text) > LONG + SHORT:
+        ends = (text.rfind(mark, LONG // 2, LONG) for mark in ("\n\n", "\n", " "))
+        at = next((end for end in ends if end > 0), LONG)
+        yield text[:at]
+        text = text[at:]
+    if text.strip():
+        yield text
+
+
+def _repeats(summary: str, text: str) -> bool:
+    """Whether it is the text itself, or quotes it at length."""
+    said, thought = (" ".join(words.split()).casefold() for words in (summary, text))
+    windows = (thought[at : at + QUOTE] for at in range(0, len(thought) - QUOTE + 1, QUOTE // 2))
+    return said in thought or any(window in said for window in windows)
+
+
+__all__ = ["ModelWriter", "Spent", "SummarisedRun", "Writer", "Written"]

@@ -11,6 +11,7 @@ from ..models import Asked, Model
 from ..models.media import Media, WithMedia
 from ..parts import Origin
 from ..settings import ModelSettings
+from ..storage.names import storable
 from ..transport import Transport
 from ..view import View, lesser
 from .config import Config, ModelConfig, ProviderConfig, api_key
@@ -105,9 +106,9 @@ class Catalog:
                     param="model",
                     code="missing",
                 )
-        if len(name) > MAX_NAME:
+        if len(name) > MAX_NAME or not storable(name):
             raise RequestError(
-                f"model: a name has at most {MAX_NAME} characters",
+                f"model: a name has at most {MAX_NAME} characters, and no NUL among them",
                 kind="not_found",
                 code="model_not_found",
                 param="model",

@@ -44,7 +44,8 @@ class ChatCompletions:
         exchange.headers += await services.guard.spend(principal)
         mint = Minter(secrets.token_bytes(16))
         callers = {tool.name for tool in request.call.tools}
-        offered = [tool for tool in tools if tool.definition in call.tools and tool.name not in callers]
+        may_call = call.tool_choice.mode != "none"
+        offered = [t for t in tools if may_call and t.definition in call.tools and t.name not in callers]
         exchange.watch.response_id = mint("chatcmpl")
         encoder = Encoder(
             exchange.watch.response_id,

@@ -210,7 +210,8 @@ class Services:
         """A run that whoever serves it drives. `tools` are ours: none of them has the name of a caller's own."""
         watched = watch.runs(model, self._tool_names)
         offered = {definition.name for definition in call.tools}
-        ours = [tool for tool in tools if tool.name in offered]
+        # A model may call what it was told not to; that is nothing to be carried out here.
+        ours = [tool for tool in tools if tool.name in offered and call.tool_choice.mode != "none"]
         owner: Nobody | ServerOwner = Nobody()
         if ours:
             parallel = call.settings.get("parallel_tool_calls") is not False

@@ -2,15 +2,20 @@
 
 Labels are from closed sets: what a client or a model may call things is `other` unless the operator has named it so. A
 metric's children are looked up once for each set of labels, and nothing here is called for a delta.
+
+Several workers of one gateway count in files of one directory (`PROMETHEUS_MULTIPROC_DIR`, which their supervisor sets
+before they begin), and each of them tells the sum.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.multiprocess import MultiProcessCollector
 
 Kind = TypeVar("Kind", Counter, Gauge, Histogram)
 
@@ -66,13 +71,19 @@ class Metrics:
     def text(self, accept: str) -> tuple[bytes, str]:
         """Everything, in the form that the `Accept` header asks for, and its content type."""
         encode, content_type = choose_encoder(accept)
-        return encode(self.registry), content_type
+        registry = self.registry
+        if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        return encode(registry), content_type
 
     def _counter(self, name: str, about: str, labels: Sequence[str]) -> Family[Counter]:
         return Family(Counter(f"pellucid_{name}", about, labels, registry=self.registry))
 
     def _gauge(self, name: str, about: str, labels: Sequence[str]) -> Family[Gauge]:
-        return Family(Gauge(f"pellucid_{name}", about, labels, registry=self.registry))
+        # What a worker that died had open is not open any more.
+        mode: Literal["livesum"] = "livesum"
+        return Family(Gauge(f"pellucid_{name}", about, labels, registry=self.registry, multiprocess_mode=mode))
 
     def _histogram(
         self, name: str, about: str, labels: Sequence[str], buckets: Sequence[float] = LONG

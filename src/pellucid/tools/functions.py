@@ -123,9 +123,10 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 def _called(function: Callable[..., Any], given: tuple[Any, ...]) -> Any:
     try:
         return function(*given)
-    except StopIteration as error:
-        # No future can hold this one: whoever waits would wait for ever.
-        raise RuntimeError("the function raised StopIteration") from error
+    except (StopIteration, KeyboardInterrupt) as error:
+        # No future can hold the one (whoever waits would wait for ever), and nobody pressed the keys of the other: it
+        # would stop the server.
+        raise RuntimeError(f"the function raised {type(error).__name__}") from error
 
 
 async def _in_thread(function: Callable[..., Any], given: tuple[Any, ...]) -> Any:

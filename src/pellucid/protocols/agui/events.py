@@ -9,7 +9,7 @@ Which events each dialect has is told in `dialects`; whether a sequence of them 
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, cast, get_args
 
 import msgspec
 from msgspec import Meta
@@ -402,9 +402,8 @@ def decode_event(data: bytes | str | dict[str, Any]) -> AGUIEvent:
     """
     try:
         if isinstance(data, dict):
-            event: AGUIEvent = msgspec.convert(data, AGUIEvent)
-            return event
-        return _decode(data)
+            return cast("AGUIEvent", msgspec.convert(data, AGUIEvent))
+        return cast("AGUIEvent", _decode(data))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RequestError(f"this is no event of AG-UI: {_why(error)}", code="bad_event") from None
 

@@ -16,58 +16,18 @@ runs are read as one thread. What stands in fields is never told.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping
-from typing import Any, Literal, NamedTuple, get_args
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, get_args
 
 import msgspec
 
 from . import shapes as s
-
-Dialect = Literal["1.0", "0.x", "thinking", "proposal"]
-Severity = Literal["fatal", "silent", "style"]
+from .dialects import DialectName
+from .lanes import Broken, Lanes
+from .rules import RULES, Breach, Rule, Severity
+from .sequence import Sequence
 
 _ORDER: tuple[Severity, ...] = get_args(Severity)
-
-
-class Rule(NamedTuple):
-    told: str
-    source: str
-
-
-_CLIENT = "@ag-ui/client 1.0.0"
-
-RULES: dict[str, Rule] = {
-    "event": Rule("an event is a JSON object with a type", f"{_CLIENT}, transform/http.ts"),
-    "type": Rule("the dialect has events of this type", f"{_CLIENT}, enforce.ts; older: the schema of @ag-ui/core"),
-    "fields": Rule("an event has the fields that its type needs, of the right kind, and no nulls", "schema.json 1.0"),
-    "unknown": Rule("it has no others: they are removed on the way", f"{_CLIENT}, enforce/strip.ts"),
-    "retired": Rule("no shape that clients translate for now", f"{_CLIENT}, middleware/compatibility-boundary.ts"),
-    "start": Rule("a run begins with RUN_STARTED, and not while another runs", f"{_CLIENT}, verify.ts"),
-    "terminal": Rule("after the end of a run comes at most the next", f"{_CLIENT}, verify.ts"),
-    "truncated": Rule("a run ends with RUN_FINISHED or RUN_ERROR", "AG-UI's conformance streams"),
-    "run": Rule("RUN_FINISHED names its own run and thread; a stream is one thread", "AG-UI's conformance streams"),
-    "reopened": Rule("what is open is not started again", f"{_CLIENT}, verify.ts"),
-    "unopened": Rule("only what is open goes on or ends", f"{_CLIENT}, verify.ts"),
-    "unclosed": Rule("nothing is open when the run finishes", f"{_CLIENT}, verify.ts"),
-    "owner": Rule("a subagentRunId is that of whoever started it", f"{_CLIENT}, verify.ts"),
-    "subagent": Rule("a subagent starts once, after its parent, and ends once", f"{_CLIENT}, verify.ts"),
-    "chunk": Rule(
-        "the first chunk of something has its id (and a call's name), later ones agree", "chunks/transform.ts"
-    ),
-    "ids": Rule(
-        "no two messages or calls of a thread have one id: they would be merged", f"{_CLIENT}, apply/default.ts"
-    ),
-    "anchor": Rule("an encrypted value comes after what it belongs to was started", f"{_CLIENT}, apply/default.ts"),
-    "value": Rule("a message or call gets one encrypted value: a second replaces it", f"{_CLIENT}, apply/default.ts"),
-    "snapshot": Rule(
-        "a MESSAGES_SNAPSHOT with any reasoning has all of it, and every encrypted value again",
-        f"{_CLIENT}, apply/default.ts",
-    ),
-    "interrupt": Rule("no two interrupts have one id", "AG-UI's conformance streams"),
-    "activity": Rule("ACTIVITY_DELTA is of an activity that there is", f"{_CLIENT}, apply/default.ts"),
-    "empty": Rule("no delta is empty", "the proposal; @ag-ui/core 0.0.45"),
-    "order": Rule("reasoning ends as message, encrypted value, span, and then comes something else", "this package"),
-}
 
 
 class Violation(msgspec.Struct, frozen=True):
@@ -101,7 +61,7 @@ _DIALECTS: dict[str, _Rules] = {
 }
 
 
-def verify(events: Iterable[Any], dialect: Dialect = "1.0", least: Severity = "style") -> Violation | None:
+def verify(events: Iterable[Any], dialect: DialectName = "1.0", least: Severity = "style") -> Violation | None:
     """The first violation that is at least as grave as `least`; None if there is none.
 
     An event is a JSON object, or anything that msgspec (or Pydantic) can turn into one.
@@ -116,13 +76,14 @@ def verify(events: Iterable[Any], dialect: Dialect = "1.0", least: Severity = "s
 class Verifier:
     """One stream. After something fatal nothing more is said: the client has gone."""
 
-    def __init__(self, dialect: Dialect = "1.0") -> None:
+    def __init__(self, dialect: DialectName = "1.0") -> None:
         if dialect not in _DIALECTS:
             raise ValueError(f"there is no dialect {dialect!r}; there are {', '.join(_DIALECTS)}")
         self._rules = _DIALECTS[dialect]
         self._index = 0
         self._dead = False
-        self._thread = _Thread(self._rules)
+        self._lanes = Lanes(self._rules.proposed)
+        self._sequence = Sequence(self._rules.after_error, self._rules.empty)
 
     def feed(self, event: Any) -> list[Violation]:
         """What is wrong with the next event, in no order of gravity."""
@@ -130,9 +91,9 @@ class Verifier:
 
     def end(self) -> list[Violation]:
         """What is wrong when nothing more comes."""
-        return self._said(self._thread.end())
+        return self._said(self._sequence.end())
 
-    def _said(self, breaches: Iterator[_Breach]) -> list[Violation]:
+    def _said(self, breaches: Iterator[Breach]) -> list[Violation]:
         found: list[Violation] = []
         if not self._dead:
             for rule, severity, message in breaches:
@@ -143,7 +104,7 @@ class Verifier:
             self._index += 1
         return found
 
-    def _of(self, event: Any) -> Iterator[_Breach]:
+    def _of(self, event: Any) -> Iterator[Breach]:
         known = _as_object(event)
         kind = known.get("type") if known is not None else None
         if known is None or not isinstance(kind, str) or not kind:
@@ -159,12 +120,13 @@ class Verifier:
         for rule, what in flaws:
             yield rule, "fatal" if rule == "fields" else "silent", f"{kind}: {what}"
         clean = {name: value for name, value in known.items() if value is not None} if flaws else known
-        yield from self._thread.feed(clean)
-
-
-_Breach = tuple[str, Severity, str]
-_Owner = str | None
-"""None is the agent itself."""
+        try:
+            whole = self._lanes.whole(clean)
+        except Broken as broken:
+            yield "chunk", "fatal", str(broken)
+            return
+        for one in whole:
+            yield from self._sequence.feed(one)
 
 
 def _as_object(event: Any) -> Mapping[str, Any] | None:
@@ -177,410 +139,4 @@ def _as_object(event: Any) -> Mapping[str, Any] | None:
     return event if isinstance(event, Mapping) else None
 
 
-# --- the sequence ------------------------------------------------------------------------------------------------
-
-
-class _Kind(NamedTuple):
-    """Something that is started and ended."""
-
-    name: str
-    id: str
-    owners: str
-    """Whose ids it shares, as far as owners go."""
-
-
-_TEXT = _Kind("text message", "messageId", "message")
-_CALL = _Kind("tool call", "toolCallId", "call")
-_THOUGHT = _Kind("reasoning message", "messageId", "reasoning")
-_SPAN = _Kind("reasoning span", "messageId", "reasoning")
-_THINKING = _Kind("thinking message", "", "")
-_STEP = _Kind("thinking", "", "")
-
-_START = {
-    "TEXT_MESSAGE_START": _TEXT,
-    "TOOL_CALL_START": _CALL,
-    "REASONING_MESSAGE_START": _THOUGHT,
-    "REASONING_START": _SPAN,
-    "THINKING_START": _STEP,
-    "THINKING_TEXT_MESSAGE_START": _THINKING,
-}
-_GO_ON = {
-    "TEXT_MESSAGE_CONTENT": _TEXT,
-    "TOOL_CALL_ARGS": _CALL,
-    "REASONING_MESSAGE_CONTENT": _THOUGHT,
-    "THINKING_TEXT_MESSAGE_CONTENT": _THINKING,
-}
-_END = {
-    "TEXT_MESSAGE_END": _TEXT,
-    "TOOL_CALL_END": _CALL,
-    "REASONING_MESSAGE_END": _THOUGHT,
-    "REASONING_END": _SPAN,
-    "THINKING_END": _STEP,
-    "THINKING_TEXT_MESSAGE_END": _THINKING,
-}
-_CHUNK = {
-    "TEXT_MESSAGE_CHUNK": (_TEXT, "TEXT_MESSAGE", "CONTENT", ("role", "name")),
-    "TOOL_CALL_CHUNK": (_CALL, "TOOL_CALL", "ARGS", ("toolCallName", "parentMessageId")),
-    "REASONING_MESSAGE_CHUNK": (_THOUGHT, "REASONING_MESSAGE", "CONTENT", ()),
-}
-_PASS_CHUNKS = {"RAW", "ACTIVITY_SNAPSHOT", "ACTIVITY_DELTA", "REASONING_ENCRYPTED_VALUE", "SUBAGENT_STARTED"}
-_CLOSE_ALL = {"RUN_STARTED", "RUN_FINISHED", "RUN_ERROR", "MESSAGES_SNAPSHOT"}
-
-
-class _Lane(NamedTuple):
-    """What one agent has open in chunks, and what its first chunk said."""
-
-    chunk: str
-    id: str
-    said: tuple[Any, ...]
-    owner: _Owner
-
-
-class _Run:
-    """What is known of a run."""
-
-    def __init__(self, event: Mapping[str, Any]) -> None:
-        self.ids = (event.get("threadId"), event.get("runId"))
-        self.open: dict[_Kind, dict[str, _Owner]] = {}
-        self.steps: set[tuple[_Owner, str]] = set()
-        self.owners: dict[tuple[str, str], _Owner] = {}
-        self.subagents: dict[str, bool] = {}
-        """Whether it is active."""
-
-    def opened(self, kind: _Kind) -> dict[str, _Owner]:
-        return self.open.setdefault(kind, {})
-
-
-class _Thread:
-    def __init__(self, rules: _Rules) -> None:
-        self._rules = rules
-        self._run: _Run | None = None
-        self._state: Literal["new", "running", "finished", "failed"] = "new"
-        self._name: str | None = None
-        self._lanes: dict[_Owner, _Lane] = {}
-        self._kinds: dict[str, str] = {}
-        """What each id of a message names: its role; `""` for a message that a call made."""
-        self._calls: set[str] = set()
-        self._values: set[tuple[str, str]] = set()
-        self._spans: dict[str, str] = {}
-        """The last span that was open when a reasoning message began."""
-
-    def end(self) -> Iterator[_Breach]:
-        if self._state in ("new", "running"):
-            yield "truncated", "silent", "the stream stops before the run has ended"
-
-    def feed(self, event: Mapping[str, Any]) -> Iterator[_Breach]:
-        kind: str = event["type"]
-        try:
-            whole = self._expanded(event) if kind in _CHUNK else [*self._closed(event), event]
-        except _Broken as broken:
-            yield "chunk", "fatal", str(broken)
-            return
-        for one in whole:
-            yield from self._step(one)
-
-    # --- chunks ------------------------------------------------------------------------------------------------
-
-    def _closed(self, event: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-        """The ends of what chunks have open and this event closes."""
-        kind, owner = event["type"], event.get("subagentRunId")
-        if self._rules.proposed:
-            reasoning = kind.startswith("REASONING_")
-            return [
-                end
-                for lane in list(self._lanes)
-                if not (reasoning and self._lanes[lane].chunk == "REASONING_MESSAGE_CHUNK")
-                for end in self._close(lane)
-            ]
-        if kind in _CLOSE_ALL:
-            return [end for lane in list(self._lanes) for end in self._close(lane)]
-        if kind in _PASS_CHUNKS or kind.startswith("THINKING_"):
-            return []
-        return self._close(owner)
-
-    def _close(self, owner: _Owner) -> list[Mapping[str, Any]]:
-        lane = self._lanes.pop(owner, None)
-        if lane is None:
-            return []
-        kind, base, _, _ = _CHUNK[lane.chunk]
-        return [{"type": f"{base}_END", kind.id: lane.id, **_owned(lane.owner)}]
-
-    def _expanded(self, event: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-        """The chunk as the events that it stands for."""
-        chunk: str = event["type"]
-        kind, base, more, repeated = _CHUNK[chunk]
-        id, delta = event.get(kind.id), event.get("delta")
-        at = self._lane_of(chunk, id, event.get("subagentRunId"))
-        lane = self._lanes.get(at)
-        out: list[Mapping[str, Any]] = []
-        if lane is not None and lane.chunk == chunk and id in (None, lane.id):
-            for name, said in zip(repeated, lane.said, strict=True):
-                if event.get(name, said) != said:
-                    raise _Broken(f"{chunk}: its {name} is not that of the first chunk")
-        else:
-            out += self._close(at)
-            for name in (kind.id, "toolCallName") if kind is _CALL else (kind.id,):
-                if event.get(name) is None:
-                    raise _Broken(f"{chunk}: the first one needs a {name}")
-            assert isinstance(id, str)
-            said = tuple(event.get(name, "assistant" if name == "role" else None) for name in repeated)
-            lane = self._lanes[at] = _Lane(chunk, id, said, event.get("subagentRunId"))
-            start = {name: event[name] for name in (*repeated, "subagentRunId") if name in event}
-            out.append({**start, "type": f"{base}_START", kind.id: id})
-        if self._rules.proposed and chunk == "REASONING_MESSAGE_CHUNK" and not delta:
-            # An empty chunk closes; it is no empty delta.
-            return out + self._close(at) if delta == "" or not out else out
-        if delta is not None or event.get("rawEvent") is not None or (not out and event.get("metadata") is not None):
-            owner = event.get("subagentRunId", lane.owner)
-            out.append({"type": f"{base}_{more}", kind.id: lane.id, "delta": delta or "", **_owned(owner)})
-        return out
-
-    def _lane_of(self, chunk: str, id: str | None, tag: _Owner) -> _Owner:
-        if id is not None:
-            for owner, lane in self._lanes.items():
-                if (lane.chunk, lane.id) == (chunk, id):
-                    if tag not in (None, owner):
-                        raise _Broken(f"{chunk}: another subagent has this open")
-                    return owner
-            return tag
-        if tag is not None:
-            return tag
-        mine = [owner for owner, lane in self._lanes.items() if lane.chunk == chunk]
-        if None in mine or not mine:
-            return None
-        if len(mine) > 1:
-            raise _Broken(f"{chunk}: several are open, and it names neither an id nor a subagent")
-        return mine[0]
-
-    # --- runs --------------------------------------------------------------------------------------------------
-
-    def _step(self, event: Mapping[str, Any]) -> Iterator[_Breach]:
-        kind: str = event["type"]
-        if self._state == "failed" and not (kind == "RUN_STARTED" and self._rules.after_error):
-            yield "terminal", "fatal", f"{kind} after RUN_ERROR"
-        elif self._state == "finished" and kind not in ("RUN_STARTED", "RUN_ERROR"):
-            yield "terminal", "fatal", f"{kind} after RUN_FINISHED"
-        elif self._state == "new" and kind not in ("RUN_STARTED", "RUN_ERROR"):
-            yield "start", "fatal", f"the stream begins with {kind}"
-        elif kind == "RUN_STARTED":
-            yield from self._started(event)
-        elif kind == "RUN_ERROR":
-            self._state = "failed"
-        elif self._run is not None:
-            yield from self._inside(self._run, kind, event)
-
-    def _started(self, event: Mapping[str, Any]) -> Iterator[_Breach]:
-        if self._state == "running":
-            yield "start", "fatal", "RUN_STARTED while a run is active"
-            return
-        self._state, self._run = "running", _Run(event)
-        self._lanes.clear()
-        if self._name not in (None, event["threadId"]):
-            yield "run", "silent", "a run of another thread in the same stream"
-        self._name = event["threadId"]
-        for message in _known((event.get("input") or {}).get("messages") or []):
-            self._learn(self._run, message, replaces=False)
-
-    def _finished(self, run: _Run, event: Mapping[str, Any]) -> Iterator[_Breach]:
-        for kind, ids in run.open.items():
-            if ids and kind not in (_THINKING, _STEP):
-                yield "unclosed", "fatal", f"RUN_FINISHED while a {kind.name} is open"
-            elif ids:
-                yield "unclosed", "silent", f"RUN_FINISHED while {kind.name} is open"
-        if run.steps:
-            yield "unclosed", "fatal", "RUN_FINISHED while a step is open"
-        if any(run.subagents.values()):
-            yield "unclosed", "fatal", "RUN_FINISHED while a subagent is active"
-        if (event["threadId"], event["runId"]) != run.ids:
-            yield "run", "silent", "RUN_FINISHED names another run or thread than RUN_STARTED"
-        waits = [one.get("id") for one in (event.get("outcome") or {}).get("interrupts") or []]
-        if len(set(waits)) < len(waits):
-            yield "interrupt", "silent", "two interrupts have the same id"
-        self._state = "finished"
-
-    # --- within a run ------------------------------------------------------------------------------------------
-
-    def _inside(self, run: _Run, kind: str, event: Mapping[str, Any]) -> Iterator[_Breach]:
-        if kind in _START:
-            yield from self._start(run, kind, event)
-        elif kind in _GO_ON or kind in _END:
-            yield from self._going(run, kind, event)
-        elif kind == "RUN_FINISHED":
-            yield from self._finished(run, event)
-        elif kind in ("STEP_STARTED", "STEP_FINISHED"):
-            step = (event.get("subagentRunId"), event["stepName"])
-            if (step in run.steps) == (kind == "STEP_STARTED"):
-                rule = "reopened" if kind == "STEP_STARTED" else "unopened"
-                yield rule, "fatal", f"{kind}: the step is {'' if step in run.steps else 'not '}open for this agent"
-            run.steps ^= {step}
-        elif kind.startswith("SUBAGENT_"):
-            yield from self._subagent(run, kind, event)
-        elif kind == "REASONING_ENCRYPTED_VALUE":
-            yield from self._value(run, event)
-        elif kind == "MESSAGES_SNAPSHOT":
-            yield from self._snapshot(run, _known(event["messages"]))
-        elif kind == "TOOL_CALL_RESULT":
-            yield from self._named(event["messageId"], "tool", kind)
-        elif kind == "ACTIVITY_SNAPSHOT":
-            if self._kinds.get(event["messageId"]) != "activity":
-                yield from self._named(event["messageId"], "activity", kind)
-            run.owners["activity", event["messageId"]] = event.get("subagentRunId")
-        elif kind == "ACTIVITY_DELTA":
-            if self._kinds.get(event["messageId"]) != "activity":
-                yield "activity", "silent", "ACTIVITY_DELTA without an activity of this id"
-            yield from self._owner(run, "activity", event["messageId"], kind, event)
-
-    def _start(self, run: _Run, type: str, event: Mapping[str, Any]) -> Iterator[_Breach]:
-        kind, owner = _START[type], event.get("subagentRunId")
-        id = event.get(kind.id, "")
-        opened = run.opened(kind)
-        if id in opened:
-            yield "reopened", "fatal", f"{type}: there is an open {kind.name} with this id"
-        if kind is _THINKING and not run.opened(_STEP):
-            yield "unopened", "fatal", f"{type} without THINKING_START"
-        if kind in (_THINKING, _STEP):
-            opened[id] = None
-            return
-        if kind is _CALL:
-            owner = yield from self._call(run, event)
-        yield from self._owner(run, kind.owners, id, type, event)
-        run.owners.setdefault((kind.owners, id), owner)
-        opened[id] = owner
-        if kind is _THOUGHT:
-            yield from self._named(id, "reasoning", type)
-            self._spans[id] = next((span for span, whose in run.opened(_SPAN).items() if whose == owner), "")
-        elif kind is _TEXT and self._kinds.get(id) == "" and event.get("role", "assistant") == "assistant":
-            self._kinds[id] = "assistant"
-        elif kind is _TEXT:
-            yield from self._named(id, event.get("role", "assistant"), type)
-        if kind in (_TEXT, _CALL) and self._thinks(run, owner):
-            yield "order", "style", f"{type} while reasoning is open"
-
-    def _call(self, run: _Run, event: Mapping[str, Any]) -> Generator[_Breach, None, _Owner]:
-        """Gives the owner: a call is its message's."""
-        id, parent, tag = event["toolCallId"], event.get("parentMessageId"), event.get("subagentRunId")
-        mine = run.owners.get(("message", parent)) if parent is not None else None
-        inherits = parent is not None and ("message", parent) in run.owners
-        if inherits and tag not in (None, mine):
-            yield "owner", "fatal", "TOOL_CALL_START: its message is of another subagent"
-        before = ("call", id)
-        if inherits and tag is None and before in run.owners and run.owners[before] != mine:
-            yield "owner", "fatal", "TOOL_CALL_START: the call was of another subagent"
-        if id in self._calls:
-            yield "ids", "silent", "TOOL_CALL_START: there is a call with this id already"
-        else:
-            self._calls.add(id)
-            holder = self._kinds.get(parent) if parent else None
-            if holder not in (None, "", "assistant"):
-                yield "ids", "silent", "TOOL_CALL_START: parentMessageId names a message that is not the assistant's"
-            if not parent or holder not in (None, "", "assistant"):
-                yield from self._named(id, "", "TOOL_CALL_START")
-            elif holder is None:
-                self._kinds[parent] = ""
-        return tag if tag is not None or not inherits else mine
-
-    def _going(self, run: _Run, type: str, event: Mapping[str, Any]) -> Iterator[_Breach]:
-        kind = _GO_ON.get(type) or _END[type]
-        id = event.get(kind.id, "")
-        opened = run.opened(kind)
-        if id not in opened:
-            yield "unopened", "fatal", f"{type}: there is no open {kind.name}{' with this id' if kind.id else ''}"
-            return
-        if kind.id:
-            yield from self._owner(run, kind.owners, id, type, event)
-        if event.get("delta") == "":
-            yield "empty", "style" if kind is _CALL else self._rules.empty, f"{type}: the delta is empty"
-        if type in _END:
-            if kind is _SPAN and any(self._spans.get(one) == id for one in run.opened(_THOUGHT)):
-                yield "order", "style", "REASONING_END while a message of it is open"
-            del opened[id]
-
-    def _value(self, run: _Run, event: Mapping[str, Any]) -> Iterator[_Breach]:
-        call, id = event["subtype"] == "tool-call", event["entityId"]
-        owners = ("call",) if call else ("message", "reasoning")
-        bucket = next((one for one in owners if (one, id) in run.owners), owners[0])
-        yield from self._owner(run, bucket, id, "REASONING_ENCRYPTED_VALUE", event)
-        if not (id in self._calls if call else self._kinds.get(id, "activity") != "activity"):
-            what = "call" if call else "message"
-            yield "anchor", "silent", f"REASONING_ENCRYPTED_VALUE: no {what} with the id entityId was started"
-            return
-        if (event["subtype"], id) in self._values:
-            yield "value", "silent", "REASONING_ENCRYPTED_VALUE: this entity has a value already"
-        self._values.add((event["subtype"], id))
-        if not call and id in run.opened(_THOUGHT):
-            yield "order", "style", "REASONING_ENCRYPTED_VALUE before the end of its message"
-        elif not call and (span := self._spans.get(id)) and span not in run.opened(_SPAN):
-            yield "order", "style", "REASONING_ENCRYPTED_VALUE after the end of its span"
-
-    def _snapshot(self, run: _Run, messages: list[Mapping[str, Any]]) -> Iterator[_Breach]:
-        there = {message["id"]: message for message in messages}
-        if len(there) < len(messages):
-            yield "ids", "silent", "MESSAGES_SNAPSHOT: two messages have the same id"
-        calls = {call["id"]: call for one in messages for call in one.get("toolCalls") or []}
-        keeps = {
-            role for role in ("reasoning", "activity") if not any(message.get("role") == role for message in messages)
-        }
-        gone = [id for id, kind in self._kinds.items() if id not in there and kind not in keeps]
-        if any(self._kinds[id] == "reasoning" for id in gone):
-            yield "snapshot", "silent", "MESSAGES_SNAPSHOT: it has reasoning, but not all of it"
-        for subtype, id in sorted(self._values):
-            entity = (calls if subtype == "tool-call" else there).get(id)
-            if entity is not None and not (entity.get("encryptedValue") or entity.get("encryptedContent")):
-                yield "snapshot", "silent", "MESSAGES_SNAPSHOT: an encrypted value is not repeated"
-        for kind in (_TEXT, _THOUGHT):
-            if any(id in gone for id in run.opened(kind)):
-                yield "snapshot", "silent", f"MESSAGES_SNAPSHOT: it drops an open {kind.name}"
-        for id in gone:
-            del self._kinds[id]
-        self._calls = set(calls)
-        for message in messages:
-            self._learn(run, message, replaces=True)
-
-    def _learn(self, run: _Run, message: Mapping[str, Any], replaces: bool) -> None:
-        """A message that was not streamed."""
-        id, role, owner = message["id"], message["role"], message.get("subagentRunId")
-        self._kinds[id] = role if replaces else self._kinds.get(id, role)
-        bucket = role if role in ("reasoning", "activity") else "message"
-        entities = [(bucket, id), *(("call", call["id"]) for call in message.get("toolCalls") or [])]
-        for entity in entities:
-            if replaces or entity not in run.owners:
-                run.owners[entity] = owner
-        self._calls |= {id for bucket, id in entities if bucket == "call"}
-
-    def _named(self, id: str, kind: str, type: str) -> Iterator[_Breach]:
-        if id in self._kinds:
-            yield "ids", "silent", f"{type}: a message of this thread has this id already"
-        else:
-            self._kinds[id] = kind
-
-    def _owner(self, run: _Run, bucket: str, id: str, type: str, event: Mapping[str, Any]) -> Iterator[_Breach]:
-        tag = event.get("subagentRunId")
-        if tag is not None and (bucket, id) in run.owners and run.owners[bucket, id] != tag:
-            yield "owner", "fatal", f"{type}: it is of another subagent"
-
-    def _thinks(self, run: _Run, owner: _Owner) -> bool:
-        return any(owner in run.opened(kind).values() for kind in (_THOUGHT, _SPAN, _THINKING, _STEP))
-
-    def _subagent(self, run: _Run, kind: str, event: Mapping[str, Any]) -> Iterator[_Breach]:
-        id, parent = event["subagentRunId"], event.get("parentSubagentRunId")
-        if kind == "SUBAGENT_STARTED":
-            if id in run.subagents:
-                yield "subagent", "fatal", "SUBAGENT_STARTED: it has started already"
-            if parent is not None and parent not in run.subagents:
-                yield "subagent", "fatal", "SUBAGENT_STARTED: its parent has not started"
-        elif not run.subagents.get(id):
-            yield "subagent", "fatal", f"{kind}: it is not active"
-        run.subagents[id] = kind == "SUBAGENT_STARTED"
-
-
-class _Broken(Exception):
-    pass
-
-
-def _known(messages: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Without those that the client removed."""
-    return [message for message in messages if message.get("role") in s.ROLES]
-
-
-def _owned(owner: _Owner) -> dict[str, Any]:
-    return {} if owner is None else {"subagentRunId": owner}
+__all__ = ["RULES", "Rule", "Severity", "Verifier", "Violation", "verify"]

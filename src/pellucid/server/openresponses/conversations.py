@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import msgspec
@@ -23,9 +24,10 @@ from ...events import (
     ResponseEndEvent,
     ResponseStartEvent,
 )
-from ...parts import ModelMessage, ModelRequest, ModelResponse, Origin, messages_from_json
+from ...parts import ModelMessage, ModelRequest, ModelResponse, Origin, SealedPart, messages_from_json
 from ...protocols.openresponses import Encoder, Known, item_messages, read_json, request_of
 from ...run import Minter
+from ...sealing import Sealed, SealError
 from ...storage import AlreadyStored, ConversationEntry, StoredConversation
 from ...view import Reader, Redactor, View
 from ..exchange import Exchange
@@ -51,7 +53,7 @@ class Conversations:
         body = await self._body(exchange, empty=True)
         exchange.principal.policy.may_store(True)
         mint = Minter(secrets.token_bytes(16))
-        entries = _entries(body, mint, required=False)
+        entries = self._entries(exchange, body, mint, required=False)
         conversation = StoredConversation(
             id=mint("conv"),
             owner=exchange.principal.owner,
@@ -104,7 +106,7 @@ class Conversations:
     async def add(self, exchange: Exchange) -> None:
         exchange.principal.policy.may_store(True)
         body = await self._body(exchange)
-        entries = _entries(body, Minter(secrets.token_bytes(16)), required=True)
+        entries = self._entries(exchange, body, Minter(secrets.token_bytes(16)), required=True)
         await self._append(exchange, exchange.params["id"], entries)
         await exchange.answer(listed([msgspec.json.decode(entry.item) for entry in entries], more=False))
 
@@ -151,6 +153,12 @@ class Conversations:
             raise _not_found(id)
         return found
 
+    def _entries(
+        self, exchange: Exchange, body: dict[str, Any], mint: Minter, *, required: bool
+    ) -> list[ConversationEntry]:
+        owner = exchange.principal.owner
+        return _entries(body, mint, lambda token: self._services.sealer.open(token, tenant=owner), required=required)
+
     async def _append(self, exchange: Exchange, id: str, entries: list[ConversationEntry]) -> None:
         until = self._services.expiry(exchange.principal)
         try:
@@ -191,7 +199,9 @@ def _events(messages: list[ModelMessage], id: str) -> list[Event]:
     return [*events, ItemEndEvent(0, "incomplete" if cut else "completed"), ResponseEndEvent("stop")]
 
 
-def _entries(body: dict[str, Any], mint: Minter, *, required: bool) -> list[ConversationEntry]:
+def _entries(
+    body: dict[str, Any], mint: Minter, opener: Callable[[str], Sealed], *, required: bool
+) -> list[ConversationEntry]:
     given = body.get("items")
     if given in (None, []) and not required:
         return []
@@ -201,18 +211,29 @@ def _entries(body: dict[str, Any], mint: Minter, *, required: bool) -> list[Conv
         items = request_of({"input": given}).input_items(mint)
     except RequestError as error:
         raise _in_items(error, "input", "items") from error
+    seen: set[str] = set()
     for index, item in enumerate(items):
-        _check_item(item, f"items[{index}]")
+        at = f"items[{index}]"
+        _check_item(item, at, opener)
+        if item["id"] in seen:
+            raise RequestError(
+                f"{at}.id: another of these items has the id {item['id']!r}", code="already_exists", param=f"{at}.id"
+            )
+        seen.add(item["id"])
     return [ConversationEntry(id=item["id"], item=msgspec.json.encode(item)) for item in items]
 
 
-def _check_item(item: dict[str, Any], at: str) -> None:
+def _check_item(item: dict[str, Any], at: str, opener: Callable[[str], Sealed]) -> None:
     """Whether a model can be told of it: what is found wrong later would spoil the whole conversation."""
     if item["type"] == "item_reference":
         raise RequestError(f"{at}: a conversation holds items themselves", code="invalid_value", param=f"{at}.type")
     try:
         # Its call may be in the conversation already; a result without one goes to nobody.
-        item_messages(msgspec.json.encode(item), Known({item.get("call_id", ""): ""}))
+        said = item_messages(msgspec.json.encode(item), Known({item.get("call_id", ""): ""}))
+        for part in (part for message in said for part in message.parts if isinstance(part, SealedPart)):
+            opener(part.token)
+    except SealError as error:
+        raise error.at(f"{at}.encrypted_content") from None
     except RequestError as error:
         raise _in_items(error, "input[0]", at) from error
 
@@ -226,7 +247,8 @@ def _in_items(error: RequestError, there: str, here: str) -> RequestError:
 
 def _metadata(body: dict[str, Any]) -> dict[str, str]:
     try:
-        return msgspec.convert(body.get("metadata") or {}, Metadata)
+        given = body.get("metadata")
+        return msgspec.convert({} if given is None else given, Metadata)
     except msgspec.ValidationError:
         raise RequestError(
             "metadata: at most 16 pairs of texts, with 64 characters of name and 512 of value",

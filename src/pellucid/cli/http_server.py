@@ -1,0 +1,108 @@
+"""The HTTP server of one process: the sockets it listens on, and how it comes to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import uvicorn
+
+from ..errors import ConfigError
+from ..server.app import Gateway, settings_of
+
+LAST_WORDS_SECONDS = 5.0
+"""How long streams that are broken off have to say so."""
+
+
+class Server(uvicorn.Server):
+    """A server that, told to stop, stops and is done: a program that was asked to end and did has not failed."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        super().__init__(uvicorn.Config(gateway, **settings_of(gateway.services.config)))
+        self._gateway = gateway
+
+    async def until_told(self, sockets: list[socket.socket]) -> None:
+        """Until it is told to stop. Leaves with status 1 if it could not begin, which was told then."""
+        # What there is now stays: it need not be looked through for garbage again and again while streams wait.
+        gc.collect()
+        gc.freeze()
+        await self.serve(sockets)
+        if not self.started:
+            raise SystemExit(1)
+
+    async def up(self) -> None:
+        """Wait until it listens."""
+        while not self.started:  # noqa: ASYNC110 (uvicorn has no event for it)
+            await asyncio.sleep(0.05)
+
+    def _idle(self) -> bool:
+        return not self.server_state.tasks
+
+    async def _wait(self, seconds: float, until: Callable[[], bool]) -> None:
+        """Unless it is told to stop once more."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and not until() and not self.force_exit:  # noqa: ASYNC110 (uvicorn has no event)
+            await asyncio.sleep(0.02)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        signals = (signal.SIGINT, signal.SIGTERM)
+        for number in signals:
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        try:
+            yield
+        finally:
+            for number in signals:
+                loop.remove_signal_handler(number)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        super().handle_exit(sig, frame)
+        if self.force_exit and self.started:
+            self._gateway.services.hurry()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """First nobody is to come (`/ready` says so), then who comes is refused, while what is under way ends."""
+        server = self._gateway.services.config.server
+        self._gateway.services.leaving = True
+        await self._wait(server.drain_seconds, lambda: False)
+        self._gateway.services.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()  # idle ones are closed, others after their answer; a socket is told
+        await self._wait(server.shutdown_seconds, self._idle)
+        for task in list(self.server_state.tasks):
+            task.cancel()
+        await self._wait(LAST_WORDS_SECONDS, self._idle)
+        await super().shutdown(sockets)
+        if self.force_exit:
+            # Told twice, it does not wait for the streams; what the application holds is given back all the same.
+            await self.lifespan.shutdown()
+
+
+def listen(host: str, port: int) -> list[socket.socket]:
+    """The sockets to listen on. Raises `ConfigError`; first of all, before a model is fetched in vain."""
+    sockets: list[socket.socket] = []
+    try:
+        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, address in dict.fromkeys((family, address) for family, _, _, _, address in found):
+            sockets.append(socket.create_server(address[:2], family=family, backlog=4096))
+    except OSError as error:
+        for sock in sockets:
+            sock.close()
+        if isinstance(error, socket.gaierror):
+            raise ConfigError([f"server.host: {host!r}: {error.strerror}"]) from error
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise ConfigError(
+            [f"server.port: cannot listen on {host}:{port}: {reason}; choose another with --port"]
+        ) from error
+    return sockets
+
+
+__all__ = ["LAST_WORDS_SECONDS", "Server", "listen"]

@@ -1,0 +1,231 @@
+"""The binary transport, `application/vnd.ag-ui.event+proto`: frames of a length (4 bytes, big-endian) and a message.
+
+The tables are those of `@ag-ui/proto` 1.0.0: a row's fields have the numbers 1, 2, 3 … in their order. After a colon
+comes what a field is, where it is not text: another row, `[row]` for several, or
+
+    int     a varint             value   any JSON value (google.protobuf.Value)
+    bool                         struct  a JSON object (google.protobuf.Struct)
+
+THINKING_* events and dialects before 1.0 have no place in it.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from ...errors import RequestError
+
+MEDIA_TYPE = "application/vnd.ag-ui.event+proto"
+
+# In the order of the envelope's fields.
+_EVENTS = {
+    "TEXT_MESSAGE_START": "base:Base messageId role name subagentRunId",
+    "TEXT_MESSAGE_CONTENT": "base:Base messageId delta subagentRunId",
+    "TEXT_MESSAGE_END": "base:Base messageId subagentRunId",
+    "TOOL_CALL_START": "base:Base toolCallId toolCallName parentMessageId subagentRunId",
+    "TOOL_CALL_ARGS": "base:Base toolCallId delta subagentRunId",
+    "TOOL_CALL_END": "base:Base toolCallId subagentRunId",
+    "STATE_SNAPSHOT": "base:Base snapshot:value subagentRunId",
+    "STATE_DELTA": "base:Base delta:[Operation] subagentRunId",
+    "MESSAGES_SNAPSHOT": "base:Base messages:[Message]",
+    "RAW": "base:Base event:value source subagentRunId",
+    "CUSTOM": "base:Base name value:value subagentRunId",
+    "RUN_STARTED": "base:Base threadId runId parentRunId input:RunAgentInput protocolVersion",
+    "RUN_FINISHED": "base:Base threadId runId result:value outcome interrupts:[Interrupt] usage:[Usage] "
+    "pendingToolCallIds:[text]",
+    "RUN_ERROR": "base:Base code message usage:[Usage]",
+    "STEP_STARTED": "base:Base stepName subagentRunId",
+    "STEP_FINISHED": "base:Base stepName subagentRunId",
+    "TEXT_MESSAGE_CHUNK": "base:Base messageId role delta name subagentRunId",
+    "TOOL_CALL_CHUNK": "base:Base toolCallId toolCallName parentMessageId delta subagentRunId",
+    "SUBAGENT_STARTED": "base:Base subagentRunId name description parentSubagentRunId parentToolCallId parentMessageId",
+    "SUBAGENT_FINISHED": "base:Base subagentRunId result:value outcome interruptIds:[text]",
+    "SUBAGENT_ERROR": "base:Base subagentRunId message code",
+    "TOOL_CALL_RESULT": "base:Base subagentRunId messageId toolCallId content role contentParts:[Part]",
+    "ACTIVITY_SNAPSHOT": "base:Base subagentRunId messageId activityType content:struct replace:bool",
+    "ACTIVITY_DELTA": "base:Base subagentRunId messageId activityType patch:[Operation]",
+    "REASONING_START": "base:Base subagentRunId messageId",
+    "REASONING_MESSAGE_START": "base:Base subagentRunId messageId role",
+    "REASONING_MESSAGE_CONTENT": "base:Base subagentRunId messageId delta",
+    "REASONING_MESSAGE_END": "base:Base subagentRunId messageId",
+    "REASONING_MESSAGE_CHUNK": "base:Base subagentRunId messageId delta",
+    "REASONING_END": "base:Base subagentRunId messageId",
+    "REASONING_ENCRYPTED_VALUE": "base:Base subagentRunId subtype entityId encryptedValue",
+}
+_LATE = [*(f"SUBAGENT_{step}" for step in ("STARTED", "FINISHED", "ERROR")), "TEXT_MESSAGE_CHUNK", "TOOL_CALL_CHUNK"]
+_TYPES = [*list(_EVENTS)[:16], *_LATE, *list(_EVENTS)[21:]]
+"""In the order of the types' own numbers, which differs from that of the envelope."""
+
+_MEDIA = "source:Source metadata:value id"
+_ROWS = {
+    "Base": "type:int timestamp:int rawEvent:value metadata:struct",
+    "Operation": "op:int path from value:value",
+    "Usage": "provider model inputTokens:int outputTokens:int totalTokens:int reasoningTokens:int "
+    "cachedInputTokens:int cacheWriteInputTokens:int",
+    "Interrupt": "id reason message toolCallId responseSchema:value expiresAt metadata:value subagentRunId",
+    "Message": "id role content name toolCalls:[ToolCall] toolCallId error contentParts:[Part] metadata:struct "
+    "subagentRunId encryptedValue activityType activityContent:struct",
+    "ToolCall": "id type function:Function metadata:struct encryptedValue",
+    "Function": "name arguments",
+    "RunAgentInput": "threadId runId parentRunId state:value messages:[Message] tools:[Tool] context:[Context] "
+    "forwardedProps:value resume:[ResumeEntry] protocolVersion",
+    "Tool": "name description parameters:value metadata:struct",
+    "Context": "description value",
+    "ResumeEntry": "interruptId status payload:value metadata:struct",
+    "Part": "text:Text image:Media audio:Media video:Media document:Media",
+    "Text": "text id metadata:value",
+    "Media": _MEDIA,
+    "Source": "data:Data url:Url file:File",
+    "Data": "value mimeType",
+    "Url": "value mimeType",
+    "File": "value provider mimeType",
+    **_EVENTS,
+}
+_OPERATIONS = ("add", "remove", "replace", "move", "copy", "test")
+
+
+def encode_frame(event: Any) -> bytes:
+    """An event (an object, or what msgspec makes one of) as a frame. Raises `RequestError` (`unsupported_event`)."""
+    message = encode_message(event)
+    return len(message).to_bytes(4, "big") + message
+
+
+def encode_message(event: Any) -> bytes:
+    """The same without the length."""
+    known: Mapping[str, Any] = event if isinstance(event, Mapping) else msgspec.to_builtins(event)
+    kind = known["type"]
+    if kind not in _EVENTS:
+        raise RequestError(f"{kind} events cannot be sent as {MEDIA_TYPE}; ask for text/event-stream", code=_CODE)
+    return _block(_NUMBER[kind] << 3 | 2, _object(_whole(kind, known), kind))
+
+
+_CODE = "unsupported_event"
+_NUMBER = {name: number for number, name in enumerate(_EVENTS, 1)}
+_TYPE = {name: number for number, name in enumerate(_TYPES)}
+
+
+# --- where the message differs from the JSON ---------------------------------------------------------------------
+
+
+def _whole(kind: str, event: Mapping[str, Any]) -> dict[str, Any]:
+    out = {**event, "base": {**event, "type": _TYPE[kind]}}
+    outcome = event.get("outcome")
+    if isinstance(outcome, Mapping):
+        out |= {**outcome, "outcome": outcome.get("type")}
+    return _with_content(out) if kind == "TOOL_CALL_RESULT" else out
+
+
+def _with_content(message: Mapping[str, Any]) -> dict[str, Any]:
+    match message.get("content"):
+        case list(parts):
+            return {**message, "content": None, "contentParts": parts}
+        case dict(activity):
+            return {**message, "content": None, "activityContent": activity}
+        case _:
+            return dict(message)
+
+
+_SEEN: dict[str, Callable[[Any], Mapping[str, Any]]] = {
+    "Message": _with_content,
+    "Operation": lambda operation: {**operation, "op": _OPERATIONS.index(operation["op"])},
+    "Part": lambda part: {part["type"]: part},
+    "Source": lambda source: {source["type"]: source},
+}
+
+
+# --- writing -----------------------------------------------------------------------------------------------------
+
+
+def _object(value: Mapping[str, Any], row: str) -> bytes:
+    out = b""
+    for name, shape, number in _FIELDS[row]:
+        given = value.get(name)
+        if given is not None:
+            several = given if shape[0] == "[" else [given]
+            out += b"".join(_field(number << 3, one, shape.strip("[]")) for one in several)
+        elif shape == "value" and name in value:
+            out += _block(number << 3 | 2, _NULL)
+    return out
+
+
+def _field(tag: int, value: Any, shape: str) -> bytes:
+    match shape:
+        case "text":
+            return _block(tag | 2, _utf8(value))
+        case "int" | "bool":
+            return _varint(tag) + _varint(int(value))
+        case "value":
+            return _block(tag | 2, _value(value))
+        case "struct":
+            return _block(tag | 2, _struct(value))
+        case _:
+            seen = _SEEN.get(shape)
+            return _block(tag | 2, _object(seen(value) if seen else value, shape))
+
+
+def _value(value: Any) -> bytes:
+    match value:
+        case None:
+            return _NULL
+        case bool():
+            return b"\x20\x01" if value else b"\x20\x00"
+        case int() | float():
+            return b"\x11" + struct.pack("<d", _double(value))
+        case str():
+            return _block(0x1A, _utf8(value))
+        case list() | tuple():
+            return _block(0x32, b"".join(_block(0x0A, _value(one)) for one in value))
+        case _:
+            return _block(0x2A, _struct(value))
+
+
+_NULL = b"\x08\x00"
+
+
+def _struct(value: Mapping[str, Any]) -> bytes:
+    entries = (_block(0x0A, _utf8(name)) + _block(0x12, _value(one)) for name, one in value.items())
+    return b"".join(_block(0x0A, entry) for entry in entries)
+
+
+def _double(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+
+
+def _block(tag: int, data: bytes) -> bytes:
+    return _varint(tag) + _varint(len(data)) + data
+
+
+def _varint(number: int) -> bytes:
+    number &= 0xFFFF_FFFF_FFFF_FFFF
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        # Half a surrogate pair, which UTF-8 cannot hold.
+        return re.sub("[\ud800-\udfff]", "\ufffd", text).encode()
+
+
+def _fields(row: str) -> list[tuple[str, str, int]]:
+    words = (word.partition(":") for word in row.split())
+    return [(name, shape or "text", number) for number, (name, _, shape) in enumerate(words, 1)]
+
+
+_FIELDS = {name: _fields(row) for name, row in _ROWS.items()}
+
+__all__ = ["MEDIA_TYPE", "encode_frame", "encode_message"]

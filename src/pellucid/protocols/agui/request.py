@@ -1,0 +1,139 @@
+"""A run's input, read: the conversation, the client's tools, and what it asks of this gateway.
+
+What AG-UI has no field for is asked for in `forwardedProps.pellucid`, or in the query, which goes before:
+
+    model      the model's public name                      effort     how much to think
+    view       the form of reasoning that may be seen       reasoning  `off`: no event tells of it
+    store      whether anything is kept                     dialect    what the client speaks
+    chunks     whether messages come as chunks              snapshot   whether the run ends with all messages
+
+Everything that is wrong is said with its place (`messages[3].content[0]: …`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from ...errors import RequestError
+from ...parts import ModelMessage, SealedPart
+from ...settings import Effort, ModelCall, ModelSettings, ToolDefinition
+from ..chat_completions.decoding import decode, not_too_deep
+from . import messages as m
+from .dialects import DialectName
+from .history import history_of
+
+PROPS = "pellucid"
+"""The key of ours in `forwardedProps`."""
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a client may ask of this gateway. None: whatever the server does unasked."""
+
+    model: str | None = None
+    effort: Effort | None = None
+    view: Literal["raw", "summary", "sealed", "hidden"] | None = None
+    reasoning: Literal["on", "off"] | None = None
+    store: bool | None = None
+    dialect: DialectName | None = None
+    chunks: bool | None = None
+    snapshot: bool | None = None
+
+
+class Request(NamedTuple):
+    """A request as it was understood."""
+
+    input: m.RunAgentInput
+    options: Options
+
+    @property
+    def thread_id(self) -> str:
+        return self.input.thread_id
+
+    @property
+    def run_id(self) -> str:
+        return self.input.run_id
+
+    @property
+    def resume(self) -> list[m.ResumeEntry]:
+        """Answers to interrupts of the run before."""
+        return self.input.resume or []
+
+    def messages(self) -> list[ModelMessage]:
+        """The conversation. Raises `RequestError`."""
+        return history_of(self.input.messages, self.input.context or [], self.resume)
+
+    @property
+    def tools(self) -> tuple[ToolDefinition, ...]:
+        """The functions that the client runs."""
+        return tuple(ToolDefinition(tool.name, tool.parameters or {}, tool.description) for tool in _tools(self.input))
+
+    def call(self) -> ModelCall:
+        """What to ask the model, whose name is still the public one. Raises `RequestError`."""
+        messages = self.messages()
+        if not messages:
+            raise RequestError(
+                "messages: at least one that a model can read is required", code="missing", param="messages"
+            )
+        effort = self.options.effort
+        settings: ModelSettings = {} if effort is None else {"thinking": False if effort == "none" else effort}
+        return ModelCall(self.options.model or "", messages, settings, self.tools)
+
+    def place_of(self, part: SealedPart) -> str:
+        """Where in the input this token stands."""
+        for index, message in enumerate(self.input.messages):
+            at = f"messages[{index}]"
+            for name in ("encryptedValue", "encryptedContent"):
+                field = "encrypted_value" if name == "encryptedValue" else "encrypted_content"
+                if message.id == part.item_id and getattr(message, field, None) == part.token:
+                    return f"{at}.{name}"
+            for number, call in enumerate(getattr(message, "tool_calls", None) or []):
+                if call.id == part.item_id and call.encrypted_value == part.token:
+                    return f"{at}.toolCalls[{number}].encryptedValue"
+        return "messages"
+
+
+def parse_input(data: bytes, query: Mapping[str, str] | None = None) -> Request:
+    """Raises `RequestError` naming the field and what would be right. Others' query parameters are ignored."""
+    input = decode(data, m.RunAgentInput)
+    for index, tool in enumerate(input.tools or []):
+        at = f"tools[{index}].parameters"
+        if tool.parameters is not None and not isinstance(tool.parameters, dict):
+            raise RequestError(f"{at}: must be a JSON Schema, which is an object", code="invalid_type", param=at)
+        not_too_deep(tool.parameters, at)
+    for index, entry in enumerate(input.resume or []):
+        not_too_deep({"payload": entry.payload}, f"resume[{index}].payload")
+    _differ([tool.name for tool in _tools(input)], "tools")
+    props = input.forwarded_props
+    ours = props.get(PROPS) if isinstance(props, dict) else None
+    options = _options({} if ours is None else ours, f"forwardedProps.{PROPS}", strict=True)
+    asked = {name: value for name, value in (query or {}).items() if name in Options.__struct_fields__}
+    over = _options(asked, "", strict=False)
+    return Request(input, replace(options, **{name: getattr(over, name) for name in asked}))
+
+
+def _tools(input: m.RunAgentInput) -> list[m.Tool]:
+    return input.tools or []
+
+
+def _differ(names: list[str], at: str) -> None:
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            path = f"{at}[{index}].name"
+            raise RequestError(f"{path}: there is a tool named {name!r} already", code="invalid_value", param=path)
+
+
+def _options(given: Any, at: str, strict: bool) -> Options:
+    try:
+        return msgspec.convert(given, Options, strict=strict)
+    except msgspec.ValidationError as error:
+        what, _, path = str(error).partition(" - at `$")
+        where = (at + path.rstrip("`")).lstrip(".") or at
+        right = "; there are " + ", ".join(Options.__struct_fields__) if "unknown field" in what else ""
+        raise RequestError(f"{where or 'query'}: {what}{right}", code="invalid_value", param=where or None) from None
+
+
+__all__ = ["Options", "Request", "parse_input"]

@@ -1,0 +1,175 @@
+"""Chunks stand for what the official client takes them for; in the proposal, for what it says."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import agui_node
+import pytest
+from agui_kit import slow
+from hypothesis import Phase, given, seed, settings
+from hypothesis import strategies as st
+
+from pellucid.errors import RequestError
+from pellucid.protocols import agui
+from pellucid.protocols.agui import DIALECTS, DialectName, Expander, decode_event, encode_event
+from pellucid.protocols.agui.verify import verify
+
+Raw = dict[str, Any]
+
+OWNERS = st.sampled_from([{}, {}, {}, {"subagentRunId": "s1"}, {"subagentRunId": "s2"}])
+DELTAS = st.sampled_from([{}, {"delta": ""}, {"delta": "a"}, {"delta": "b"}, {"delta": "c", "metadata": {"k": 1}}])
+MARKS = st.sampled_from([{}, {}, {"metadata": {"m": 2}}, {"rawEvent": {"x": 1}}])
+
+
+def merged(*strategies: st.SearchStrategy[Raw]) -> st.SearchStrategy[Raw]:
+    return st.tuples(*strategies).map(lambda parts: {name: value for part in parts for name, value in part.items()})
+
+
+def ids(field: str, prefix: str) -> st.SearchStrategy[Raw]:
+    return st.sampled_from([{}, {}, {field: f"{prefix}1"}, {field: f"{prefix}2"}])
+
+
+chunk = st.one_of(
+    merged(st.just({"type": "REASONING_MESSAGE_CHUNK"}), ids("messageId", "r"), MARKS, DELTAS, OWNERS),
+    merged(
+        st.just({"type": "TEXT_MESSAGE_CHUNK"}),
+        ids("messageId", "t"),
+        st.sampled_from([{}, {}, {"role": "assistant"}, {"name": "n"}]),
+        MARKS,
+        DELTAS,
+        OWNERS,
+    ),
+    merged(
+        st.just({"type": "TOOL_CALL_CHUNK"}),
+        ids("toolCallId", "c"),
+        st.sampled_from([{}, {"toolCallName": "f"}, {"toolCallName": "f"}]),
+        MARKS,
+        DELTAS,
+        OWNERS,
+    ),
+)
+other = st.sampled_from(
+    [
+        {"type": "CUSTOM", "name": "n", "value": 1},
+        {"type": "RAW", "event": 1},
+        {"type": "STATE_SNAPSHOT", "snapshot": {}},
+        {"type": "ACTIVITY_SNAPSHOT", "messageId": "a", "activityType": "p", "content": {}},
+    ]
+)
+
+
+@st.composite
+def sequences(draw: st.DrawFn) -> list[Raw]:
+    """Chunks as agents send them; the first of each thing mostly has what it needs."""
+    out: list[Raw] = []
+    seen: dict[str, str] = {}
+    for one in draw(st.lists(chunk | other, max_size=8)):
+        key = "toolCallId" if one["type"] == "TOOL_CALL_CHUNK" else "messageId"
+        if one["type"].endswith("_CHUNK") and (one["type"] not in seen or key in one):
+            one = {**one, key: one.get(key, f"{one['type'][:4]}0")}
+            seen[one["type"]] = one[key]
+            if key == "toolCallId":
+                one["toolCallName"] = "f"
+        out.append(one)
+    return [
+        {"type": "RUN_STARTED", "threadId": "t", "runId": "r"},
+        *out,
+        {"type": "RUN_FINISHED", "threadId": "t", "runId": "r"},
+    ]
+
+
+def expanded(events: list[Raw], dialect: DialectName = "1.0") -> list[Raw] | None:
+    """None for chunks that belong nowhere."""
+    expander = Expander(DIALECTS[dialect])
+    try:
+        out = [whole for event in events for whole in expander.feed(decode_event(event))]
+    except RequestError:
+        return None
+    assert not expander.open
+    return [json.loads(encode_event(event)) for event in out]
+
+
+def test_they_are_expanded_as_the_official_client_does_it() -> None:
+    found: list[list[Raw]] = []
+
+    @seed(3)
+    @settings(slow, max_examples=250, database=None, phases=[Phase.generate])
+    @given(sequences())
+    def collect(one: list[Raw]) -> None:
+        found.append(one)
+
+    collect()
+    ours = [expanded(one) for one in found]
+    whole = [(one, gave) for one, gave in zip(found, ours, strict=True) if gave is not None]
+    assert len(found) // 3 < len(whole) < len(found)
+    theirs = agui_node.play("1.0.0", found)
+    for one, gave, played in zip(found, ours, theirs, strict=True):
+        assert played["accepted"] or gave is None or verify(gave, least="fatal") is not None, (one, played)
+        assert gave is not None or not played["accepted"], (one, played)
+    again = agui_node.play("1.0.0", [gave for _, gave in whole])
+    before = [played for played, gave in zip(theirs, ours, strict=True) if gave is not None]
+    for (one, gave), first, second in zip(whole, before, again, strict=True):
+        assert (first["accepted"], first["messages"]) == (second["accepted"], second["messages"]), (one, gave)
+
+
+@slow
+@given(sequences(), st.sampled_from(["1.0", "0.x", "proposal"]))
+def test_no_chunk_and_no_empty_delta_comes_out(events: list[Raw], dialect: DialectName) -> None:
+    gave = expanded(events, dialect) or []
+    assert not [event for event in gave if event["type"].endswith("_CHUNK") or event.get("delta") == ""]
+    assert sum(event["type"].endswith("_START") for event in gave) == sum(
+        event["type"].endswith("_END") for event in gave
+    )
+    said = "".join(event.get("delta", "") for event in events if isinstance(event.get("delta"), str))
+    if gave:
+        assert "".join(event.get("delta", "") for event in gave) == said
+
+
+START = {"type": "RUN_STARTED", "threadId": "t", "runId": "r"}
+THOUGHT = {"type": "REASONING_MESSAGE_CHUNK", "messageId": "msg-456", "delta": "Analyzing the requirements..."}
+
+
+def kinds(dialect: DialectName, *events: Raw) -> list[str]:
+    expander = Expander(DIALECTS[dialect])
+    out = [whole for event in (START, *events) for whole in expander.feed(decode_event(event))]
+    return [event.type.removeprefix("REASONING_MESSAGE_") for event in out][1:]
+
+
+def test_the_proposal_closes_at_an_empty_chunk() -> None:
+    """The document's own example."""
+    closing = {"type": "REASONING_MESSAGE_CHUNK", "messageId": "msg-456", "delta": ""}
+    assert kinds("proposal", THOUGHT, closing) == ["START", "CONTENT", "END"]
+    assert kinds("1.0", THOUGHT, closing) == ["START", "CONTENT"]
+
+
+@pytest.mark.parametrize("event", [{"type": "RAW", "event": 1}, {"type": "CUSTOM", "name": "n", "value": 1}])
+def test_the_proposal_closes_at_the_next_event_that_is_not_of_reasoning(event: Raw) -> None:
+    assert kinds("proposal", THOUGHT, event) == ["START", "CONTENT", "END", event["type"]]
+
+
+def test_the_proposal_goes_on_at_events_of_reasoning_where_the_client_closes() -> None:
+    end = {"type": "REASONING_END", "messageId": "reasoning-001"}
+    assert kinds("proposal", THOUGHT, end) == ["START", "CONTENT", "REASONING_END"]
+    assert kinds("1.0", THOUGHT, end) == ["START", "CONTENT", "END", "REASONING_END"]
+
+
+@pytest.mark.parametrize("dialect", ["1.0", "0.x", "proposal"])
+@pytest.mark.parametrize("type", ["REASONING_MESSAGE_CHUNK", "TEXT_MESSAGE_CHUNK", "TOOL_CALL_CHUNK"])
+def test_the_first_needs_an_id(dialect: DialectName, type: str) -> None:
+    with pytest.raises(RequestError, match=r"the first .* needs a"):
+        Expander(DIALECTS[dialect]).feed(decode_event({"type": type, "delta": "x"}))
+
+
+def test_what_is_wrong_has_a_code() -> None:
+    with pytest.raises(RequestError) as caught:
+        Expander(DIALECTS["1.0"]).feed(decode_event({"type": "TEXT_MESSAGE_CHUNK"}))
+    assert caught.value.info.code == "bad_chunk"
+
+
+def test_the_role_is_the_dialect_s() -> None:
+    for dialect in DIALECTS.values():
+        start, _ = Expander(dialect).feed(decode_event(THOUGHT))
+        assert isinstance(start, agui.ReasoningMessageStartEvent)
+        assert start.role == dialect.role

@@ -1,0 +1,378 @@
+"""Whatever a model says, in every dialect: the stream is legal, and clients read it to the same messages."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, get_args
+
+import agui_node
+import msgspec
+import pytest
+from agui_kit import DIALECTS, NOW, encoded, events_of, run_of, runs, slow, streamed, turn, turns, types
+from hypothesis import Phase, given, seed, settings
+from hypothesis import strategies as st
+
+from pellucid.errors import ErrorInfo
+from pellucid.events import Event, PartDeltaEvent, PartEndEvent, RunEndEvent, ThinkingPartDelta
+from pellucid.parts import ThinkingPart, Usage
+from pellucid.protocols import agui
+from pellucid.protocols.agui import AGUIEvent, DialectName, Encoder, decode_event, encode_event, side
+from pellucid.protocols.agui.messages import AssistantMessage, Message, ReasoningMessage, UserMessage
+from pellucid.protocols.agui.verify import verify
+from pellucid.view import Reader, Redactor, View
+
+dialects = st.sampled_from(DIALECTS)
+HISTORY: list[Message] = [
+    UserMessage(id="u1", content="Hi"),
+    ReasoningMessage(id="rs_old", content="hm", encrypted_value="kept"),
+    AssistantMessage(id="a1", content="Hello"),
+]
+
+
+def seen(batches: list[list[Event]], view: View) -> list[list[Event]]:
+    redactor = Redactor(Reader(view, summaries=view == "raw"))
+    return [redactor.feed(list(batch)) for batch in batches]
+
+
+@slow
+@given(runs(), dialects, st.booleans(), st.booleans(), st.sampled_from(["raw", "summary", "sealed", "hidden"]))
+def test_whatever_is_said_the_stream_is_legal(
+    batches: list[list[Event]], dialect: DialectName, chunks: bool, reasoning: bool, view: View
+) -> None:
+    stream = encoded(seen(batches, view), dialect, chunks=chunks, reasoning=reasoning, timestamps=True)
+    events = events_of(stream)
+    # Chunks have no end of their own, so what is sealed follows the last of them; and agents say what they like when.
+    found = verify(events, dialect, least="silent")
+    assert found is None, f"{found}\n" + "\n".join(map(json.dumps, events))
+    assert all(frame.startswith(b"data: {") for frame in stream.split(b"\n\n")[:-1])
+    for event in events:
+        assert None not in event.values() or event["type"] == "CUSTOM"
+        again = decode_event(event)
+        assert json.loads(encode_event(again)) == event
+    if not reasoning:
+        assert not [kind for kind in types(events) if kind.startswith(("REASONING_", "THINKING_"))]
+
+
+@slow
+@given(runs(sides=False), dialects, st.booleans())
+def test_the_order_is_the_one_that_readers_expect(
+    batches: list[list[Event]], dialect: DialectName, snapshot: bool
+) -> None:
+    events = streamed(seen(batches, "raw"), dialect, history=HISTORY, snapshot=snapshot)
+    begun: list[Any] = [{**events[0], "input": _input(dialect)}, *events[1:]] if snapshot else events
+    found = verify(begun, dialect)
+    assert found is None, f"{found}\n" + "\n".join(map(json.dumps, events))
+
+
+def _input(dialect: DialectName) -> Any:
+    messages = [m for m in HISTORY if dialect == "1.0" or dialect == "0.x" or not isinstance(m, ReasoningMessage)]
+    body = {"messages": msgspec.to_builtins(messages), "tools": [], "context": []}
+    return {"threadId": "t", "runId": "r", **body}
+
+
+@slow
+@given(runs(), st.sampled_from(["1.0", "0.x", "thinking"]), st.booleans(), st.randoms())
+def test_batch_boundaries_change_no_byte_and_no_event_is_cut(
+    batches: list[list[Event]], dialect: DialectName, chunks: bool, random: Any
+) -> None:
+    events = [event for batch in batches for event in batch]
+    encoder = Encoder("t", "r", dialect, chunks=chunks)
+    pieces, left = [encoder.start()], list(events)
+    while left:
+        size = random.randint(0, 3)
+        pieces.append(encoder.feed(left[:size], NOW))
+        left = left[size:]
+    assert b"".join(pieces) == encoded([events], dialect, chunks=chunks)
+    assert all(piece.endswith(b"\n\n") for piece in pieces if piece)
+
+
+@slow
+@given(runs(), dialects, st.booleans())
+def test_another_frame_has_the_same_events(batches: list[list[Event]], dialect: DialectName, chunks: bool) -> None:
+    framed = encoded(batches, dialect, chunks=chunks, timestamps=True, frame=lambda one: encode_event(one) + b"\n")
+    events = [json.loads(line) for line in framed.splitlines()]
+    assert events == streamed(batches, dialect, chunks=chunks, timestamps=True)
+
+
+@slow
+@given(turns, st.integers(0, 60), dialects)
+def test_wherever_a_run_is_broken_off_everything_is_closed(script: Any, count: int, dialect: DialectName) -> None:
+    """As when the gateway itself fails, and all it can still say is that the run is over."""
+    events = [event for batch in run_of(script, "eof") for event in batch][:count]
+    failed = RunEndEvent("failed", error=ErrorInfo("server_error", "over"))
+    for end in (failed, RunEndEvent("cancelled")):
+        gave = streamed([[event for event in events if not isinstance(event, RunEndEvent)], [end]], dialect)
+        assert verify(gave, dialect) is None
+        assert types(gave)[-1] == ("RUN_ERROR" if end is failed else "RUN_FINISHED")
+        openers = sum(kind.endswith("_START") for kind in types(gave))
+        assert openers == sum(kind.endswith("_END") for kind in types(gave))
+
+
+# --- the official clients ------------------------------------------------------------------------------------------
+
+
+def several(strategy: st.SearchStrategy[Any], count: int) -> list[Any]:
+    found: list[Any] = []
+
+    @seed(7)
+    @settings(slow, max_examples=count, database=None, phases=[Phase.generate])
+    @given(strategy)
+    def collect(one: Any) -> None:
+        found.append(one)
+
+    collect()
+    return found
+
+
+CLIENTS: list[tuple[agui_node.Client, DialectName]] = [
+    ("1.0.0", "1.0"),
+    ("1.0.0", "0.x"),
+    ("0.0.58", "0.x"),
+    ("0.0.45", "0.x"),
+    ("0.0.39", "thinking"),
+]
+
+
+@pytest.mark.parametrize(("client", "dialect"), CLIENTS)
+def test_clients_take_it_all_and_have_the_messages_that_a_snapshot_says(
+    client: agui_node.Client, dialect: DialectName
+) -> None:
+    found = several(runs(), 80)
+    streams = [streamed(batches, dialect) for batches in found]
+    plain = agui_node.play(client, streams)
+    in_chunks = agui_node.play(client, [streamed(batches, dialect, chunks=True) for batches in found])
+    after = agui_node.play(client, [streamed(batches, dialect, snapshot=True) for batches in found])
+    for stream, gave, chunked, snapshot in zip(streams, plain, in_chunks, after, strict=True):
+        assert all(one["accepted"] for one in (gave, chunked, snapshot)), (stream, gave, chunked, snapshot)
+        if client == "1.0.0":
+            assert [one for one in gave["warnings"] if "apply" not in one and "patch" not in one.lower()] == [], stream
+        if types(stream)[-1] == "RUN_ERROR" or any(is_a_side(event) for event in stream):
+            continue
+        assert plainly(chunked["messages"]) == plainly(gave["messages"]), stream
+        if client != "0.0.45":  # which holds results in another order
+            assert by_id(snapshot["messages"]) == by_id(gave["messages"]), stream
+
+
+def is_a_side(event: dict[str, Any]) -> bool:
+    ids = ("act", "theirs", "chunked", "mused")
+    return event.get("messageId") in ids or event.get("toolCallId") == "theirs"
+
+
+def by_id(messages: list[dict[str, Any]]) -> dict[str, Any]:
+    return {one["id"]: {name: value for name, value in one.items() if value not in (None, [])} for one in messages}
+
+
+def plainly(messages: list[dict[str, Any]]) -> list[Any]:
+    """Without what only explicit ends tell."""
+    return [
+        (one["id"], one["role"], one.get("content"), one.get("toolCalls"), one.get("encryptedValue"))
+        for one in messages
+    ]
+
+
+# --- the corners, one by one ---------------------------------------------------------------------------------------
+
+
+def test_reasoning_closes_as_message_value_span_and_then_comes_text() -> None:
+    events = streamed(turn(("thinking", 0, "Let me "), ("thinking", 0, "see."), ("close", 0, ""), ("text", 0, "Hi")))
+    assert types(events) == [
+        "RUN_STARTED",
+        "REASONING_START",
+        "REASONING_MESSAGE_START",
+        "REASONING_MESSAGE_CONTENT",
+        "REASONING_MESSAGE_CONTENT",
+        "REASONING_MESSAGE_END",
+        "REASONING_ENCRYPTED_VALUE",
+        "REASONING_END",
+        "TEXT_MESSAGE_START",
+        "TEXT_MESSAGE_CONTENT",
+        "TEXT_MESSAGE_END",
+        "REASONING_ENCRYPTED_VALUE",
+        "RUN_FINISHED",
+    ]
+    assert events[0] == {"type": "RUN_STARTED", "threadId": "t", "runId": "r", "protocolVersion": "1.0"}
+    span, message, text = events[1]["messageId"], events[2]["messageId"], events[8]["messageId"]
+    assert len({span, message, text}) == 3
+    assert events[2] == {
+        "type": "REASONING_MESSAGE_START",
+        "messageId": message,
+        "role": "reasoning",
+        "metadata": {"pellucid": {"form": "raw"}},
+    }
+    assert events[6] == {
+        "type": "REASONING_ENCRYPTED_VALUE",
+        "subtype": "message",
+        "entityId": message,
+        "encryptedValue": "sealed-0",
+    }
+    assert events[11]["entityId"] == text
+    [usage] = events[-1]["usage"]
+    assert usage == {"inputTokens": 7, "outputTokens": 5, "totalTokens": 12, "reasoningTokens": 3}
+
+
+def test_what_is_sealed_of_a_call_follows_its_end_and_the_call_waits_for_its_client() -> None:
+    events = streamed(turn(("text", 0, "Wait"), ("call", 1, ""), reason="tool_call"))
+    start, args, end, value, finished = events[-5:]
+    assert types([start, args, end, value, finished]) == [
+        "TOOL_CALL_START",
+        "TOOL_CALL_ARGS",
+        "TOOL_CALL_END",
+        "REASONING_ENCRYPTED_VALUE",
+        "RUN_FINISHED",
+    ]
+    assert start["parentMessageId"] == events[1]["messageId"]
+    assert args["delta"] == "{}"
+    assert (value["subtype"], value["entityId"]) == ("tool-call", start["toolCallId"])
+    assert finished["outcome"] == {"type": "success", "pendingToolCallIds": [start["toolCallId"]]}
+    old = streamed(turn(("call", 1, ""), reason="tool_call"), "0.x")
+    assert "outcome" not in old[-1]
+
+
+def test_a_call_after_reasoning_is_a_message_of_its_own_behind_it() -> None:
+    said = [
+        ("text", 0, "a"),
+        ("close", 0, ""),
+        ("thinking", 0, "b"),
+        ("close", 0, ""),
+        ("call", 1, ""),
+        ("call", 2, ""),
+    ]
+    events = streamed(turn(*said, reason="tool_call"))
+    text = next(event["messageId"] for event in events if event["type"] == "TEXT_MESSAGE_START")
+    first, second = (event["parentMessageId"] for event in events if event["type"] == "TOOL_CALL_START")
+    assert first == second != text
+    unaware = streamed(turn(*said, reason="tool_call"), reasoning=False)
+    assert {event["parentMessageId"] for event in unaware if event["type"] == "TOOL_CALL_START"} == {text}
+
+
+@pytest.mark.parametrize("what", ["seal", "builtin", "opaque"])
+def test_a_seal_without_text_has_an_empty_message_to_be_found_on(what: str) -> None:
+    events = streamed(turn((what, 0, "x")))
+    assert types(events)[1:-1] == [
+        "REASONING_START",
+        "REASONING_MESSAGE_START",
+        "REASONING_MESSAGE_END",
+        "REASONING_ENCRYPTED_VALUE",
+        "REASONING_END",
+    ]
+    assert events[2]["metadata"] == {"pellucid": {"form": "redacted"}}
+    assert events[4]["entityId"] == events[2]["messageId"]
+
+
+def test_a_form_of_its_own_is_a_message_of_its_own_and_paragraphs_are_apart() -> None:
+    said = [("thinking", 0, "one"), ("close", 0, ""), ("thinking", 1, "two"), ("close", 1, ""), ("summary", 0, "so")]
+    events = streamed(turn(*said))
+    starts = [event for event in events if event["type"] == "REASONING_MESSAGE_START"]
+    assert [event["metadata"]["pellucid"]["form"] for event in starts] == ["raw", "summary"]
+    assert starts[1]["messageId"] == starts[0]["messageId"] + ":2"
+    texts: dict[str, str] = {}
+    for event in events:
+        if event["type"] == "REASONING_MESSAGE_CONTENT":
+            texts[event["messageId"]] = texts.get(event["messageId"], "") + event["delta"]
+    assert list(texts.values()) == ["one\n\ntwo", "so"]
+    values = [event["entityId"] for event in events if event["type"] == "REASONING_ENCRYPTED_VALUE"]
+    assert values == [starts[0]["messageId"]]
+
+
+def test_reasoning_that_was_cut_off_says_so_at_its_end() -> None:
+    batches = run_of([([("thinking", 0, "I was")], None, Usage())], "error")
+    end = next(event for event in streamed(batches) if event["type"] == "REASONING_MESSAGE_END")
+    assert end["metadata"] == {"pellucid": {"form": "raw", "complete": False}}
+
+
+def test_the_oldest_clients_get_thinking() -> None:
+    events = streamed(turn(("thinking", 0, "a"), ("text", 0, "b")), "thinking")
+    assert types(events)[1:6] == [
+        "THINKING_START",
+        "THINKING_TEXT_MESSAGE_START",
+        "THINKING_TEXT_MESSAGE_CONTENT",
+        "THINKING_TEXT_MESSAGE_END",
+        "THINKING_END",
+    ]
+    assert events[3] == {"type": "THINKING_TEXT_MESSAGE_CONTENT", "delta": "a"}
+
+
+def test_the_proposal_has_an_empty_second_span_for_what_was_not_known_at_the_start() -> None:
+    events = streamed(turn(("thinking", 0, "a"), ("text", 0, "b")), "proposal")
+    assert types(events)[:8] == [
+        "RUN_STARTED",
+        "REASONING_START",
+        "REASONING_MESSAGE_START",
+        "REASONING_MESSAGE_CONTENT",
+        "REASONING_MESSAGE_END",
+        "REASONING_END",
+        "REASONING_START",
+        "REASONING_END",
+    ]
+    assert "protocolVersion" not in events[0]
+    assert events[2]["role"] == "assistant"
+    assert "encryptedContent" not in events[1]
+    assert events[6] == {**events[1], "encryptedContent": "sealed-0"}
+    snapshot, finished = events[-2:]
+    assert finished["type"] == "RUN_FINISHED"
+    [thought, text, carrier] = snapshot["messages"]
+    assert thought == {
+        "id": events[2]["messageId"],
+        "role": "reasoning",
+        "content": ["a"],
+        "encryptedContent": "sealed-0",
+        "metadata": {"pellucid": {"form": "raw"}},
+    }
+    assert text["content"] == "b"
+    assert (carrier["content"], carrier["encryptedContent"]) == ([], "sealed-1")
+
+
+def test_the_proposal_says_it_on_the_start_when_it_is_known_by_then() -> None:
+    at_once = [[event for batch in turn(("thinking", 0, "a")) for event in batch]]
+    events = streamed(at_once, "proposal")
+    assert types(events).count("REASONING_START") == 1
+    assert events[1]["encryptedContent"] == "sealed-0"
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_every_event_that_is_handed_in_leaves_or_is_unknown_there(dialect: DialectName) -> None:
+    known = agui.DIALECTS[dialect].types
+    for event in (
+        agui.StateSnapshotEvent(snapshot=None),
+        agui.ActivitySnapshotEvent(message_id="a", activity_type="t", content={}),
+        agui.SubagentStartedEvent(subagent_run_id="s", name="n"),
+        agui.RawEvent(event=1),
+    ):
+        told = types(streamed([[side(event)]], dialect))
+        assert told[1:] == ([event.type] if event.type in known else [])
+
+
+def test_an_interrupt_is_how_the_run_ends() -> None:
+    batches = turn(("text", 0, "May I?"))
+    batches[0].insert(0, side(agui.Interrupt(id="i", reason="tool_call", message="May I?")))
+    finished = streamed(batches)[-1]
+    assert finished["outcome"] == {
+        "type": "interrupt",
+        "interrupts": [{"id": "i", "reason": "tool_call", "message": "May I?"}],
+    }
+
+
+def test_timestamps_are_whole_milliseconds_of_the_batch() -> None:
+    first, *rest = streamed(turn(("thinking", 0, "a"), ("text", 0, "b")), timestamps=True)
+    assert "timestamp" not in first
+    assert {event["timestamp"] for event in rest} == {NOW * 1000}
+
+
+def test_there_is_a_class_for_every_event_and_each_is_public() -> None:
+    classes = get_args(AGUIEvent)
+    assert len(classes) == 31 + 5
+    assert all(getattr(agui, cls.__name__) is cls for cls in classes)
+
+
+def test_deltas_that_say_nothing_are_not_told() -> None:
+    batches = turn(("thinking", 0, "a"), ("close", 0, ""))
+    at = next(n for n, batch in enumerate(batches) if any(isinstance(e, PartDeltaEvent) for e in batch))
+    batches[at].append(PartDeltaEvent(0, ThinkingPartDelta("", signature_delta="s")))
+    batches = [
+        [
+            PartEndEvent(0, ThinkingPart("a", signature="s")) if isinstance(event, PartEndEvent) else event
+            for event in batch
+        ]
+        for batch in batches
+    ]
+    assert types(streamed(batches)).count("REASONING_MESSAGE_CONTENT") == 1

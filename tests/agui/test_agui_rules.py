@@ -1,0 +1,221 @@
+"""Each rule has a stream that breaks it and no other, and the official client does with it what the rule says."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import agui_node
+import msgspec
+import pytest
+
+from pellucid.protocols.agui import events as e
+from pellucid.protocols.agui.dialects import DIALECTS, DialectName
+from pellucid.protocols.agui.verify import RULES, Severity, Verifier, verify
+
+Event = dict[str, Any]
+
+START: Event = {"type": "RUN_STARTED", "threadId": "t", "runId": "r"}
+END: Event = {"type": "RUN_FINISHED", "threadId": "t", "runId": "r"}
+FAILED: Event = {"type": "RUN_ERROR", "message": "m"}
+VALUE: Event = {"type": "REASONING_ENCRYPTED_VALUE", "subtype": "message", "entityId": "r1", "encryptedValue": "v"}
+ACTIVITY_DELTA: Event = {"type": "ACTIVITY_DELTA", "messageId": "x", "activityType": "a", "patch": []}
+HELPER: Event = {"type": "SUBAGENT_STARTED", "subagentRunId": "s", "name": "n"}
+HELPED: Event = {"type": "SUBAGENT_FINISHED", "subagentRunId": "s"}
+
+
+def said(id: str = "a", *deltas: str, **more: Any) -> list[Event]:
+    contents = [{"type": "TEXT_MESSAGE_CONTENT", "messageId": id, "delta": delta} for delta in deltas]
+    opens = {"type": "TEXT_MESSAGE_START", "messageId": id, **more}
+    return [opens, *contents, {"type": "TEXT_MESSAGE_END", "messageId": id}]
+
+
+def thought(id: str = "r1", *deltas: str, role: str = "reasoning") -> list[Event]:
+    contents = [{"type": "REASONING_MESSAGE_CONTENT", "messageId": id, "delta": delta} for delta in deltas]
+    opens = {"type": "REASONING_MESSAGE_START", "messageId": id, "role": role}
+    return [opens, *contents, {"type": "REASONING_MESSAGE_END", "messageId": id}]
+
+
+def called(id: str = "c", **more: Any) -> list[Event]:
+    return [
+        {"type": "TOOL_CALL_START", "toolCallId": id, "toolCallName": "f", **more},
+        {"type": "TOOL_CALL_END", "toolCallId": id},
+    ]
+
+
+def span(*inside: Event, id: str = "s1") -> list[Event]:
+    return [{"type": "REASONING_START", "messageId": id}, *inside, {"type": "REASONING_END", "messageId": id}]
+
+
+def snapshot(*messages: Event) -> Event:
+    return {"type": "MESSAGES_SNAPSHOT", "messages": list(messages)}
+
+
+def interrupt(*ids: str) -> Event:
+    return {**END, "outcome": {"type": "interrupt", "interrupts": [{"id": id, "reason": "why"} for id in ids]}}
+
+
+class Case(NamedTuple):
+    rule: str
+    severity: Severity
+    at: int
+    events: list[Event]
+
+
+R1 = {"id": "r1", "role": "reasoning", "content": ""}
+CASES = [
+    Case("event", "fatal", 1, [START, {"messageId": "a"}, END]),
+    Case("type", "silent", 1, [START, {"type": "NOVELTY"}, END]),
+    Case("fields", "fatal", 1, [START, *thought(role="assistant"), END]),
+    Case("fields", "fatal", 1, [START, {"type": "STEP_STARTED"}, END]),
+    Case("fields", "fatal", 1, [START, {**said()[0], "timestamp": 1.5}, END]),
+    Case("fields", "fatal", 1, [START, {**said()[0], "metadata": None}, END]),
+    Case("fields", "fatal", 1, [START, {**VALUE, "subtype": "reasoning"}, END]),
+    Case("fields", "fatal", 1, [START, snapshot({**R1, "content": ["a"]}), END]),
+    Case("unknown", "silent", 1, [START, {**span()[0], "encryptedContent": "v"}, span()[1], END]),
+    Case("retired", "silent", 1, [START, *called(parentMessageId=None), END]),
+    Case("retired", "silent", 1, [START, {"type": "THINKING_START"}, {"type": "THINKING_END"}, END]),
+    Case("start", "fatal", 0, [*said(), END]),
+    Case("start", "fatal", 1, [START, START, END]),
+    Case("terminal", "fatal", 2, [START, END, *said()]),
+    Case("terminal", "fatal", 2, [START, FAILED, END]),
+    Case("truncated", "silent", 4, [START, *said("a", "x")]),
+    Case("run", "silent", 1, [START, {**END, "runId": "other"}]),
+    Case("run", "silent", 2, [START, END, {**START, "threadId": "other"}, {**END, "threadId": "other"}]),
+    Case("reopened", "fatal", 2, [START, said()[0], said()[0], END]),
+    Case("unopened", "fatal", 1, [START, thought("r1", "x")[1], END]),
+    Case("unopened", "fatal", 1, [START, {"type": "STEP_FINISHED", "stepName": "n"}, END]),
+    Case("unclosed", "fatal", 2, [START, span()[0], END]),
+    Case("owner", "fatal", 2, [START, said()[0], {**said("a", "x")[1], "subagentRunId": "s"}, END]),
+    Case("subagent", "fatal", 3, [START, HELPER, HELPED, HELPER, END]),
+    Case("chunk", "fatal", 1, [START, {"type": "REASONING_MESSAGE_CHUNK", "delta": "x"}, END]),
+    Case("chunk", "fatal", 1, [START, {"type": "TOOL_CALL_CHUNK", "toolCallId": "c"}, END]),
+    Case("ids", "silent", 3, [START, *thought("a", "hm")[::2], *said("a", "x"), END]),
+    Case("ids", "silent", 3, [START, *called("a"), *called("a"), END]),
+    Case("anchor", "silent", 1, [START, VALUE, *thought(), END]),
+    Case("value", "silent", 4, [START, *thought(), VALUE, {**VALUE, "encryptedValue": "w"}, END]),
+    Case("snapshot", "silent", 4, [START, *thought(), VALUE, snapshot(R1), END]),
+    Case("snapshot", "silent", 3, [START, *thought(), snapshot({**R1, "id": "r2"}), END]),
+    Case("interrupt", "silent", 1, [START, interrupt("i", "i")]),
+    Case("activity", "silent", 1, [START, ACTIVITY_DELTA, END]),
+    Case("empty", "style", 2, [START, *said("a", ""), END]),
+    Case("order", "style", 2, [START, thought()[0], VALUE, thought()[1], END]),
+    Case("order", "style", 5, [START, *span(*thought()), VALUE, END]),
+    Case("order", "style", 2, [START, span()[0], *said(), span()[1], END]),
+]
+
+
+def test_every_rule_has_its_case() -> None:
+    assert {case.rule for case in CASES} == set(RULES)
+
+
+def test_the_client_does_what_the_rules_say() -> None:
+    for case, gave in zip(CASES, agui_node.play("1.0.0", [case.events for case in CASES]), strict=True):
+        violation = verify(case.events)
+        assert violation is not None, case
+        assert (violation.rule, violation.severity, violation.index) == (case.rule, case.severity, case.at), case
+        assert gave["accepted"] == (case.severity != "fatal"), (case, gave)
+        assert verify(case.events, least="fatal") == (violation if case.severity == "fatal" else None)
+
+
+LOST: list[tuple[list[Event], list[Event]]] = [
+    ([*thought("a", "hm"), *said("a", "x")], [{"id": "a", "role": "reasoning", "content": "hmx"}]),
+    ([VALUE, *thought()], [R1]),
+    ([*thought(), VALUE, {**VALUE, "encryptedValue": "w"}], [{**R1, "encryptedValue": "w"}]),
+    ([*thought(), VALUE, snapshot(R1)], [R1]),
+    ([*thought(), snapshot({**R1, "id": "r2"})], [{**R1, "id": "r2"}]),
+]
+
+
+def test_what_silent_means() -> None:
+    streams = [[START, *events, END] for events, _ in LOST]
+    for stream, (_, messages), gave in zip(streams, LOST, agui_node.play("1.0.0", streams), strict=True):
+        assert (gave["accepted"], gave["warnings"], gave["messages"]) == (True, [], messages)
+        found = verify(stream)
+        assert found is not None
+        assert found.severity == "silent"
+
+
+OLD: list[tuple[DialectName, str, list[Event]]] = [
+    ("0.x", "type", [START, HELPER, HELPED, END]),
+    ("0.x", "type", [START, {"type": "NOVELTY"}, END]),
+    ("0.x", "fields", [START, {**END, "outcome": {"type": "cancelled"}}]),
+    ("0.x", "fields", [START, {**END, "outcome": {"type": "success", "pendingToolCallIds": []}}]),
+    ("0.x", "empty", [START, *said("a", ""), END]),
+    ("0.x", "terminal", [START, FAILED, START, END]),
+    ("thinking", "type", [START, *thought(), END]),
+    ("thinking", "unopened", [START, {"type": "THINKING_TEXT_MESSAGE_START"}, END]),
+    ("thinking", "reopened", [START, {"type": "THINKING_START"}, {"type": "THINKING_START"}, END]),
+    ("thinking", "fields", [START, snapshot(R1), END]),
+]
+THINKING: list[Event] = [
+    START,
+    {"type": "THINKING_START", "title": "t"},
+    {"type": "THINKING_TEXT_MESSAGE_START"},
+    {"type": "THINKING_TEXT_MESSAGE_CONTENT", "delta": "hm"},
+    {"type": "THINKING_TEXT_MESSAGE_END"},
+    {"type": "THINKING_END"},
+    *said("a", "x"),
+    END,
+]
+
+
+def test_what_older_clients_refuse() -> None:
+    streams = [events for _, _, events in OLD]
+    played = {client: agui_node.play(client, [*streams, THINKING]) for client in ("0.0.58", "0.0.45", "0.0.39")}
+    for at, (dialect, rule, events) in enumerate(OLD):
+        found = verify(events, dialect)
+        assert found is not None
+        assert (found.rule, found.severity) == (rule, "fatal"), (dialect, events)
+        clients = ["0.0.58", "0.0.45"] if dialect == "0.x" else ["0.0.39"]
+        assert not all(played[client][at]["accepted"] for client in clients), (dialect, events)
+    # What the oldest knows, the others know as well.
+    assert verify(THINKING, "thinking") is None
+    for gave in played.values():
+        assert gave[-1]["accepted"], gave[-1]
+        assert gave[-1]["messages"][-1]["content"] == "x"
+
+
+PROPOSED = {"type": "REASONING_START", "messageId": "s1", "encryptedContent": "v"}
+CHUNKS = [{"type": "REASONING_MESSAGE_CHUNK", "messageId": "r1", "delta": "a"}, {"type": "REASONING_MESSAGE_CHUNK"}]
+
+
+@pytest.mark.parametrize(
+    ("rule", "events"),
+    [
+        (None, [PROPOSED, *thought("r1", "hm", role="assistant"), span()[1]]),
+        (None, [snapshot({"id": "r1", "role": "reasoning", "content": ["a"], "encryptedContent": "v"})]),
+        (None, [*span(CHUNKS[0]), {**CHUNKS[1], "delta": "b"}, {**CHUNKS[1], "delta": ""}, *said("a", "x")]),
+        ("fields", [*thought("r1", "hm")]),
+        ("fields", [snapshot(R1)]),
+        ("type", [*thought(role="assistant"), VALUE]),
+        ("empty", [*thought("r1", "", role="assistant")]),
+        ("chunk", [CHUNKS[1]]),
+        ("chunk", [CHUNKS[0], {**CHUNKS[1], "delta": ""}, CHUNKS[1]]),
+        ("chunk", [CHUNKS[0], *said("a", "x"), {**CHUNKS[1], "delta": "more"}]),
+    ],
+)
+def test_the_proposal_to_the_letter(rule: str | None, events: list[Event]) -> None:
+    found = verify([START, *events, END], "proposal", least="silent")
+    assert (found and found.rule) == rule, found
+
+
+def test_it_takes_objects_and_classes_one_by_one() -> None:
+    verifier = Verifier("1.0")
+    for event in (START, *said("a", "x")):
+        assert verifier.feed(e.decode_event(event)) == []
+    [found] = verifier.feed({**END, "runId": "other"})
+    assert (found.index, found.rule) == (4, "run")
+    assert "RUN_FINISHED" in str(found)
+    assert verifier.end() == []
+    assert verify([msgspec.Raw(b"1")]) is not None
+    for value in (None, 1, "x", [], object()):
+        assert verify([value]) == verify([{}])
+
+
+def test_dialects_are_those_of_the_encoder() -> None:
+    for name, dialect in DIALECTS.items():
+        for kind in dialect.types:
+            found = verify([START, {"type": kind}], name)
+            assert found is None or found.rule != "type", (name, kind)
+    with pytest.raises(ValueError, match="there is no dialect '2'"):
+        Verifier("2")  # type: ignore[arg-type]
