@@ -27,7 +27,7 @@ from pellucid.parts import (
 )
 from pellucid.protocols import agui
 from pellucid.protocols.agui import DialectName, Encoder, side
-from pellucid.run import CallTools, Minter, Run
+from pellucid.run import CallTools, Effect, Minter, Run
 from pellucid.settings import ModelCall
 
 NOW = 1_700_000_000
@@ -78,7 +78,7 @@ turns = st.lists(
     max_size=3,
 )
 causes: st.SearchStrategy[Cause] = st.sampled_from(["eof", "error", "cancelled"])
-slow = settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+slow = settings(deadline=None, max_examples=50, suppress_health_check=list(HealthCheck))
 
 
 @st.composite
@@ -147,7 +147,7 @@ def run_of(script: list[Any], cause: Cause) -> list[list[Event]]:
         emitter.usage = usage
         emitter.finish(reason)
         read.append(emitter.end(cause if said == script[-1][0] else "eof"))
-        effects = []
+        effects: list[Effect] = []
         for batch in read:
             events, effects = run.feed(batch)
             batches.append(events)
@@ -168,18 +168,15 @@ def run_of(script: list[Any], cause: Cause) -> list[list[Event]]:
 
 def summarised(batches: list[list[Event]]) -> list[list[Event]]:
     """Each reasoning item has a summary of ours in it; a view makes a part of it, or leaves it out."""
-    return [
-        [
-            told
-            for event in batch
-            for told in (
-                [event, SummaryEvent(event.index, "in short")]
-                if isinstance(event, ItemStartEvent) and event.kind == "reasoning"
-                else [event]
-            )
-        ]
-        for batch in batches
-    ]
+    out: list[list[Event]] = []
+    for batch in batches:
+        told: list[Event] = []
+        for event in batch:
+            told.append(event)
+            if isinstance(event, ItemStartEvent) and event.kind == "reasoning":
+                told.append(SummaryEvent(event.index, "in short"))
+        out.append(told)
+    return out
 
 
 def sealed(event: Event) -> Event:

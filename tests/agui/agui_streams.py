@@ -115,15 +115,47 @@ _ODD: list[Any] = [
 ]
 
 
+_SOURCE: Event = {"type": "url", "value": "https://x", "mimeType": "a/b"}
+_MESSAGES: list[Event] = [
+    {"id": "m1", "role": "system", "content": "s", "name": "n"},
+    {"id": "m2", "role": "user", "content": [{"type": "text", "text": "x"}]},
+    {
+        "id": "m3",
+        "role": "assistant",
+        "content": "x",
+        "toolCalls": [{"id": "k", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+    },
+    {"id": "m4", "role": "tool", "toolCallId": "k", "content": "x"},
+    {"id": "m5", "role": "reasoning", "content": "x", "encryptedValue": "v"},
+    {"id": "m6", "role": "activity", "activityType": "a", "content": {}},
+]
+_MEDIA: Event = {"id": "m7", "role": "user", "content": [{"type": "image", "source": _SOURCE}]}
+_INPUT: Event = {
+    "threadId": "t",
+    "runId": "r",
+    "messages": _MESSAGES[:3],
+    "tools": [{"name": "f", "description": "d", "parameters": {}}],
+    "context": [{"description": "d", "value": "v"}],
+    "resume": [{"interruptId": "x", "status": "resolved", "payload": 1}],
+}
+
+
 @st.composite
 def broken(draw: st.DrawFn, rich: bool = True) -> list[Event]:
     """A run after one to three accidents: something is dropped, doubled, moved, or a field is changed."""
     events = deepcopy(draw(runs(rich)))
+    if draw(st.integers(0, 3)) == 0:
+        events[0]["input"] = deepcopy(_INPUT)
+    if draw(st.integers(0, 2)) == 0:
+        messages = deepcopy(draw(st.permutations([*_MESSAGES, *([_MEDIA] if rich else [])])))
+        events.insert(draw(st.integers(1, len(events) - 1)), {"type": "MESSAGES_SNAPSHOT", "messages": messages})
     for _ in range(draw(st.integers(1, 3))):
         at = draw(st.integers(0, max(0, len(events) - 1)))
         if not events:
             break
-        match draw(st.sampled_from(["drop", "double", "swap", "rename", "field", "field", "remove", "add", "join"])):
+        match draw(
+            st.sampled_from(["drop", "double", "swap", "rename", "field", "field", "deep", "remove", "add", "join"])
+        ):
             case "drop":
                 del events[at]
             case "double":
@@ -139,6 +171,8 @@ def broken(draw: st.DrawFn, rich: bool = True) -> list[Event]:
             case "field":
                 field = draw(st.sampled_from(sorted(set(events[at]) - {"type"}) or ["type"]))
                 events[at][field] = draw(st.sampled_from(_ODD))
+            case "deep":
+                _change(draw, events[at])
             case "remove":
                 del events[at][draw(st.sampled_from(sorted(set(events[at]) - {"type"}) or ["type"]))]
             case "add":
@@ -149,6 +183,16 @@ def broken(draw: st.DrawFn, rich: bool = True) -> list[Event]:
         if any("type" not in event for event in events):
             break
     return events
+
+
+def _change(draw: st.DrawFn, holder: Any) -> None:
+    """Something in it, however deep."""
+    while keys := list(holder) if isinstance(holder, dict) else list(range(len(holder))):
+        key = draw(st.sampled_from([key for key in keys if key != "type"] or keys))
+        if not isinstance(holder[key], dict | list) or draw(st.integers(0, 3)) == 0:
+            holder[key] = draw(st.sampled_from(_ODD))
+            return
+        holder = holder[key]
 
 
 _KEYS = ("messageId", "toolCallId", "entityId", "parentMessageId", "stepName", "subagentRunId")

@@ -18,9 +18,11 @@ from pellucid.protocols.agui.verify import verify
 
 Raw = dict[str, Any]
 
-OWNERS = st.sampled_from([{}, {}, {}, {"subagentRunId": "s1"}, {"subagentRunId": "s2"}])
-DELTAS = st.sampled_from([{}, {"delta": ""}, {"delta": "a"}, {"delta": "b"}, {"delta": "c", "metadata": {"k": 1}}])
-MARKS = st.sampled_from([{}, {}, {"metadata": {"m": 2}}, {"rawEvent": {"x": 1}}])
+OWNERS: st.SearchStrategy[Raw] = st.sampled_from([{}, {}, {}, {"subagentRunId": "s1"}, {"subagentRunId": "s2"}])
+DELTAS: st.SearchStrategy[Raw] = st.sampled_from(
+    [{}, {"delta": ""}, {"delta": "a"}, {"delta": "b"}, {"delta": "c", "metadata": {"k": 1}}]
+)
+MARKS: st.SearchStrategy[Raw] = st.sampled_from([{}, {}, {"metadata": {"m": 2}}, {"rawEvent": {"x": 1}}])
 
 
 def merged(*strategies: st.SearchStrategy[Raw]) -> st.SearchStrategy[Raw]:
@@ -31,7 +33,7 @@ def ids(field: str, prefix: str) -> st.SearchStrategy[Raw]:
     return st.sampled_from([{}, {}, {field: f"{prefix}1"}, {field: f"{prefix}2"}])
 
 
-chunk = st.one_of(
+chunk: st.SearchStrategy[Raw] = st.one_of(
     merged(st.just({"type": "REASONING_MESSAGE_CHUNK"}), ids("messageId", "r"), MARKS, DELTAS, OWNERS),
     merged(
         st.just({"type": "TEXT_MESSAGE_CHUNK"}),
@@ -50,7 +52,7 @@ chunk = st.one_of(
         OWNERS,
     ),
 )
-other = st.sampled_from(
+other: st.SearchStrategy[Raw] = st.sampled_from(
     [
         {"type": "CUSTOM", "name": "n", "value": 1},
         {"type": "RAW", "event": 1},
@@ -95,7 +97,7 @@ def test_they_are_expanded_as_the_official_client_does_it() -> None:
     found: list[list[Raw]] = []
 
     @seed(3)
-    @settings(slow, max_examples=250, database=None, phases=[Phase.generate])
+    @settings(slow, max_examples=200, database=None, phases=[Phase.generate])
     @given(sequences())
     def collect(one: list[Raw]) -> None:
         found.append(one)

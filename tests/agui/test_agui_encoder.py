@@ -13,10 +13,11 @@ from hypothesis import Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from pellucid.errors import ErrorInfo
-from pellucid.events import Event, PartDeltaEvent, PartEndEvent, RunEndEvent, ThinkingPartDelta
-from pellucid.parts import ThinkingPart, Usage
+from pellucid.events import Event, ItemStartEvent, PartDeltaEvent, PartEndEvent, RunEndEvent, ThinkingPartDelta
+from pellucid.parts import ModelResponse, SealedPart, ThinkingPart, Usage
 from pellucid.protocols import agui
-from pellucid.protocols.agui import AGUIEvent, DialectName, Encoder, decode_event, encode_event, side
+from pellucid.protocols.agui import AGUIEvent, DialectName, Encoder, decode_event, encode_event, marks, proto, side
+from pellucid.protocols.agui.history import history_of
 from pellucid.protocols.agui.messages import AssistantMessage, Message, ReasoningMessage, UserMessage
 from pellucid.protocols.agui.verify import verify
 from pellucid.view import Reader, Redactor, View
@@ -137,7 +138,7 @@ CLIENTS: list[tuple[agui_node.Client, DialectName]] = [
 def test_clients_take_it_all_and_have_the_messages_that_a_snapshot_says(
     client: agui_node.Client, dialect: DialectName
 ) -> None:
-    found = several(runs(), 80)
+    found = several(runs(), 30)
     streams = [streamed(batches, dialect) for batches in found]
     plain = agui_node.play(client, streams)
     in_chunks = agui_node.play(client, [streamed(batches, dialect, chunks=True) for batches in found])
@@ -151,6 +152,15 @@ def test_clients_take_it_all_and_have_the_messages_that_a_snapshot_says(
         assert plainly(chunked["messages"]) == plainly(gave["messages"]), stream
         if client != "0.0.45":  # which holds results in another order
             assert by_id(snapshot["messages"]) == by_id(gave["messages"]), stream
+
+
+def test_the_binary_transport_says_the_same() -> None:
+    found = several(runs(), 30)
+    binary = [(encoded(batches, frame=proto.encode_frame), proto.MEDIA_TYPE) for batches in found]
+    text = [(encoded(batches), "text/event-stream") for batches in found]
+    for one, other in zip(agui_node.play("1.0.0", binary), agui_node.play("1.0.0", text), strict=True):
+        assert (one["accepted"], one["events"]) == (True, other["events"])
+        assert by_id(one["messages"]) == by_id(other["messages"])
 
 
 def is_a_side(event: dict[str, Any]) -> bool:
@@ -376,3 +386,35 @@ def test_deltas_that_say_nothing_are_not_told() -> None:
         for batch in batches
     ]
     assert types(streamed(batches)).count("REASONING_MESSAGE_CONTENT") == 1
+
+
+@given(st.text(min_size=1).filter(lambda id: marks.item_of(id) == id), st.integers(1, 99))
+def test_every_id_leads_back_to_its_item(item: str, number: int) -> None:
+    ids = [marks.span_id(item), marks.message_id(item), marks.message_id(item, number + 1)]
+    assert len(set(ids)) == 3
+    assert {marks.item_of(id) for id in ids} == {item}
+
+
+@pytest.mark.parametrize(
+    ("version", "name"), [(None, "0.x"), ("", "0.x"), ("0.9", "0.x"), ("1.0", "1.0"), ("1.1", "1.0"), ("2", "1.0")]
+)
+def test_a_client_gets_what_the_version_that_it_says_takes(version: str | None, name: str) -> None:
+    assert agui.dialect_for(version).name == name
+
+
+@slow
+@given(runs(sides=False), st.sampled_from(["1.0", "0.x", "proposal"]))
+def test_what_comes_back_is_what_was_said(batches: list[list[Event]], dialect: DialectName) -> None:
+    """The messages of a run, read again: every reasoning message by its item, every seal once, the text as it was."""
+    encoder = Encoder("t", "r", dialect, snapshot=True)
+    stream = events_of(encoder.start() + b"".join(encoder.feed(batch, NOW) for batch in seen(batches, "raw")))
+    body = {"threadId": "t", "runId": "r2", "messages": msgspec.to_builtins(encoder.messages)}
+    said = agui.parse_input(json.dumps(body).encode()).input.messages
+    assert msgspec.to_builtins(said) == body["messages"]
+    seals = [event["encryptedValue"] for event in stream if event["type"] == "REASONING_ENCRYPTED_VALUE"]
+    seals += [event["encryptedContent"] for event in stream if event.get("encryptedContent")]
+    user: list[Message] = [*said, UserMessage(id="u", content="and?")]
+    kept = [part for one in history_of(user) if isinstance(one, ModelResponse) for part in one.parts]
+    assert {part.token for part in kept if isinstance(part, SealedPart)} <= set(seals)
+    items = {event.id for batch in batches for event in batch if isinstance(event, ItemStartEvent)}
+    assert {part.item_id for part in kept if isinstance(part, ThinkingPart)} <= items

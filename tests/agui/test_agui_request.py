@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from copy import deepcopy
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pellucid.errors import RequestError
 from pellucid.parts import (
@@ -25,6 +29,7 @@ from pellucid.parts import (
     UserPromptPart,
     Video,
 )
+from pellucid.protocols.agui.history import belongs
 from pellucid.protocols.agui.request import Request, parse_input
 from pellucid.sealing import Keys, Sealed, Sealer, SealError, attach
 
@@ -141,6 +146,23 @@ def test_a_value_opens_only_for_its_thread_and_entity() -> None:
         opened(read(*history, threadId="elsewhere"))
     with pytest.raises(SealError):
         opened(read(USER, thought("rs_1", encryptedValue=f"{token[:-4]}AAAA"), answer(content="So."), AGAIN))
+
+
+@pytest.mark.parametrize(
+    ("entity", "holds"),
+    [
+        ("msg_1", True),
+        ("msg_1:2", True),
+        ("msg_1:span", True),
+        ("rs_1", True),
+        ("c1", True),
+        ("msg_2", False),
+        ("c2", False),
+    ],
+)
+def test_what_was_sealed_belongs_to_its_item_its_carrier_and_its_calls(entity: str, holds: bool) -> None:
+    assert belongs(entity, "msg_1", ["c1"]) is holds
+    assert belongs(entity, None, ["c1"]) is (entity == "c1")
 
 
 def test_content_of_every_kind() -> None:
@@ -269,3 +291,53 @@ def test_what_is_wrong_is_said_with_its_place(change: dict[str, Any], told: str)
 def test_what_is_no_object_is_refused(body: bytes) -> None:
     with pytest.raises(RequestError, match="the body"):
         parse_input(body)
+
+
+WHOLE: dict[str, Any] = {
+    "threadId": "t",
+    "runId": "r",
+    "messages": [
+        USER,
+        thought(encryptedValue="v", metadata={"pellucid": {"form": "raw", "complete": True}}),
+        answer(content="so", encryptedValue="w", toolCalls=[{**CALL, "encryptedValue": "x"}]),
+        result(content=[{"type": "image", "source": {"type": "url", "value": "https://x"}}], error="e"),
+        {"id": "y", "role": "activity", "activityType": "a", "content": {}},
+        {**AGAIN, "content": [{"type": "binary", "mimeType": "a/b", "data": "aGk="}]},
+    ],
+    "tools": [{"name": "f", "description": "d", "parameters": {}}],
+    "context": [{"description": "d", "value": "v"}],
+    "resume": [{"interruptId": "c1", "status": "resolved", "payload": {}}],
+    "forwardedProps": {"pellucid": {"model": "m", "store": True}},
+}
+
+
+@given(st.data())
+def test_any_input_is_understood_or_refused_with_its_place(data: st.DataObject) -> None:
+    body = deepcopy(WHOLE)
+    for _ in range(data.draw(st.integers(0, 3))):
+        holder: Any = body
+        while True:
+            keys = list(holder) if isinstance(holder, dict) else list(range(len(holder)))
+            if not keys:
+                break
+            key = data.draw(st.sampled_from(keys))
+            if isinstance(holder[key], dict | list) and data.draw(st.booleans()):
+                holder = holder[key]
+                continue
+            odd = st.sampled_from([None, 1, True, "", "x", [], {}, "\ud800", [[]], {"pellucid": []}])
+            holder[key] = data.draw(odd)
+            break
+    refused = call = None
+    try:
+        request = parse_input(json.dumps(body).encode())
+        call = request.call()
+    except RequestError as error:
+        refused = error.info
+    if call is None:
+        assert refused is not None
+        assert refused.kind == "invalid_request"
+        assert refused.message.startswith((refused.param or "the body", "Expected"))
+        return
+    sealed = [part for message in call.messages for part in message.parts if isinstance(part, SealedPart)]
+    assert "messages" not in [request.place_of(part) for part in sealed]
+    assert any(isinstance(message, ModelRequest) for message in call.messages)

@@ -28,8 +28,8 @@ from pellucid.parts import (
     UserPromptPart,
     Video,
 )
+from pellucid.protocols.decoding import MAX_DEPTH
 from pellucid.protocols.openresponses import Known, error_body, parse_request, status_of
-from pellucid.protocols.openresponses.request import MAX_DEPTH
 from pellucid.settings import ModelCall, OutputFormat, ToolChoice, ToolDefinition
 
 F = {"type": "function", "name": "f", "description": "does f", "parameters": {"type": "object"}, "strict": True}
@@ -224,7 +224,7 @@ WRONG: list[tuple[str, Any, str, str]] = [
     ("text", {"format": {"type": "json_schema", "schema": []}}, "text.format.schema", "object"),
     ("tools", {}, "tools", "array"),
     ("tools", [5], "tools[0]", "object"),
-    ("tools", [F, {"type": "function"}], "tools[1]", "`name`"),
+    ("tools", [F, {"type": "function"}], "tools[1].name", "required"),
     ("tools", [{**F, "name": "two words"}], "tools[0].name", "a-zA-Z0-9_-"),
     ("tools", [{**F, "name": "n" * 65}], "tools[0].name", "<= 64"),
     ("tools", [{**F, "parameters": "x"}], "tools[0].parameters", "object"),
@@ -513,7 +513,7 @@ def test_an_item_that_cannot_be_taken_is_named(item: Any, path: str, code: str) 
 
 @pytest.mark.parametrize("item", [None, 5, "text", [], {}, {"content": "no role"}])
 def test_what_is_no_item_is_named(item: Any) -> None:
-    assert refused({"input": [item]}).param == "input[0]"
+    assert refused({"input": [item]}).param == ("input[0].type" if isinstance(item, dict) else "input[0]")
 
 
 def test_every_item_that_is_given_out_is_taken_back() -> None:

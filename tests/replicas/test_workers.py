@@ -198,17 +198,6 @@ def test_many_writers_on_one_file(crew: Replica, ones: list[One], upstream: Upst
     assert all(get(ones[place % 3], id).json["status"] == "completed" for place, id in enumerate(ids))
 
 
-def test_limits_are_of_all_together(upstream: Upstream, relay: RedisService, tmp_path: Path) -> None:
-    more = '[access]\ndefault_policy = "few"\n[access.policies.few]\nrequests_per_minute = 5\n'
-    model = upstream.plays(say())
-    with replicas(configured(upstream, relay.url, f"sqlite:///{tmp_path}/kept.sqlite", more)) as [replica]:
-        ones = [One(replica, pid) for pid in workers_of(replica)]
-        statuses = [who.ask(model).status for who in ones * 4]
-        assert statuses == [200] * 5 + [429] * 7
-        for one in ones:
-            one.close()
-
-
 def test_told_to_stop_all_let_their_streams_end(upstream: Upstream, relay: RedisService, tmp_path: Path) -> None:
     gates = [Gate() for _ in range(WORKERS)]
     with replicas(configured(upstream, relay.url, f"sqlite:///{tmp_path}/kept.sqlite")) as [replica]:
@@ -231,15 +220,23 @@ def test_told_to_stop_all_let_their_streams_end(upstream: Upstream, relay: Redis
         assert "Traceback" not in replica.said
 
 
-def test_without_their_supervisor_they_end(upstream: Upstream, relay: RedisService, tmp_path: Path) -> None:
-    gate = Gate()
-    with replicas(configured(upstream, relay.url, f"sqlite:///{tmp_path}/kept.sqlite")) as [replica]:
+def test_limits_are_of_all_together_and_none_outlives_the_supervisor(
+    upstream: Upstream, relay: RedisService, tmp_path: Path
+) -> None:
+    more = '[access]\ndefault_policy = "few"\n[access.policies.few]\nrequests_per_minute = 5\n'
+    model, gate = upstream.plays(say()), Gate()
+    with replicas(configured(upstream, relay.url, f"sqlite:///{tmp_path}/kept.sqlite", more)) as [replica]:
         pids = workers_of(replica)
+        ones = [One(replica, pid) for pid in pids]
         with Gateway(replica.port).open(upstream.plays(gate)) as stream:
             stream.until("thought 2. ")
+            statuses = [who.ask(model).status for who in ones * 4]
+            assert statuses == [200] * 4 + [429] * 8
             replica.kill()
             gate.open()
             assert last_of(stream.rest())["type"] == "response.completed"
+        for one in ones:
+            one.close()
         eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
 
 
@@ -278,7 +275,7 @@ def test_one_that_cannot_start_says_why_once(
             ),
         )
     assert done.returncode == (2 if wrong == "port" else 1), done.stderr
-    told = {"relay": "Redis", "store": "no.sqlite cannot be opened", "port": "cannot listen on"}[wrong]
+    told = {"relay": "does not answer", "store": "no.sqlite cannot be opened", "port": "cannot listen on"}[wrong]
     assert done.stderr.count(told) == 1, done.stderr
     assert "listens" not in done.stderr
     assert "Traceback" not in done.stderr

@@ -25,17 +25,21 @@ class Server(uvicorn.Server):
     """A server that, told to stop, stops and is done: a program that was asked to end and did has not failed."""
 
     def __init__(self, gateway: Gateway) -> None:
-        super().__init__(uvicorn.Config(gateway, **settings_of(gateway.services.config)))
+        super().__init__(uvicorn.Config(gateway, **settings_of(gateway.services.config), lifespan="off"))
         self._gateway = gateway
 
     async def until_told(self, sockets: list[socket.socket]) -> None:
-        """Until it is told to stop. Leaves with status 1 if it could not begin, which was told then."""
+        """Until it is told to stop. Raises `PellucidError` if something that is needed cannot be had."""
         # What there is now stays: it need not be looked through for garbage again and again while streams wait.
         gc.collect()
         gc.freeze()
         await self.serve(sockets)
         if not self.started:
             raise SystemExit(1)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await self._gateway.life.__aenter__()
+        await super().startup(sockets)
 
     async def up(self) -> None:
         """Wait until it listens."""
@@ -81,9 +85,8 @@ class Server(uvicorn.Server):
             task.cancel()
         await self._wait(LAST_WORDS_SECONDS, self._idle)
         await super().shutdown(sockets)
-        if self.force_exit:
-            # Told twice, it does not wait for the streams; what the application holds is given back all the same.
-            await self.lifespan.shutdown()
+        # Told twice, it does not wait for the streams; what the application holds is given back all the same.
+        await self._gateway.life.__aexit__(None, None, None)
 
 
 def listen(host: str, port: int) -> list[socket.socket]:

@@ -136,10 +136,16 @@ class Workers:
         pause = PAUSE[0]
         while not self._stopping.is_set():
             since = time.monotonic()
-            worker = self._workers[number] = await _Worker.start(self._begin, self._lender, self._metrics)
-            if self._stopping.is_set():
-                worker.tell(signal.SIGTERM)
-            status = await self._ended(worker)
+            try:
+                worker = self._workers[number] = await _Worker.start(self._begin, self._lender, self._metrics)
+            except OSError as error:
+                how, status = f"could not be started ({os.strerror(error.errno or 0)})", 1
+            else:
+                if self._stopping.is_set():
+                    worker.tell(signal.SIGTERM)
+                status = await self._ended(worker)
+                how = f"with status {status}" if status >= 0 else f"by signal {-status}"
+                how = f"(process {worker.process.pid}) ended {how}"
             if self._stopping.is_set():
                 if status not in QUIET:
                     self._failed = self._failed or 1
@@ -151,8 +157,7 @@ class Workers:
                 return
             if time.monotonic() - since > LASTING:
                 pause = PAUSE[0]
-            how = f"with status {status}" if status >= 0 else f"by signal {-status}"
-            log.error("worker %d (process %d) ended %s; another one is started", number, worker.process.pid, how)
+            log.error("worker %d %s; another one is started", number, how)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), pause)
             pause = min(pause * 2, PAUSE[1])

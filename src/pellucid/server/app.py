@@ -52,6 +52,8 @@ class Gateway:
                 await self._settled()
                 await services.stop()
 
+        self.life = lifespan(self)
+        """To be entered once, by who serves it without ASGI's lifespan: what it raises is known as it is."""
         self._router = Router(
             [*responses(services), *chat_completions.routes(services), *plain.routes(services, SPOKEN)],
             redirect_slashes=False,

@@ -53,14 +53,16 @@ from ...events import (
 )
 from ...framing import sse_event
 from ...growing import TEXT_FIELD
-from ...parts import RefusalPart, TextPart, ThinkingPart, ToolCallPart, ToolReturnPart, Usage
+from ...parts import RefusalPart, TextPart, ThinkingPart, ToolCallPart, ToolReturnPart
 from ...text import shown, writable
 from . import events as e
 from .chunks import chunked
 from .content import content_parts
 from .dialects import DIALECTS, Dialect, DialectName
-from .marks import mark, message_id, span_id
-from .messages import Message, TokenUsage
+from .ending import outcome_of, seals_ahead, usage_of
+from .marks import carrier_id, mark, message_id, span_id
+from .messages import Message
+from .opened import Item, Open
 from .sides import NAMESPACE, Sides
 from .thread import Thread, shaped
 
@@ -71,7 +73,6 @@ QUEUED = b": queued\n\n"
 APART = "\n\n"
 
 _json = msgspec.json.Encoder().encode
-_MOST = 2**53 - 1
 
 
 class Encoder:
@@ -117,10 +118,10 @@ class Encoder:
         self._sides = Sides(self.dialect, reasoning=reasoning, chunks=chunks)
         self._held: list[e.AGUIEvent] = []
         """What an agent said beside, and has to wait until no message is open."""
-        self._item: _Item | None = None
-        self._message: _Open | None = None
+        self._item: Item | None = None
+        self._message: Open | None = None
         """The open message or call."""
-        self._part: _Open | None = None
+        self._part: Open | None = None
         """The same, while the open part writes to it."""
         self._begun: ThinkingPart | TextPart | RefusalPart | None = None
         """A part that has begun, and said nothing yet."""
@@ -150,7 +151,7 @@ class Encoder:
             self._now = now * 1000
             self._tail = b',"timestamp":%d}\n\n' % self._now
         if self._seals_ahead and len(events) > 1:
-            self._known = _seals_ahead(events)
+            self._known = seals_ahead(events)
         for place, event in enumerate(events):
             if type(event) is PartDeltaEvent:
                 self._delta(event)
@@ -192,7 +193,7 @@ class Encoder:
     # --- items -------------------------------------------------------------------------------------------------
 
     def _item_start(self, event: ItemStartEvent, place: int) -> None:
-        item = self._item = _Item(event.id or self._fresh_id(), event.kind)
+        item = self._item = Item(event.id or self._fresh_id(), event.kind)
         if event.kind == "reasoning" and self._reasoning:
             item.sealed = self._known.pop(place, None)
             self._span(item.id, item.sealed)
@@ -214,9 +215,9 @@ class Encoder:
         elif item.messages and self.dialect.seals == "event":
             self._value(item.id, seal)
         else:
-            self._carrier("rs_" + item.id.partition("_")[2], seal)
+            self._carrier(carrier_id(item.id), seal)
 
-    def _reasoning_end(self, item: _Item, event: ItemEndEvent, seal: str | None) -> None:
+    def _reasoning_end(self, item: Item, event: ItemEndEvent, seal: str | None) -> None:
         form = self._message.form if self._message is not None else None
         cut = event.status == "incomplete"
         self._close(mark(form=form, complete=False) if cut and form is not None else None)
@@ -293,9 +294,9 @@ class Encoder:
             )
             self._write(start)
             more = e.ToolCallArgsEvent(tool_call_id=part.tool_call_id, delta="")
-            self._part = self._message = _Open(more, e.ToolCallEndEvent(tool_call_id=part.tool_call_id), self._chunks)
+            self._part = self._message = Open(more, e.ToolCallEndEvent(tool_call_id=part.tool_call_id), self._chunks)
 
-    def _open_text(self, item: _Item, part: ThinkingPart | TextPart | RefusalPart) -> _Open:
+    def _open_text(self, item: Item, part: ThinkingPart | TextPart | RefusalPart) -> Open:
         """The message that a part writes to: the open one, if it goes on with that."""
         form = part.form if isinstance(part, ThinkingPart) else part.part_kind
         open_ = self._message
@@ -316,22 +317,22 @@ class Encoder:
             marked = mark(refusal=True) if isinstance(part, RefusalPart) else None
             self._write(e.TextMessageStartEvent(message_id=item.id, role="assistant", metadata=marked))
             more = e.TextMessageContentEvent(message_id=item.id, delta="")
-            open_ = _Open(more, e.TextMessageEndEvent(message_id=item.id), self._chunks, form, marked)
+            open_ = Open(more, e.TextMessageEndEvent(message_id=item.id), self._chunks, form, marked)
         self._part = self._message = open_
         return open_
 
-    def _begin_thought(self, id: str, form: str) -> _Open:
+    def _begin_thought(self, id: str, form: str) -> Open:
         more: e.AGUIEvent
         if self.dialect.reasoning == "thinking":
             self._write(e.ThinkingTextMessageStartEvent())
             more, end = e.ThinkingTextMessageContentEvent(delta=""), e.ThinkingTextMessageEndEvent()
-            self._message = _Open(more, end, self._chunks, form)
+            self._message = Open(more, end, self._chunks, form)
             return self._message
         self._holder = None
         marked = mark(form=form)
         self._write(e.ReasoningMessageStartEvent(message_id=id, role=self.dialect.role, metadata=marked))
         more = e.ReasoningMessageContentEvent(message_id=id, delta="")
-        self._message = _Open(more, e.ReasoningMessageEndEvent(message_id=id), self._chunks, form, marked)
+        self._message = Open(more, e.ReasoningMessageEndEvent(message_id=id), self._chunks, form, marked)
         return self._message
 
     def _part_end(self, event: PartEndEvent, place: int) -> None:
@@ -409,49 +410,24 @@ class Encoder:
             self._span_end(item.id)
         for end in self._sides.closing(failed=failed):
             self._write_now(end)
-        usage = self._usage(event.usage)
+        usage = usage_of(event.usage, self._model)
         if failed:
             error = writable(event.error or ErrorInfo("server_error", "the run failed without saying why"))
             self._write(e.RunErrorEvent(message=error.told, code=error.code or error.kind, usage=usage))
         else:
             if self._thread is not None:
                 self._write(e.MessagesSnapshotEvent(messages=self.messages))
-            self._write(self._finished(event, usage))
+            outcome, marked = outcome_of(event, self.dialect, list(self._calls), self._sides.interrupts)
+            finished = e.RunFinishedEvent(
+                thread_id=self._thread_id,
+                run_id=self._run_id,
+                result=self._sides.result,
+                outcome=outcome,
+                usage=usage,
+                metadata=marked,
+            )
+            self._write(finished)
         self.ended = True
-
-    def _finished(self, event: RunEndEvent, usage: list[TokenUsage] | None) -> e.RunFinishedEvent:
-        known, pending = self.dialect.outcomes, list(self._calls)
-        outcome: e.RunFinishedOutcome | None = None
-        marked: dict[str, Any] | None = None
-        if event.status == "cancelled":
-            outcome = e.RunFinishedCancelledOutcome() if "cancelled" in known else None
-            marked = mark(status="cancelled") if outcome is None else None
-        elif event.status == "incomplete":
-            marked = mark(status="incomplete", reason=event.incomplete_reason)
-        elif self._sides.interrupts and "interrupt" in known:
-            outcome = e.RunFinishedInterruptOutcome(self._sides.interrupts)
-        elif pending and "success" in known:
-            outcome = e.RunFinishedSuccessOutcome(pending)
-        return e.RunFinishedEvent(
-            thread_id=self._thread_id,
-            run_id=self._run_id,
-            result=self._sides.result,
-            outcome=outcome,
-            usage=usage,
-            metadata=marked,
-        )
-
-    def _usage(self, usage: Usage) -> list[TokenUsage] | None:
-        numbers = {
-            "input_tokens": usage.input_tokens,
-            "output_tokens": usage.output_tokens,
-            "total_tokens": usage.total_tokens,
-            "reasoning_tokens": usage.output_reasoning_tokens,
-            "cached_input_tokens": usage.cache_read_tokens,
-            "cache_write_input_tokens": usage.cache_write_tokens,
-        }
-        known = {name: number for name, number in numbers.items() if number is not None and 0 <= number <= _MOST}
-        return [TokenUsage(model=self._model, **known)] if known else None  # type: ignore[arg-type]
 
     # --- writing -----------------------------------------------------------------------------------------------
 
@@ -478,73 +454,6 @@ class Encoder:
             return b""
         self._out = []
         return out[0] if len(out) == 1 else b"".join(out)
-
-
-class _Item:
-    """The open item."""
-
-    __slots__ = ("call_id", "end", "id", "kind", "messages", "sealed", "spans")
-
-    def __init__(self, id: str, kind: str) -> None:
-        self.id = shown(id)
-        self.kind = kind
-        self.spans = False
-        """Whether it is told as a span of reasoning."""
-        self.sealed: str | None = None
-        """Its seal, if the span has told it already."""
-        self.messages = 0
-        self.call_id: str | None = None
-        self.end: dict[str, Any] = {}
-        """What its message's end tells."""
-
-
-class _Open:
-    """An open message or call: how it ends, and the template of its deltas."""
-
-    __slots__ = ("_more", "apart", "before", "end", "form", "head", "metadata", "said")
-
-    def __init__(
-        self,
-        more: e.AGUIEvent,
-        end: e.AGUIEvent,
-        chunks: bool,
-        form: str = "",
-        metadata: dict[str, Any] | None = None,
-    ) -> None:
-        self._more = more
-        self.end = end
-        self.form = form
-        self.metadata = metadata
-        self.before = ""
-        """What comes before the next delta."""
-        self.apart = False
-        self.said: list[str] = []
-        told = more
-        if chunks and not isinstance(more, e.ThinkingTextMessageContentEvent):
-            told = chunked(replace(more, delta="x"), DIALECTS["1.0"])[0]
-        # {"type":…,"messageId":…,"delta":"x"}, up to the delta.
-        self.head = b"data: " + e.encode_event(replace(told, delta="x"))[: -len(b'"x"}')]
-
-    def more(self, text: str) -> e.AGUIEvent:
-        return replace(self._more, delta=text)
-
-    @property
-    def text(self) -> str:
-        return "".join(self.said)
-
-
-def _seals_ahead(events: list[Event]) -> dict[int, str]:
-    """The seals of the items that begin and end in this batch, by the place where they begin."""
-    found: dict[int, str] = {}
-    began: int | None = None
-    for place, event in enumerate(events):
-        if isinstance(event, ItemStartEvent):
-            began = place
-        elif isinstance(event, ItemEndEvent):
-            if began is not None and event.seal is not None:
-                found[began] = event.seal
-            began = None
-    return found
 
 
 _STEPS: dict[type[Any], Callable[[Encoder, Any, int], None]] = {

@@ -15,7 +15,7 @@ response again, in their order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NoReturn
 
 from msgspec.structs import replace
@@ -57,6 +57,16 @@ def history_of(
     kept = [_without_loose_ends(message) for message in thread.messages]
     messages = joined([message for message in kept if message.parts])
     return _with_context(messages, context) if context else messages
+
+
+def belongs(entity: str, item_id: str | None, call_ids: Collection[str] = ()) -> bool:
+    """Whether what was sealed of that item, with those calls in it, may come back on the entity of this id.
+
+    An item's value rides on a message of its own, on its call, or on a reasoning message made to carry it.
+    """
+    if item_id is None or entity in call_ids:
+        return entity in call_ids
+    return item_of(entity) in (item_id, f"rs_{item_id.partition('_')[2]}")
 
 
 class _Thread:
@@ -223,4 +233,4 @@ def _wrong(at: str, message: str, code: str = "invalid_value") -> NoReturn:
     raise RequestError(f"{at}: {message}", code=code, param=at)
 
 
-__all__ = ["history_of"]
+__all__ = ["belongs", "history_of"]

@@ -44,19 +44,14 @@ class Lanes:
     def _closed(self, event: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         """The ends of what chunks have open and this event closes."""
         kind, owner = event["type"], event.get("subagentRunId")
-        if self._proposed:
-            reasoning = kind.startswith("REASONING_")
-            return [
-                end
-                for lane in list(self._lanes)
-                if not (reasoning and self._lanes[lane].chunk == "REASONING_MESSAGE_CHUNK")
-                for end in self._close(lane)
-            ]
-        if kind in _CLOSE_ALL:
-            return [end for lane in list(self._lanes) for end in self._close(lane)]
-        if kind in _PASS_CHUNKS or kind.startswith("THINKING_"):
-            return []
-        return self._close(owner)
+        ends: list[Mapping[str, Any]] = []
+        for at, lane in list(self._lanes.items()):
+            if self._proposed and lane.chunk == "REASONING_MESSAGE_CHUNK":
+                closes = not kind.startswith("REASONING_")
+            else:
+                closes = kind in _CLOSE_ALL or (kind not in _PASS_CHUNKS and at == owner)
+            ends += self._close(at) if closes else []
+        return ends
 
     def _close(self, owner: str | None) -> list[Mapping[str, Any]]:
         lane = self._lanes.pop(owner, None)

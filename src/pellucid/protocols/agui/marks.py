@@ -1,7 +1,8 @@
 """What the encoder puts on messages and the request reader finds there again: ids, and what the text is.
 
 * A message has the public id of its item; further messages of one item have `:2`, `:3` … behind it, and the span of a
-  reasoning item has `:span`. So all ids of a thread differ, and each leads back to its item.
+  reasoning item has `:span`. So all ids of a thread differ, and each leads back to its item. What is made for an item
+  that has no place of its own has the item's id with another prefix.
 * `metadata.pellucid` of a reasoning message has `form` (`raw`, `summary`, `redacted`: how the text relates to the
   model's real thought) and, where the model was cut off in it, `"complete": false`. Clients from 0.0.58 keep it.
 """
@@ -27,6 +28,11 @@ def span_id(item_id: str) -> str:
 def message_id(item_id: str, number: int = 1) -> str:
     """The id of an item's first, second … message."""
     return item_id if number == 1 else f"{item_id}:{number}"
+
+
+def carrier_id(item_id: str) -> str:
+    """The id of a reasoning message that is made to hold what is sealed of an item that has no place for it."""
+    return f"rs_{item_id.partition('_')[2] or item_id}"
 
 
 def item_of(id: str) -> str:

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from ...errors import RequestError
 from ...parts import ModelMessage, SealedPart
 from ...settings import Effort, ModelCall, ModelSettings, ToolDefinition
-from ..chat_completions.decoding import decode, not_too_deep
+from ..decoding import decode, not_too_deep
 from . import messages as m
 from .dialects import DialectName
 from .history import history_of

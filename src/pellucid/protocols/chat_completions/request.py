@@ -14,8 +14,8 @@ import msgspec
 from ...errors import RequestError
 from ...parts import SealedPart
 from ...settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition
+from ..decoding import decode, not_too_deep
 from . import types as t
-from .decoding import decode, not_too_deep
 from .messages import messages_of
 
 

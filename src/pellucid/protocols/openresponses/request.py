@@ -5,16 +5,15 @@ Everything that is wrong is said with its path.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import msgspec
-import msgspec.inspect
 
 from ...errors import RequestError
 from ...parts import ModelMessage, ModelRequest, SystemPromptPart
 from ...settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition
+from ..decoding import convert, not_too_deep, read_json
 from . import types as t
 from .items import Known, messages_of
 
@@ -162,7 +161,7 @@ def request_of(raw: dict[str, Any]) -> Request:
     if isinstance(given, list):
         raw["input"] = given = [_with_type(item) for item in given]
     _known_tool_types(raw.get("tools"))
-    body = _convert(raw)
+    body = convert(raw, t.CreateResponse)
     if body.input in (None, []) and body.previous_response_id is None and body.conversation is None:
         raise RequestError("input: a text or a list of items is required", code="missing", param="input")
     if body.previous_response_id is not None and body.conversation is not None:
@@ -179,7 +178,7 @@ def request_of(raw: dict[str, Any]) -> Request:
         )
     for index, tool in enumerate(body.tools or []):
         if isinstance(tool, t.FunctionToolParam):
-            _not_too_deep(tool.parameters, f"tools[{index}].parameters")
+            not_too_deep(tool.parameters, f"tools[{index}].parameters")
         else:
             _check_server(tool, f"tools[{index}]")
     _output(body.text)
@@ -200,67 +199,7 @@ def _or(value: Any, default: Any) -> Any:
     return default if value is None else value
 
 
-# --- decoding and its errors -------------------------------------------------------------------------------------
-
-MAX_DEPTH = 100
-"""How deeply a JSON Schema in a request may be nested."""
-
-_PATH = re.compile(r" - at `(?:key` in `)?\$\.?(.*?)`$")
-_STEP = re.compile(r"\w+|\[.*?\]")
-
-
-def read_json(data: bytes | str) -> dict[str, Any]:
-    """A body as a JSON object. Raises `RequestError`."""
-    try:
-        raw = msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise RequestError(f"the body is not valid JSON: {error}", code="invalid_json") from None
-    if not isinstance(raw, dict):
-        raise RequestError("the body must be a JSON object", code="invalid_type")
-    return raw
-
-
-def _convert(raw: dict[str, Any]) -> t.CreateResponse:
-    try:
-        return msgspec.convert(raw, t.CreateResponse)
-    except msgspec.ValidationError as error:
-        text = str(error)
-        path = _PATH.search(text)
-        param = path.group(1) if path else None
-        where = f"{param}: " if param else ""
-        what = _PATH.sub("", text)
-        right = f"; it must be one of {', '.join(map(repr, _choices(param)))}" if what.startswith("Invalid") else ""
-        raise RequestError(f"{where}{what}{right}", code="invalid_value", param=param) from None
-
-
-def _choices(path: str | None) -> list[str]:
-    """The words that may stand at `path`, where only certain ones may: what the types say."""
-    types: list[msgspec.inspect.Type] = [msgspec.inspect.type_info(t.CreateResponse)]
-    for step in _STEP.findall(path or ""):
-        types = [inner for one in types for inner in _inner(one, step)]
-    return [str(word) for one in types if isinstance(one, msgspec.inspect.LiteralType) for word in one.values]
-
-
-def _inner(outer: msgspec.inspect.Type, step: str) -> list[msgspec.inspect.Type]:
-    """What is at `[…]` or at a field of that name, in a type that may be one of several."""
-    match outer:
-        case msgspec.inspect.ListType() if step.startswith("["):
-            found = [outer.item_type]
-        case msgspec.inspect.DictType() if step.startswith("["):
-            found = [outer.value_type]
-        case msgspec.inspect.StructType() if step == outer.tag_field:
-            found = [msgspec.inspect.LiteralType((outer.tag,))]
-        case msgspec.inspect.StructType():
-            found = [field.type for field in outer.fields if field.encode_name == step]
-        case _:
-            found = []
-    return [one for inner in found for one in _alternatives(inner)]
-
-
-def _alternatives(one: msgspec.inspect.Type) -> list[msgspec.inspect.Type]:
-    if isinstance(one, msgspec.inspect.UnionType):
-        return [inner for alternative in one.types for inner in _alternatives(alternative)]
-    return _alternatives(one.type) if isinstance(one, msgspec.inspect.Metadata) else [one]
+# --- what may be left out, and what is not offered --------------------------------------------------------------------
 
 
 def _with_type(item: Any) -> Any:
@@ -411,17 +350,6 @@ def _offered(name: Any, names: set[str]) -> str:
     return name
 
 
-def _not_too_deep(schema: dict[str, Any] | None, at: str) -> None:
-    """What is nested too deeply could be read here and yet not be written again."""
-    level: list[Any] = [schema]
-    for _ in range(MAX_DEPTH):
-        inner = [value.values() if isinstance(value, dict) else value for value in level]
-        level = [value for values in inner if values for value in values if isinstance(value, dict | list)]
-        if not level:
-            return
-    raise RequestError(f"{at}: nested deeper than {MAX_DEPTH} levels", code="invalid_value", param=at)
-
-
 _EFFORT_ECHO = {"minimal": "low", "max": "xhigh"}
 """Efforts that are understood, but have no name in the specification: the nearest one stands in the response."""
 
@@ -431,7 +359,7 @@ def _output(text: t.TextParam | None) -> OutputFormat:
         case t.FormatJsonObject():
             return OutputFormat("json_object")
         case t.FormatJsonSchema() as form:
-            _not_too_deep(form.schema, "text.format.schema")
+            not_too_deep(form.schema, "text.format.schema")
             return OutputFormat("json_schema", form.name, form.schema, form.description, form.strict)
         case _:
             return OutputFormat()

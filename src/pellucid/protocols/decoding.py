@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import inspect
 
-from ...errors import RequestError
+from ..errors import RequestError
 
 MAX_DEPTH = 100
 """How deeply a JSON Schema in a request may be nested."""
@@ -20,14 +20,24 @@ _STEP = re.compile(r"\w+|\[.*?\]")
 T = TypeVar("T")
 
 
-def decode(data: bytes, into: type[T]) -> T:
-    """Raises `RequestError`."""
+def read_json(data: bytes | str) -> dict[str, Any]:
+    """A body as a JSON object. Raises `RequestError`."""
     try:
         raw = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise RequestError(f"the body is not valid JSON: {error}", code="invalid_json") from None
     if not isinstance(raw, dict):
         raise RequestError("the body must be a JSON object", code="invalid_type")
+    return raw
+
+
+def decode(data: bytes, into: type[T]) -> T:
+    """Raises `RequestError`."""
+    return convert(read_json(data), into)
+
+
+def convert(raw: dict[str, Any], into: type[T]) -> T:
+    """The same for JSON that was read. Raises `RequestError`."""
     try:
         return msgspec.convert(raw, into)
     except msgspec.ValidationError as error:
@@ -97,3 +107,6 @@ def _alternatives(one: inspect.Type) -> list[inspect.Type]:
     if isinstance(one, inspect.UnionType):
         return [inner for alternative in one.types for inner in _alternatives(alternative)]
     return _alternatives(one.type) if isinstance(one, inspect.Metadata) else [one]
+
+
+__all__ = ["convert", "decode", "not_too_deep", "read_json"]

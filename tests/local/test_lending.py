@@ -1,0 +1,93 @@
+"""An engine that is lent: one line for all workers, whatever becomes of them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pellucid.local.catalogue import find
+from pellucid.local.lending import Borrower, Lender, LentEngine
+from pellucid.local.queue import Queue
+from pellucid.local.readiness import Readiness
+
+
+class Engine(Readiness):
+    """One that has no process."""
+
+    api_key = "key"
+    base_url = "http://127.0.0.1:1/v1"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue = Queue(1)
+        self.set("ready")
+
+
+class Worker:
+    """Both ends, and messages that take a while."""
+
+    def __init__(self, lender: Lender) -> None:
+        self.dead = False
+        loop = asyncio.get_running_loop()
+        self.engine = LentEngine(
+            find("smollm2-135m"), "key", lambda said: None if self.dead else loop.call_soon(self._to, said)
+        )
+        self.borrower: Borrower = lender.lend(lambda said: loop.call_soon(self.engine.heard, said))
+
+    def _to(self, said: Any) -> None:
+        if not self.dead:
+            self.borrower.heard(said)
+
+    def die(self) -> None:
+        self.dead = True
+        self.borrower.gone()
+
+
+@given(seed=st.integers(0, 2**32), workers=st.integers(1, 4), requests=st.integers(1, 20))
+@settings(max_examples=60, deadline=None)
+def test_one_at_a_time_and_nobody_is_forgotten(seed: int, workers: int, requests: int) -> None:
+    dice = random.Random(seed)
+
+    async def main() -> None:
+        engine = Engine()
+        lender = Lender(engine)  # type: ignore[arg-type]
+        crew = [Worker(lender) for _ in range(workers)]
+        holding: list[Worker] = []
+
+        async def ask(worker: Worker) -> None:
+            places: list[int] = []
+            await asyncio.sleep(dice.random() * 0.004)
+            await worker.engine.queue.enter(places.append)
+            if not worker.dead:
+                holding.append(worker)
+                assert sum(not one.dead for one in holding) == 1
+                assert places == sorted(places, reverse=True)
+                try:
+                    await asyncio.sleep(dice.random() * 0.002)
+                finally:
+                    holding.remove(worker)
+                    worker.engine.queue.leave()
+
+        asked = [(worker, asyncio.create_task(ask(worker))) for worker in dice.choices(crew, k=requests)]
+        await asyncio.sleep(0.002)
+        for _, task in asked:
+            if dice.random() < 0.2:
+                task.cancel()
+        if workers > 1 and dice.random() < 0.5:
+            crew[0].die()
+        alive = [task for worker, task in asked if worker is not crew[0] or not worker.dead]
+        await asyncio.wait_for(asyncio.gather(*alive, return_exceptions=True), 5)
+        assert not [task for task in alive if not task.cancelled() and task.exception()]
+        for worker, task in asked:
+            if worker.dead:
+                task.cancel()
+        await asyncio.sleep(0.01)
+        assert (engine.queue.running, engine.queue.waiting) == (0, 0)
+        assert {(one.engine.queue.running, one.engine.queue.waiting) for one in crew if not one.dead} == {(0, 0)}
+        lender.close()
+
+    asyncio.run(main())
