@@ -319,5 +319,5 @@ def given_back(message: dict[str, Any]) -> list[ModelResponsePart]:
     """The parts that the next request holds when its caller sends the message back as it came."""
     ask = {"role": "user", "content": "Hi"}
     body = {"messages": [ask, message, ask]}
-    messages = parse_request(json.dumps(body).encode()).call.messages
+    messages = parse_request(json.dumps(body).encode()).messages
     return parts_of(messages)

@@ -65,7 +65,7 @@ def test_what_it_sends_back_are_the_same_tokens() -> None:
     assert response is not None
     hi = ModelRequest([UserPromptPart("Hi")])
     body = WIRES[row.wire].encode(ModelCall("m", [hi, response]), row, origin)
-    said = parse_request(json.dumps(body).encode()).call.messages[1]
+    said = parse_request(json.dumps(body).encode()).messages[1]
     assert isinstance(said, ModelResponse)
     assert [part for part in said.parts if isinstance(part, SealedPart)] == [
         SealedPart(detail["data"], detail["id"]) for detail in sealed_in(stream)

@@ -39,13 +39,13 @@ def request(**body: Any) -> Request:
 
 def refused(body: Any) -> RequestError:
     with pytest.raises(RequestError) as wrong:
-        parse_request(body if isinstance(body, bytes) else json.dumps({"messages": HI, **body}).encode())
+        parse_request(body if isinstance(body, bytes) else json.dumps({"messages": HI, **body}).encode()).call()
     return wrong.value
 
 
 def assistant(**message: Any) -> list[Any]:
     """The parts of one assistant's message."""
-    messages = request(messages=[*HI, {"role": "assistant", **message}, *HI]).call.messages
+    messages = request(messages=[*HI, {"role": "assistant", **message}, *HI]).messages
     return [part for said in messages if isinstance(said, ModelResponse) for part in said.parts]
 
 
@@ -65,7 +65,7 @@ def test_every_role_has_its_part() -> None:
         {"role": "assistant", "content": [{"type": "text", "text": "Well,"}, {"type": "refusal", "refusal": "no."}]},
     ]
     id = "messages_5_call"
-    assert request(messages=messages).call.messages == [
+    assert request(messages=messages).messages == [
         ModelRequest(
             [
                 SystemPromptPart("Be kind."),
@@ -102,7 +102,7 @@ def test_every_role_has_its_part() -> None:
     ids=lambda value: value["type"] if isinstance(value, dict) else "",
 )
 def test_what_a_user_may_say(content: Any, part: Any) -> None:
-    [said] = request(messages=[{"role": "user", "content": [content]}]).call.messages
+    [said] = request(messages=[{"role": "user", "content": [content]}]).messages
     assert said == ModelRequest([UserPromptPart([part])])
 
 
@@ -206,7 +206,7 @@ def test_somebody_else_s_encrypted_data_is_refused_and_unknown_details_are_ignor
     ids=str,
 )
 def test_settings(body: Any, settings: Any) -> None:
-    assert request(**body).call.settings == settings
+    assert request(**body).call().settings == settings
 
 
 @pytest.mark.parametrize(
@@ -238,10 +238,10 @@ def test_how_the_answer_is_to_be_sent() -> None:
 
 
 def test_forms_of_the_answer() -> None:
-    assert request(response_format={"type": "text"}).call.output == OutputFormat()
-    assert request(response_format={"type": "json_object"}).call.output == OutputFormat("json_object")
+    assert request(response_format={"type": "text"}).call().output == OutputFormat()
+    assert request(response_format={"type": "json_object"}).call().output == OutputFormat("json_object")
     form = {"name": "n", "schema": {"type": "object"}, "strict": True, "description": "d"}
-    assert request(response_format={"type": "json_schema", "json_schema": form}).call.output == OutputFormat(
+    assert request(response_format={"type": "json_schema", "json_schema": form}).call().output == OutputFormat(
         "json_schema", "n", {"type": "object"}, "d", True
     )
 
@@ -258,7 +258,7 @@ def test_tools_and_every_choice() -> None:
     f, g = ToolDefinition("f", {"type": "object"}, "d", True), ToolDefinition("g")
 
     def chosen(choice: Any) -> Any:
-        call = request(tools=tools, tool_choice=choice).call
+        call = request(tools=tools, tool_choice=choice).call()
         return call.tools, call.tool_choice
 
     assert chosen(None) == chosen("auto") == ((f, g), ToolChoice())
@@ -267,7 +267,7 @@ def test_tools_and_every_choice() -> None:
     assert chosen(tool("g")) == ((f, g), ToolChoice("required", ("g",)))
     allowed = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [tool("g")]}}
     assert chosen(allowed) == ((g,), ToolChoice("required"))
-    assert request(tools=tools, parallel_tool_calls=False).call.settings == {"parallel_tool_calls": False}
+    assert request(tools=tools, parallel_tool_calls=False).call().settings == {"parallel_tool_calls": False}
 
 
 # --- what is wrong -------------------------------------------------------------------------------------------------

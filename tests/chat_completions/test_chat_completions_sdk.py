@@ -154,7 +154,7 @@ def test_what_the_client_sends_back_is_what_was_said(client: openai.OpenAI, serv
             {"role": "tool", "tool_call_id": call.id, "content": "rain"} for call in message.tool_calls or []
         ]
         client.chat.completions.create(model="thinks", messages=[*ASK, message, *results, *ASK])
-        said = [part for m in served[1].requests[-1].call.messages if m.kind == "response" for part in m.parts]
+        said = [part for m in served[1].requests[-1].messages if m.kind == "response" for part in m.parts]
         assert said == given_back(message.model_dump(exclude_none=True))
         kinds = {type(part) for part in said}
         assert (SealedPart in kinds) == (seals == 1 and hasattr(message, "reasoning"))

@@ -137,6 +137,15 @@ def test_reasoning_that_was_cut_off(row: str) -> None:
 
 
 @each
+def test_reasoning_that_led_to_a_call_that_was_cut_off(row: str) -> None:
+    """It would stand last, so it does not go; what must stand in its place does."""
+    call = ToolCallPart("look", "{", "toolu_1", complete=False)
+    response = ModelResponse([TextPart("so"), signed(row), call], origin=origin(row))
+    (message,) = encode(ModelCall("claude", [response]), ROWS[row], origin(row))["messages"]
+    assert message["content"] == [*MATRIX[row].lost, {"type": "text", "text": "so"}]
+
+
+@each
 def test_reasoning_when_thinking_is_off(row: str) -> None:
     assert sent(row, signed(row), thinking=False) == MATRIX[row].off
 

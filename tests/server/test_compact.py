@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sockets_kit import schemas
 
-from pellucid.server.openresponses.compacted import LEAD
+from pellucid.server.compacted import LEAD
 from scripted import Call, Script, Upstream, delta, say, serve
 from scripted.gateway import Gateway, Reply, Served
 

@@ -198,10 +198,11 @@ def reasoning_text(parts: list[ModelResponsePart]) -> str | None:
     return "\n\n".join(texts) if texts else None
 
 
-def stand_in(parts: list[ModelResponsePart], row: Profile, *, thinking_off: bool = False) -> str | None:
-    """What to send for reasoning that did not come back, where the row's provider refuses a message without it."""
-    if row.lost == "omit" or thinking_off:
-        return None
-    if row.lost_on == "tool_calls" and not any(isinstance(part, ToolCallPart) for part in parts):
+def stand_in(row: Profile, *, calls: bool, thinking_off: bool = False) -> str | None:
+    """What to send for reasoning that did not come back, where the row's provider refuses a message without it.
+
+    `calls`: the message makes calls.
+    """
+    if row.lost == "omit" or thinking_off or (row.lost_on == "tool_calls" and not calls):
         return None
     return {"empty": "", "space": " ", "sentinel": row.sentinel}[row.lost]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -65,8 +65,28 @@ class Sealer:
         """
         return _from_json(tokens.read(token, self._now(), _PURPOSE, tokens.Bound(tenant, thread, entity), now))
 
+    def of(self, tenant: str, thread: str | None = None) -> TenantSealer:
+        """Seals and opens for this tenant, and for this thread of theirs alone if one is named."""
+        return TenantSealer(self, tenant, thread)
+
     def _now(self) -> Keys:
         return self._keys if isinstance(self._keys, Keys) else self._keys()
+
+
+class TenantSealer(NamedTuple):
+    """A sealer that knows for whom."""
+
+    sealer: Sealer
+    tenant: str
+    thread: str | None = None
+
+    def seal(self, sealed: Sealed) -> str:
+        """Raises `SealError` (`seal_too_large`)."""
+        return self.sealer.seal(sealed, tenant=self.tenant, thread=self.thread)
+
+    def open(self, token: str) -> Sealed:
+        """Raises `SealError`."""
+        return self.sealer.open(token, tenant=self.tenant, thread=self.thread)
 
 
 _decode = msgspec.json.Decoder(Sealed).decode

@@ -31,7 +31,7 @@ from ..runs.later import settled
 from ..runs.seals import Seals
 from ..runs.serving import ServerOwner
 from ..runs.summaries import ModelWriter, Spent, SummarisedRun, Writer
-from ..sealing import KeyFile, Keys, Sealed, Sealer, env_keys
+from ..sealing import KeyFile, Keys, Sealer, env_keys
 from ..settings import ModelCall, ToolDefinition
 from ..storage import Store, StoredResponse, open_store
 from ..telemetry import log, place_of
@@ -203,19 +203,17 @@ class Services:
         *,
         tools: Sequence[AnyTool] = (),
         seals: bool = False,
+        thread: str | None = None,
         summaries: bool = False,
         max_tool_calls: int | None = None,
         watch: RequestWatch,
     ) -> Running:
-        """A run that whoever serves it drives. `tools` are ours: none of them has the name of a caller's own."""
+        """A run that whoever serves it drives. `tools` are those that are called here."""
         watched = watch.runs(model, self._tool_names)
-        offered = {definition.name for definition in call.tools}
-        # A model may call what it was told not to; that is nothing to be carried out here.
-        ours = [tool for tool in tools if tool.name in offered and call.tool_choice.mode != "none"]
         owner: Nobody | ServerOwner = Nobody()
-        if ours:
-            parallel = call.settings.get("parallel_tool_calls") is not False
-            server = ServerTools(ours, timeout=self.config.tools.timeout_seconds, parallel=parallel, watch=watched.tool)
+        if tools:
+            parallel, seconds = call.settings.get("parallel_tool_calls") is not False, self.config.tools.timeout_seconds
+            server = ServerTools(tools, timeout=seconds, parallel=parallel, watch=watched.tool)
             owner = ServerOwner(server, server.names, RunContext(principal.owner, model))
         run: Running = AttachedRun(
             watched.model,
@@ -223,7 +221,7 @@ class Services:
             mint,
             owner,
             max_tool_calls=max_tool_calls,
-            enrich=Seals(self.seal_for(principal)) if seals else None,
+            enrich=Seals(self.sealer.of(principal.owner, thread).seal) if seals else None,
             log_faults=True,
         )
         if summaries and self.writer is not None:
@@ -241,9 +239,6 @@ class Services:
     def kept(self, run: Running, row: StoredResponse) -> Running:
         """The run, whose response is in the store when its end is told."""
         return KeptRun(run, row, self.store)
-
-    def seal_for(self, principal: Principal) -> Callable[[Sealed], str]:
-        return lambda sealed: self.sealer.seal(sealed, tenant=principal.owner)
 
     def expiry(self, principal: Principal) -> float | None:
         """When what is kept now is no longer kept."""

@@ -78,10 +78,10 @@ _json = msgspec.json.Encoder().encode
 class Encoder:
     """One run's stream: `start` and `feed` give bytes to send.
 
-    `reasoning`: whether any of it is told. `seals`: whether the reader takes what is sealed. `chunks`: messages and
-    calls as chunks. `timestamps`: whether each event has the time of its batch. `model`: whose usage it is, as it was
-    asked for. `snapshot`: whether the run ends with all messages, of which `history` are those before it; None leaves
-    it to the dialect. `frame`: what writes events, if not server-sent events.
+    `reasoning`: whether any of it is told. `seals`: whether the reader takes what is sealed. `chunks`: the model's
+    messages and calls as chunks. `timestamps`: whether each event after the first has the time of its batch. `model`:
+    whose usage it is, as it was asked for. `snapshot`: whether the run ends with all messages, of which `history` are
+    those before it; None leaves it to the dialect. `frame`: what writes events, if not server-sent events.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Encoder:
         self._out: list[bytes] = []
         wanted = self.dialect.snapshot if snapshot is None else snapshot
         self._thread = Thread(history) if wanted else None
-        self._sides = Sides(self.dialect, reasoning=reasoning, chunks=chunks)
+        self._sides = Sides(self.dialect, reasoning=reasoning)
         self._held: list[e.AGUIEvent] = []
         """What an agent said beside, and has to wait until no message is open."""
         self._item: Item | None = None
@@ -180,7 +180,7 @@ class Encoder:
             open_ = self._open_text(self._item, self._begun)
         if self._frame is not None:
             before, open_.before = open_.before, ""
-            self._write_now(open_.more(before + text))
+            self._tell(open_.more(before + text))
             return
         try:
             data = _json(text)
@@ -359,10 +359,11 @@ class Encoder:
 
     def _close(self, metadata: dict[str, Any] | None) -> None:
         """End the open message or call."""
-        open_, self._message, self._part, self._begun = self._message, None, None, None
+        open_, self._part, self._begun = self._message, None, None
         if open_ is None:
             return
         self._write(replace(open_.end, metadata=metadata) if metadata else open_.end)
+        self._message = None
         if self._thread is not None and isinstance(open_.end, e.TextMessageEndEvent):
             self._thread.text(open_.end.message_id, open_.text, {**(open_.metadata or {}), **(metadata or {})} or None)
         elif self._thread is not None and isinstance(open_.end, e.ReasoningMessageEndEvent):
@@ -370,7 +371,7 @@ class Encoder:
             self._thread.reasoning(open_.end.message_id, open_.text, both or None)
         held, self._held = self._held, []
         for event in held:
-            self._write_now(event)
+            self._put(event)
 
     # --- the run -----------------------------------------------------------------------------------------------
 
@@ -396,11 +397,7 @@ class Encoder:
         for told in self._sides.feed(event):
             if isinstance(told, e.ActivitySnapshotEvent | e.TextMessageStartEvent | e.ReasoningMessageStartEvent):
                 self._holder = None  # clients look for it at the end of their list
-            # An event between chunks would end what is open, and a snapshot would be without it.
-            if self._message is not None and (self._chunks or isinstance(told, e.MessagesSnapshotEvent)):
-                self._held.append(told)
-            else:
-                self._write_now(told)
+            self._beside(told)
 
     def _run_end(self, event: RunEndEvent, place: int) -> None:
         failed = event.status == "failed"
@@ -409,7 +406,7 @@ class Encoder:
         if item is not None and item.spans:
             self._span_end(item.id)
         for end in self._sides.closing(failed=failed):
-            self._write_now(end)
+            self._put(end)
         usage = usage_of(event.usage, self._model)
         if failed:
             error = writable(event.error or ErrorInfo("server_error", "the run failed without saying why"))
@@ -439,14 +436,24 @@ class Encoder:
     def _write(self, event: e.AGUIEvent) -> None:
         """What the run says; it ends what an agent has open in chunks."""
         for end in self._sides.before(event):
-            self._write_now(end)
-        self._write_now(event)
+            self._beside(end)
+        self._tell(event)
 
-    def _write_now(self, event: e.AGUIEvent) -> None:
+    def _tell(self, event: e.AGUIEvent) -> None:
         for told in chunked(event, self.dialect) if self._chunks else (event,):
-            if self._now is not None and told.timestamp is None:
-                told = replace(told, timestamp=self._now)
-            self._out.append(sse_event(e.encode_event(told)) if self._frame is None else self._frame(told))
+            self._put(told)
+
+    def _beside(self, event: e.AGUIEvent) -> None:
+        """What an agent says: between chunks it would end what is open, and a snapshot would be without that."""
+        if self._message is not None and (self._chunks or isinstance(event, e.MessagesSnapshotEvent)):
+            self._held.append(event)
+        else:
+            self._put(event)
+
+    def _put(self, event: e.AGUIEvent) -> None:
+        if self._now is not None and event.timestamp is None:
+            event = replace(event, timestamp=self._now)
+        self._out.append(sse_event(e.encode_event(event)) if self._frame is None else self._frame(event))
 
     def _take(self) -> bytes:
         out = self._out

@@ -25,6 +25,7 @@ RULES: dict[str, Rule] = {
     "start": Rule("a run begins with RUN_STARTED, and not while another runs", f"{_CLIENT}, verify.ts"),
     "terminal": Rule("after the end of a run comes at most the next", f"{_CLIENT}, verify.ts"),
     "truncated": Rule("a run ends with RUN_FINISHED or RUN_ERROR", "AG-UI's conformance streams"),
+    "version": Rule("the version that RUN_STARTED says it speaks is one that clients know", f"{_CLIENT}, agent.ts"),
     "run": Rule("RUN_FINISHED names its own run and thread; a stream is one thread", "AG-UI's conformance streams"),
     "reopened": Rule("what is open is not started again", f"{_CLIENT}, verify.ts"),
     "unopened": Rule("only what is open goes on or ends", f"{_CLIENT}, verify.ts"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
+from .messages import PROTOCOL_VERSION
 from .rules import Breach, Severity
 from .shapes import ROLES
 
@@ -110,6 +111,8 @@ class Sequence:
             yield "start", "fatal", "RUN_STARTED while a run is active"
             return
         self._state, self._run = "running", _Run(event)
+        if event.get("protocolVersion", PROTOCOL_VERSION) != PROTOCOL_VERSION:
+            yield "version", "silent", f"RUN_STARTED: protocolVersion is not {PROTOCOL_VERSION}"
         if self._name not in (None, event["threadId"]):
             yield "run", "silent", "a run of another thread in the same stream"
         self._name = event["threadId"]
@@ -262,8 +265,8 @@ class Sequence:
             entity = (calls if subtype == "tool-call" else there).get(id)
             if entity is not None and not (entity.get("encryptedValue") or entity.get("encryptedContent")):
                 yield "snapshot", "silent", "MESSAGES_SNAPSHOT: an encrypted value is not repeated"
-        for kind in (_TEXT, _THOUGHT):
-            if any(id in gone for id in run.opened(kind)):
+        for kind in (_TEXT, _THOUGHT, _CALL):
+            if any(id not in calls if kind is _CALL else id in gone for id in run.opened(kind)):
                 yield "snapshot", "silent", f"MESSAGES_SNAPSHOT: it drops an open {kind.name}"
         for id in gone:
             del self._kinds[id]

@@ -4,8 +4,8 @@ They come as side events of the namespace `agui`, named by their type, with the 
 leave where they stand. Two names are no events but tell how the run ends: `interrupt`, with an interrupt's fields, and
 `result`, with any value. What the run itself says (RUN_STARTED, RUN_FINISHED, RUN_ERROR) it says alone.
 
-What the dialect has no word for is left out. Nothing that leaves here can break a stream: what is open is not started
-again, only what is open goes on and ends, no delta is empty, and `closing` ends what is left.
+What the dialect has no word for is left out, and chunks are expanded. Nothing that leaves here can break a stream: what
+is open is not started again, only what is open goes on and ends, no delta is empty, and `closing` ends what is left.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ _THE_RUNS = (e.RunStartedEvent, e.RunFinishedEvent, e.RunErrorEvent)
 class Sides:
     """`feed` each side event; the events to send come out."""
 
-    def __init__(self, dialect: Dialect, *, reasoning: bool = True, chunks: bool = False) -> None:
+    def __init__(self, dialect: Dialect, *, reasoning: bool = True) -> None:
         self.interrupts: list[Interrupt] = []
         self.result: Any = None
         self._dialect = dialect
         self._reasoning = reasoning
-        self._expander = None if chunks else Expander(dialect)
+        self._expander = Expander(dialect)
         self._open: dict[tuple[type[Any], str | None, str], e.AGUIEvent] = {}
         """What is open, by what started it, and whose it is."""
 
@@ -78,20 +78,20 @@ class Sides:
                 self.interrupts.append(msgspec.convert(event.value, Interrupt))
                 return []
             said = e.decode_event({**event.value, "type": event.name})
-            whole = [said] if self._expander is None else self._expander.feed(said)
+            whole = self._expander.feed(said)
         except (RequestError, msgspec.ValidationError, TypeError) as error:
             raise IllegalEvent("side", f"a side event of {NAMESPACE!r} named {event.name!r}: {error}") from None
         return [told for one in whole if (told := self._told(one)) is not None and self._stands(told)]
 
     def before(self, event: e.AGUIEvent) -> list[e.AGUIEvent]:
         """What an event of the model ends here."""
-        if self._expander is None or not self._expander.open:
+        if not self._expander.open:
             return []
         return [one for one in self._expander.feed(event)[:-1] if self._stands(one)]
 
     def closing(self, *, failed: bool = False) -> list[e.AGUIEvent]:
         """The ends of all that is open, what was opened last first."""
-        out: list[e.AGUIEvent] = [] if self._expander is None else [o for o in self._expander.end() if self._stands(o)]
+        out = [end for end in self._expander.end() if self._stands(end)]
         for (start, owner, id), _ in reversed(list(self._open.items())):
             pair = _STARTS[start]
             if pair.start is not e.SubagentStartedEvent:

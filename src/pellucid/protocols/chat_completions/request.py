@@ -7,14 +7,16 @@ ignores them. What asks for nothing that could be missed (`store`, `metadata`) i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from ...errors import RequestError
-from ...parts import SealedPart
+from ...parts import ModelMessage, SealedPart
 from ...settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition
 from ..decoding import decode, not_too_deep
+from ..functions import allowed, any_of, just, offered, wrong_choice
 from . import types as t
 from .messages import messages_of
 
@@ -22,19 +24,53 @@ from .messages import messages_of
 class Request(NamedTuple):
     """A request as it was understood."""
 
-    model: str | None
-    """The model's public name; None for the server's default."""
-    call: ModelCall
-    """What to ask the model; its `model` is still the public name."""
-    stream: bool
-    include_usage: bool
-    """Whether a stream ends with a chunk of usage."""
-    obfuscate: bool
-    fields: t.ReasoningFields | None
-    """Which field carries readable reasoning; None for the server's default."""
-    exclude: bool
-    """Whether the caller wants no reasoning in the answer (the view `hidden`)."""
     body: t.CreateChatCompletion
+    messages: list[ModelMessage]
+    """The conversation."""
+    functions: tuple[ToolDefinition, ...]
+    """The caller's own."""
+
+    @property
+    def model(self) -> str | None:
+        """The model's public name; None for the server's default."""
+        return self.body.model
+
+    @property
+    def stream(self) -> bool:
+        return bool(self.body.stream)
+
+    @property
+    def include_usage(self) -> bool:
+        """Whether a stream ends with a chunk of usage."""
+        return self.body.stream_options is not None and bool(self.body.stream_options.include_usage)
+
+    @property
+    def obfuscate(self) -> bool:
+        return self.body.stream_options is not None and bool(self.body.stream_options.include_obfuscation)
+
+    @property
+    def fields(self) -> t.ReasoningFields | None:
+        """Which field carries readable reasoning; None for the server's default."""
+        return self.body.reasoning_fields
+
+    @property
+    def exclude(self) -> bool:
+        """Whether the caller wants no reasoning in the answer (the view `hidden`)."""
+        exclude = self.body.reasoning.exclude if self.body.reasoning is not None else None
+        return self.body.include_reasoning is False if exclude is None else exclude
+
+    @property
+    def wants_summaries(self) -> bool:
+        """Where summaries are all that may be seen, there are some; beside the raw text they have no place here."""
+        return False
+
+    @property
+    def max_tool_calls(self) -> int | None:
+        return None
+
+    @property
+    def own_tools(self) -> frozenset[str]:
+        return frozenset(tool.name for tool in self.functions)
 
     def place_of(self, part: SealedPart) -> str:
         """Where in the request this token stands."""
@@ -44,33 +80,33 @@ class Request(NamedTuple):
                     return f"messages[{index}].reasoning_details[{number}].data"
         return "messages"
 
+    def call(
+        self, messages: Sequence[ModelMessage] | None = None, server_tools: Sequence[ToolDefinition] = ()
+    ) -> ModelCall:
+        """What to ask the model, whose name is still the public one: by default, the conversation as it came.
+
+        `server_tools` are offered beside the caller's own. Raises `RequestError`.
+        """
+        body = self.body
+        tools, choice = _chosen(offered(self.functions, server_tools), body.tool_choice)
+        return ModelCall(
+            model=body.model or "",
+            messages=list(self.messages if messages is None else messages),
+            settings=_settings(body, bool(tools)),
+            tools=tools,
+            tool_choice=choice,
+            output=_output(body),
+            stream=True,
+        )
+
 
 def parse_request(data: bytes) -> Request:
-    """Raises `RequestError` naming the field and what would be right."""
+    """Raises `RequestError` naming the field and what would be right. What concerns tools, `Request.call` says."""
     body = decode(data, t.CreateChatCompletion)
     _refuse_what_is_not_here(body)
-    tools, choice = _tools(body)
-    call = ModelCall(
-        model=body.model or "",
-        messages=messages_of(body.messages),
-        settings=_settings(body),
-        tools=tools,
-        tool_choice=choice,
-        output=_output(body),
-        stream=True,
-    )
-    options = body.stream_options or t.ChatStreamOptions()
-    exclude = body.reasoning.exclude if body.reasoning is not None else None
-    return Request(
-        model=body.model,
-        call=call,
-        stream=bool(body.stream),
-        include_usage=bool(options.include_usage),
-        obfuscate=bool(options.include_obfuscation),
-        fields=body.reasoning_fields,
-        exclude=body.include_reasoning is False if exclude is None else exclude,
-        body=body,
-    )
+    _settings(body, True)
+    _output(body)
+    return Request(body, messages_of(body.messages), _functions(body))
 
 
 def _refuse_what_is_not_here(body: t.CreateChatCompletion) -> None:
@@ -93,7 +129,8 @@ def _refuse_what_is_not_here(body: t.CreateChatCompletion) -> None:
 # --- settings ----------------------------------------------------------------------------------------------------
 
 
-def _settings(body: t.CreateChatCompletion) -> ModelSettings:
+def _settings(body: t.CreateChatCompletion, tools: bool) -> ModelSettings:
+    """`tools`: whether there are any."""
     asked: dict[str, Any] = {
         "max_tokens": body.max_completion_tokens or body.max_tokens,
         "temperature": body.temperature,
@@ -104,7 +141,7 @@ def _settings(body: t.CreateChatCompletion) -> ModelSettings:
         "frequency_penalty": body.frequency_penalty,
         "logit_bias": body.logit_bias or None,
         "stop_sequences": [body.stop] if isinstance(body.stop, str) else body.stop or None,
-        "parallel_tool_calls": body.parallel_tool_calls if body.tools else None,
+        "parallel_tool_calls": body.parallel_tool_calls if tools else None,
         "service_tier": body.service_tier,
         "user": body.safety_identifier or body.user,
         "cache_key": body.prompt_cache_key,
@@ -162,9 +199,8 @@ _CHOICES = (
 )
 
 
-def _tools(body: t.CreateChatCompletion) -> tuple[tuple[ToolDefinition, ...], ToolChoice]:
-    """The functions that may be called. A list of allowed tools is enforced by offering no others."""
-    functions: list[t.ChatFunctionDefinition] = []
+def _functions(body: t.CreateChatCompletion) -> tuple[ToolDefinition, ...]:
+    functions: list[ToolDefinition] = []
     for index, tool in enumerate(body.tools or []):
         if tool.type != "function":
             raise RequestError(
@@ -173,34 +209,28 @@ def _tools(body: t.CreateChatCompletion) -> tuple[tuple[ToolDefinition, ...], To
                 code="unsupported_tool",
                 param=f"tools[{index}].type",
             )
-        path = f"tools[{index}].function"
-        if tool.function is None:
+        path, function = f"tools[{index}].function", tool.function
+        if function is None:
             raise RequestError(
                 f"{path}: what the function is: {{name, description, parameters}}", code="missing", param=path
             )
-        not_too_deep(tool.function.parameters, f"{path}.parameters")
-        functions.append(tool.function)
-    offered = tuple(ToolDefinition(f.name, f.parameters or {}, f.description, f.strict) for f in functions)
-    names = {tool.name for tool in offered}
-    match body.tool_choice:
-        case None | "auto":
-            return offered, ToolChoice()
-        case "none":
-            return offered, ToolChoice("none")
-        case "required":
-            if not offered:
-                raise _no_choice("'required', but there are no tools")
-            return offered, ToolChoice("required")
+        not_too_deep(function.parameters, f"{path}.parameters")
+        functions.append(
+            ToolDefinition(function.name, function.parameters or {}, function.description, function.strict)
+        )
+    return tuple(functions)
+
+
+def _chosen(tools: tuple[ToolDefinition, ...], choice: Any) -> tuple[tuple[ToolDefinition, ...], ToolChoice]:
+    match choice:
+        case None | "auto" | "none" | "required":
+            return any_of(tools, choice)
         case {"type": "function", "function": {"name": name}}:
-            return offered, ToolChoice("required", (_offered(name, names),))
-        case {"type": "allowed_tools", "allowed_tools": {"tools": [_, *_] as allowed, **more}}:
-            mode = more.get("mode", "auto")
-            if mode not in ("auto", "required"):
-                raise _no_choice("must be 'auto' or 'required'", ".allowed_tools.mode")
-            chosen = {_offered(_name_of(entry), names) for entry in allowed}
-            return tuple(tool for tool in offered if tool.name in chosen), ToolChoice(mode)
+            return just(tools, name)
+        case {"type": "allowed_tools", "allowed_tools": {"tools": [_, *_] as entries, **more}}:
+            return allowed(tools, [_name_of(entry) for entry in entries], more.get("mode"), ".allowed_tools")
         case _:
-            raise _no_choice(_CHOICES)
+            wrong_choice(_CHOICES)
 
 
 def _name_of(entry: Any) -> Any:
@@ -208,12 +238,4 @@ def _name_of(entry: Any) -> Any:
     return function.get("name") if isinstance(function, dict) else None
 
 
-def _offered(name: Any, names: set[str]) -> str:
-    if not isinstance(name, str) or name not in names:
-        there = ", ".join(sorted(names)) or "none"
-        raise _no_choice(f"there is no function named {name!r} in tools (there are: {there})")
-    return name
-
-
-def _no_choice(what: str, field: str = "") -> RequestError:
-    return RequestError(f"tool_choice{field}: {what}", code="invalid_value", param=f"tool_choice{field}")
+__all__ = ["Request", "parse_request"]

@@ -6,14 +6,15 @@ Everything that is wrong is said with its path.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from ...errors import RequestError
-from ...parts import ModelMessage, ModelRequest, SystemPromptPart
+from ...parts import ModelMessage, ModelRequest, SealedPart, SystemPromptPart
 from ...settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition
 from ..decoding import convert, not_too_deep, read_json
+from ..functions import allowed, any_of, just, offered, wrong_choice
 from . import types as t
 from .items import Known, messages_of
 
@@ -59,9 +60,13 @@ class Request(NamedTuple):
         return reasoning is not None and bool(reasoning.summary or reasoning.generate_summary)
 
     @property
-    def functions(self) -> list[t.FunctionToolParam]:
-        """The caller's own."""
-        return _functions(self.body)
+    def own_tools(self) -> frozenset[str]:
+        """The names of the caller's own functions."""
+        return frozenset(tool.name for tool in _functions(self.body))
+
+    @property
+    def max_tool_calls(self) -> int | None:
+        return self.body.max_tool_calls
 
     @property
     def servers(self) -> list[Server]:
@@ -83,6 +88,12 @@ class Request(NamedTuple):
             content = [{"type": "input_text", "text": self.raw_input}]
             return [{"id": mint("msg"), "type": "message", "role": "user", "content": content}]
         return [item if item.get("id") else {**item, "id": mint(_PREFIX[item["type"]])} for item in self.raw_input]
+
+    def place_of(self, part: SealedPart) -> str:
+        """Where in the request this token stands."""
+        items = self.raw_input if isinstance(self.raw_input, list) else []
+        at = next((i for i, item in enumerate(items) if item.get("encrypted_content") == part.token), 0)
+        return f"input[{at}].encrypted_content"
 
     def messages(self, known: Known = Known()) -> list[ModelMessage]:  # noqa: B008 (it is immutable)
         """What the input adds to the conversation. Raises `RequestError`."""
@@ -293,42 +304,25 @@ def _settings(body: t.CreateResponse, tools: bool) -> ModelSettings:
 def _tools(
     body: t.CreateResponse, server_tools: Sequence[ToolDefinition]
 ) -> tuple[tuple[ToolDefinition, ...], ToolChoice]:
-    """The functions that may be called. A list of allowed tools is enforced by offering no others."""
-    offered = tuple(
-        ToolDefinition(tool.name, tool.parameters or {}, tool.description, tool.strict) for tool in _functions(body)
-    )
-    own = {tool.name for tool in offered}
-    offered += tuple(tool for tool in server_tools if tool.name not in own)
-    names = {tool.name for tool in offered}
-    choice = body.tool_choice
-    match choice:
-        case None | "auto":
-            return offered, ToolChoice()
-        case "none" | "required":
-            if choice == "required" and not offered:
-                raise _no_choice("'required', but there are no tools")
-            return offered, ToolChoice(choice)
-        case {"type": "function", "name": str(name)}:
-            _offered(name, names)
-            return offered, ToolChoice("required", (name,))
-        case {"type": "allowed_tools", "tools": [_, *_] as allowed}:
-            mode = next((mode for mode in _MODES if mode == _or(choice.get("mode"), "auto")), None)
-            if mode is None:
-                raise _no_choice("must be 'auto', 'none' or 'required'", ".mode")
-            chosen = [_offered(entry.get("name") if isinstance(entry, dict) else None, names) for entry in allowed]
-            return tuple(tool for tool in offered if tool.name in chosen), ToolChoice(mode)
+    """The functions that may be called."""
+    own = [ToolDefinition(tool.name, tool.parameters or {}, tool.description, tool.strict) for tool in _functions(body)]
+    tools = offered(own, server_tools)
+    match body.tool_choice:
+        case None | str():
+            return any_of(tools, body.tool_choice)
+        case {"type": "function", "name": name}:
+            return just(tools, name)
+        case {"type": "allowed_tools", "tools": [_, *_] as entries, **more}:
+            return allowed(tools, [_name_of(entry) for entry in entries], more.get("mode"))
         case _:
-            raise _no_choice(
+            wrong_choice(
                 "must be 'auto', 'none', 'required', {type: function, name} or "
                 "{type: allowed_tools, mode, tools} with at least one tool"
             )
 
 
-_MODES: tuple[Literal["auto", "none", "required"], ...] = ("auto", "none", "required")
-
-
-def _no_choice(what: str, field: str = "") -> RequestError:
-    return RequestError(f"tool_choice{field}: {what}", code="invalid_value", param=f"tool_choice{field}")
+def _name_of(entry: Any) -> Any:
+    return entry.get("name") if isinstance(entry, dict) else None
 
 
 def _choice_echo(choice: Any) -> Any:
@@ -341,13 +335,6 @@ def _choice_echo(choice: Any) -> Any:
             return {"type": "allowed_tools", "tools": names, "mode": _or(choice.get("mode"), "auto")}
         case _:
             return _or(choice, "auto")
-
-
-def _offered(name: Any, names: set[str]) -> str:
-    if not isinstance(name, str) or name not in names:
-        there = ", ".join(sorted(names)) or "none"
-        raise _no_choice(f"there is no tool named {name!r} in tools (there are: {there})")
-    return name
 
 
 _EFFORT_ECHO = {"minimal": "low", "max": "xhigh"}

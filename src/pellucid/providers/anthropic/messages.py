@@ -4,7 +4,8 @@ The rules the provider has, and refuses a request for:
 
 * blocks of an own answer go back as they came, in order; what of an answer goes back at all is `history`'s to say;
 * the results of calls stand first in the user's message that follows the calls;
-* no message is empty, no text is nothing but white space; an assistant's message does not end in a thought;
+* no message is empty, no text is nothing but white space; an assistant's message does not end in a thought, and where
+  the row says that each must have one, it is given an empty one when none is left;
 * a call of the provider's own tool needs its result, and the result its call;
 * ids of calls are letters, digits, `_` and `-`.
 """
@@ -68,7 +69,11 @@ def messages_of(messages: list[ModelMessage], row: Profile, target: Origin, *, t
             sayings.append(("assistant", _answer(message, row, target, paired, thinking_off=thinking_off)))
         else:
             sayings.append(("user", _request(message)))
-    return [{"role": role, "content": blocks} for role, blocks in _alternating(sayings)]
+    sent = _alternating(sayings)
+    for role, blocks in sent:
+        if role == "assistant":
+            _stand_in(blocks, row, thinking_off=thinking_off)
+    return [{"role": role, "content": blocks} for role, blocks in sent]
 
 
 def lost_reasoning(messages: list[Body]) -> bool:
@@ -109,6 +114,16 @@ def _settle(merged: list[tuple[str, list[Body]]]) -> None:
             blocks.pop()
         if not blocks:
             merged.pop()
+
+
+def _stand_in(blocks: list[Body], row: Profile, *, thinking_off: bool) -> None:
+    """What is sent where a thought must stand and none does: none was given back, or what it led to was cut off."""
+    if any(block["type"] in THOUGHTS for block in blocks):
+        return
+    calls = any(block["type"] == "tool_use" for block in blocks)
+    stand_in = history.stand_in(row, calls=calls, thinking_off=thinking_off)
+    if stand_in is not None:
+        blocks.insert(0, {"type": "thinking", "thinking": stand_in, "signature": ""})
 
 
 # --- what the user's side says -----------------------------------------------------------------------------------
@@ -158,10 +173,6 @@ def _answer(
         said = _block(part, own)
         if said is not None:
             blocks.append(said)
-    if not any(block["type"] in THOUGHTS for block in blocks):
-        stand_in = history.stand_in(parts, row, thinking_off=thinking_off)
-        if stand_in is not None:
-            blocks.insert(0, {"type": "thinking", "thinking": stand_in, "signature": ""})
     return blocks
 
 

@@ -111,8 +111,8 @@ class _Writer:
 
     def response(self, at: int, response: ModelResponse) -> None:
         parts = history.parts_to_send(response, self._target, self._row)
-        stand_in = history.stand_in(parts, self._row) if at > self._turn else None
         calls = [part for part in parts if isinstance(part, ToolCallPart)]
+        stand_in = history.stand_in(self._row, calls=bool(calls)) if at > self._turn else None
         self._calls |= {part.tool_call_id: (place, part) for place, part in enumerate(calls)}
         sent: list[Body] = []
         for part in parts:

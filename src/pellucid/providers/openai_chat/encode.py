@@ -287,7 +287,7 @@ def _assistant(response: ModelResponse, row: Profile, target: Origin, *, thinkin
     if calls:
         body["tool_calls"] = [_call(call) for call in calls]
     if not carried:
-        carried = _in_field(history.stand_in(parts, row, thinking_off=thinking_off), row)
+        carried = _in_field(history.stand_in(row, calls=bool(calls), thinking_off=thinking_off), row)
     return body | carried
 
 

@@ -59,10 +59,9 @@ class Compact:
         request = request_of({**{name: raw[name] for name in known if raw.get(name) is not None}, "store": False})
         mint = Minter(secrets.token_bytes(16))
         asking = await asking_for(services, exchange, request, mint)
-        exchange.headers += await services.guard.spend(principal)
         messages = joined(asking.call.messages, [ModelRequest([UserPromptPart(INSTRUCTIONS)])])
         call = replace(asking.call, messages=messages, tools=(), tool_choice=ToolChoice())
-        text, usage = await _written(exchange, services.run(asking.model, call, mint, principal, watch=asking.watch))
+        text, usage = await _written(exchange, asking.prepared.run(call, (), seals=False))
         sealed = Sealed([CompactionPart(text)], asking.model.origin, mint("cmp"), int(time.time()))
         token = services.sealer.seal(sealed, tenant=principal.owner)
         await exchange.answer(

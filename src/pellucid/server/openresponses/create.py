@@ -8,9 +8,10 @@ from ...asgi.serving import serve_stream, serve_whole
 from ...protocols.openresponses import parse_request
 from ...run import Minter
 from ...view import Redactor
-from ..exchange import WARNING, Exchange
+from ..exchange import Exchange
 from ..services import Services
-from .asking import Asking, Header, asking_for
+from .asking import Asking, asking_for
+from .header import Header
 
 
 class CreateResponse:
@@ -23,8 +24,7 @@ class CreateResponse:
         services = self._services
         request = parse_request(await exchange.body(services.config.server))
         asking = await asking_for(services, exchange, request, Minter(secrets.token_bytes(16)))
-        exchange.headers += await services.guard.spend(exchange.principal)
-        exchange.headers += [(WARNING, warning.encode()) for warning in asking.warnings]
+        asking.prepared.warn()
         header = asking.header
         if request.body.background:
             await self._in_background(exchange, asking, header)

@@ -21,8 +21,8 @@ from ...storage import StoredResponse
 from ...view import Reader, Redactor, View, lesser
 from ..exchange import Exchange
 from ..services import Services
-from .asking import EVENTS_HEADER, Header, dialect_of
 from .given import told_given
+from .header import EVENTS_HEADER, Header, dialect_of
 
 CANCEL_SECONDS = 20.0
 """How long a cancellation may take to reach its run, on whichever replica."""

@@ -188,7 +188,6 @@ class _Conversation:
             asking = await asking_for(
                 self._services, exchange, request_of(raw), Minter(secrets.token_bytes(16)), self._recent
             )
-            await self._services.guard.spend(exchange.principal)
             end = await self._serve(asking, asking.run() if generate else _nothing())
             if end.status == "failed":
                 self._forget(previous)

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from ...conversation import joined
-from ...parts import CompactionPart, ModelMessage, ModelRequest, ModelResponse, ModelResponsePart, UserPromptPart
+from ..conversation import joined
+from ..parts import CompactionPart, ModelMessage, ModelRequest, ModelResponse, ModelResponsePart, UserPromptPart
 
 LEAD = "This is what was said before, told again in less:\n\n"
 
