@@ -15,7 +15,7 @@ from pellucid.egress import EgressError, EgressPolicy
 from pellucid.errors import RequestError
 from pellucid.models import Asked, Turn, media
 from pellucid.models.media import Media, WithMedia
-from pellucid.parts import File, Image, ModelRequest, Origin, ToolReturnPart, UserPromptPart
+from pellucid.parts import Audio, File, Image, ModelRequest, Origin, ToolReturnPart, UserPromptPart
 from pellucid.settings import ModelCall
 
 
@@ -69,7 +69,7 @@ def run(scene: Callable[[str, Files, WithMedia, Heard], Coroutine[Any, Any, None
         files, heard = Files(), Heard()
         async with files.serve() as url:
             inner: Asked = heard
-            await scene(url, files, WithMedia(inner, Media(EgressPolicy(["127.0.0.1"]))), heard)
+            await scene(url, files, WithMedia(inner, Media(EgressPolicy(["127.0.0.1"])), inline=True), heard)
 
     asyncio.run(main())
 
@@ -130,3 +130,85 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert files.asked == ["/30.png", "/31.png", "/32.png", "/30.png"]
 
     run(scene)
+
+
+# --- what is handed on ---------------------------------------------------------------------------------------------
+
+
+def handed(policy: EgressPolicy, call: ModelCall) -> ModelCall:
+    """What a model gets that fetches by itself."""
+    heard = Heard()
+    asyncio.run(WithMedia(heard, Media(policy)).open(call))
+    return heard.calls[0]
+
+
+async def names(host: str) -> list[str]:
+    known = {"good.test": ["93.184.215.14"], "rebound.test": ["93.184.215.14", "127.0.0.1"]}
+    if host not in known:
+        raise OSError(host)
+    return known[host]
+
+
+NOT_HANDED_ON = [
+    "file:///etc/passwd",
+    "http://169.254.169.254/latest/meta-data",
+    "http://127.0.0.1:9090/metrics",
+    "http://localhost:9090/metrics",
+    "http://redis:6379/",
+    "http://vault.internal/",
+    "http://[::ffff:10.0.0.1]/",
+    "http://2130706433/",
+    "http://rebound.test/",
+    "https://u:p@good.test/",
+    " " * 300 + "http://10.0.0.1/",
+    "gs://bucket/name",
+]
+
+
+@pytest.mark.parametrize("url", NOT_HANDED_ON)
+@pytest.mark.parametrize(
+    "content", [lambda url: Image(url=url), lambda url: File(file_id=url), lambda url: Audio(data=url)]
+)
+def test_what_may_not_be_fetched_here_is_not_handed_on_to_be_fetched(url: str, content: Callable[[str], Any]) -> None:
+    policy = EgressPolicy(resolve=names)
+    returned = ToolReturnPart("look", [content(url)], "c1")
+    for call in (asks("See:", content(url)), ModelCall("m", [ModelRequest([returned])])):
+        with pytest.raises(EgressError) as refused:
+            handed(policy, call)
+        assert refused.value.info.param == "input"
+        assert refused.value.info.kind in ("forbidden", "invalid_request")
+
+
+@pytest.mark.parametrize(
+    "url", ["https://good.test/a.png?b=%2F", "https://unknown.test/a.png", "data:image/png;base64,AAAA", "DATA:,a"]
+)
+def test_what_may_be_is_handed_on_to_the_letter(url: str) -> None:
+    call = asks("See:", Image(url=url), File(data="QUFB", filename="a:b"), File(file_id="file-1"))
+    assert handed(EgressPolicy(resolve=names), call) == call
+
+
+def test_the_operator_says_what_is_handed_on_all_the_same() -> None:
+    policy = EgressPolicy(["vault.internal", "10.0.0.0/8", "s3://"], resolve=names)
+    handed(policy, asks(*map(_image, ("http://vault.internal/", "http://10.1.2.3/", "s3://bucket/key"))))
+    with pytest.raises(EgressError):
+        handed(policy, asks(_image("file:///etc/passwd")))
+
+
+def test_a_name_is_looked_up_once_in_a_while() -> None:
+    asked: list[str] = []
+
+    async def resolve(host: str) -> list[str]:
+        asked.append(host)
+        return ["93.184.215.14"]
+
+    async def main() -> None:
+        model = WithMedia(Heard(), Media(EgressPolicy(resolve=resolve)))
+        for _ in range(3):
+            await model.open(asks(_image("https://good.test/a"), _image("https://good.test/a")))
+
+    asyncio.run(main())
+    assert asked == ["good.test"]
+
+
+def _image(url: str) -> Image:
+    return Image(url=url)

@@ -33,7 +33,7 @@ def mistakes(table: dict[str, Any], environ: dict[str, str] | None = None) -> li
         ({"server": 3}, "server: must be a table, not 3"),
         ({"server": {"max_body_bytes": 0}}, "server.max_body_bytes: expected `int` >= 1"),
         ({"server": {"shutdown_seconds": float("nan")}}, "server.shutdown_seconds: expected `float` >= 0.0"),
-        ({"server": {"workers": 2}}, "server.workers: only 1 is possible yet"),
+        ({"server": {"workers": 2}}, "relay.url: for server.workers = 2, what is live must be where all"),
         (
             {"server": {"reasoning_events": "mine"}},
             "server.reasoning_events: 'mine' is none of 'openresponses', 'openai'",

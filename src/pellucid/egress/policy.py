@@ -1,4 +1,4 @@
-"""What may be fetched, and from where.
+"""What may be fetched, and from where; and what may be handed on to somebody else who fetches it.
 
 * http and https only, without credentials in the URL, and with a host that can be read in one way only: `0x7f.1` and
   `2130706433` are nobody's name for a host.
@@ -6,6 +6,9 @@
   is judged again then.
 * Public addresses are fetched from; others where `allow` names the host, a network it is in, or `*`.
 * A host that does not exist and one that is private are told apart to nobody: that would be a map of the network.
+* What is handed on is judged as well as it can be from here: by what is written out, by names that no public host has,
+  and by the addresses that a name has here. Whoever fetches it looks the name up again; a name that is not known here
+  is theirs to know. Other schemes go where `allow` names them (`s3://`).
 """
 
 from __future__ import annotations
@@ -33,8 +36,14 @@ Resolve = Callable[[str], Awaitable[Sequence[str]]]
 _NAME = re.compile(
     r"(?=.{1,253}\Z)(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\Z"
 )
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://\Z")
+_AT_HOME = re.compile(r"(?:[^.]*|.*\.(?:localhost|local|internal|intranet|private|corp|home|lan|home\.arpa))\Z")
+"""Names that no public host has (RFC 6761, 6762 and 8375, and those of one label)."""
 _NUMBER = re.compile(r"(?:\d+|0x[0-9a-f]*)\Z")
 _CONFUSING = re.compile(r"[\x00-\x20\x7f\\]")
+
+JUDGE_SECONDS = 5.0
+"""How long the name of a host is looked up whose URL is handed on."""
 
 
 async def resolve(host: str) -> list[str]:
@@ -44,7 +53,8 @@ async def resolve(host: str) -> list[str]:
 
 
 class EgressPolicy:
-    """`allow` holds host names (`files.example.com`, `*.example.com`), addresses, networks (`10.1.0.0/16`), or `*`.
+    """`allow` holds host names (`files.example.com`, `*.example.com`), addresses, networks (`10.1.0.0/16`), or `*`;
+    and schemes (`s3://`) of URLs that are handed on.
 
     Raises `ConfigError` for an entry that is none of these.
     """
@@ -55,6 +65,7 @@ class EgressPolicy:
         self._networks: list[Network] = []
         self._names: set[str] = set()
         self._suffixes: list[str] = []
+        self._schemes: set[str] = set()
         mistakes: list[str] = []
         for entry in allow:
             try:
@@ -62,7 +73,7 @@ class EgressPolicy:
             except ValueError:
                 mistakes.append(
                     f"egress allows {entry!r}, which is no host name (`files.example.com`, `*.example.com`), "
-                    "address, network (`10.1.0.0/16`) or `*`"
+                    "address, network (`10.1.0.0/16`), `*` or scheme (`s3://`)"
                 )
         if mistakes:
             raise ConfigError(mistakes)
@@ -71,6 +82,8 @@ class EgressPolicy:
         name = entry.strip().lower().removesuffix(".")
         if name == "*":
             self._everything = True
+        elif (scheme := _SCHEME.match(name)) and scheme[1] not in ("http", "https"):
+            self._schemes.add(scheme[1])
         elif "/" in name or ":" in name or literal(name) is not None:
             self._networks.append(ip_network(name))
         elif name.startswith("*.") and _is_name(name[2:]):
@@ -113,10 +126,29 @@ class EgressPolicy:
             why = special(address)
             raise refused(f"{host} is {why}" if literal(host) is not None else _unknown(host))
 
+    async def judge(self, url: str) -> None:
+        """Judge a URL that is handed on to somebody who fetches it. Raises `EgressError`."""
+        scheme, colon, _ = url.partition("://")
+        if colon and scheme.lower() in self._schemes:
+            return
+        host = _host(self.check(url))
+        if literal(host) is not None or self._allows_name(host):
+            return
+        if _AT_HOME.match(host):
+            raise refused(_unknown(host))
+        try:
+            async with asyncio.timeout(JUDGE_SECONDS):
+                found = [ip_address(entry) for entry in await self._resolve(host)]
+        except (OSError, UnicodeError, ValueError):
+            return
+        if not all(self._allows(address, host) for address in found):
+            raise refused(_unknown(host))
+
+    def _allows_name(self, host: str) -> bool:
+        return self._everything or host in self._names or any(host.endswith(suffix) for suffix in self._suffixes)
+
     def _allows(self, address: Address, host: str) -> bool:
-        if self._everything or special(address) is None:
-            return True
-        if host in self._names or any(host.endswith(suffix) for suffix in self._suffixes):
+        if special(address) is None or self._allows_name(host):
             return True
         means = meant(address)
         return any(means in network or address in network for network in self._networks)

@@ -5,7 +5,17 @@ which are told in `relay`.
 """
 
 from .follower import Follower
-from .open import open_relay
+from .open import check_relay_url, open_relay
 from .relay import Fenced, Listener, LogLost, Relay, RelayError, Verdict
 
-__all__ = ["Fenced", "Follower", "Listener", "LogLost", "Relay", "RelayError", "Verdict", "open_relay"]
+__all__ = [
+    "Fenced",
+    "Follower",
+    "Listener",
+    "LogLost",
+    "Relay",
+    "RelayError",
+    "Verdict",
+    "check_relay_url",
+    "open_relay",
+]

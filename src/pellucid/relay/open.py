@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode
 
 from ..errors import ConfigError
 from .memory import MemoryRelay
 from .relay import Relay
+
+if TYPE_CHECKING:
+    from .shared import RedisRelay
 
 PREFIX = "pellucid:"
 SCHEMES = ("redis", "rediss", "unix")
@@ -23,6 +27,23 @@ async def open_relay(
     """
     if url is None or url.rstrip("/") == "memory:":
         return MemoryRelay()
+    relay = _redis(url, prefix, call_timeout, patience)
+    try:
+        await relay.check()
+    except BaseException:
+        await relay.aclose()
+        raise
+    return relay
+
+
+def check_relay_url(url: str | None) -> None:
+    """Raises `ConfigError` for an address that `open_relay` would not take. Nothing is connected to."""
+    if url is not None and url.rstrip("/") != "memory:":
+        _redis(url, PREFIX, 1.0, 1.0)
+
+
+def _redis(url: str, prefix: str, timeout: float, patience: float) -> RedisRelay:
+    """It connects when it is first used."""
     address, _, asked = url.partition("?")
     scheme = address.partition(":")[0]
     if scheme not in SCHEMES:
@@ -36,15 +57,9 @@ async def open_relay(
     query = dict(parse_qsl(asked))
     prefix = query.pop("prefix", prefix)
     try:
-        relay = RedisRelay(f"{address}?{urlencode(query)}", prefix=prefix, timeout=call_timeout, patience=patience)
+        return RedisRelay(f"{address}?{urlencode(query)}", prefix=prefix, timeout=timeout, patience=patience)
     except (TypeError, ValueError) as error:
         raise ConfigError(["the relay's address is not one that redis-py can read"]) from error
-    try:
-        await relay.check()
-    except BaseException:
-        await relay.aclose()
-        raise
-    return relay
 
 
-__all__ = ["PREFIX", "open_relay"]
+__all__ = ["PREFIX", "check_relay_url", "open_relay"]

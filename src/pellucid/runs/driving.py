@@ -116,7 +116,7 @@ class Driver:
         kept, end = await self._keep(end)
         self._log.add(encode_entry(end), last=True)
         done, _ = await asyncio.wait([writing], timeout=TELL_SECONDS)
-        if done:
+        if done and not self.lease.lost:
             with suppress(PellucidError):
                 # What is nowhere else is not dropped.
                 if kept:
@@ -131,6 +131,7 @@ class Driver:
         while True:
             try:
                 ours = await keep_end(self._store, done, self.lease.fence)
+                self.lease.over = ours
                 return True, end if ours else await self._not_ours(end)
             except PellucidError as error:
                 if time.monotonic() > until:

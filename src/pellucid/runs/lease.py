@@ -2,7 +2,8 @@
 
 It stands in two places: as a lease at the relay, and as a fence on the run's row in the store. Either is enough for
 others to leave the run alone, so that neither of the two may forget it unnoticed; whoever finds it taken there has lost
-it, and has nothing more to write.
+it, and has nothing more to write. A lease that is lost is not given back: it runs out, so that somebody looks whether
+the log has its end, which whoever took the run may have been kept from writing.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ class Lease:
         self.name = name_of(owner, id)
         self.fence = 0
         self.lost = False
+        self.over = False
+        """Whether its end is kept: then the row is nobody's any more, and only the log is still to be written."""
         self._store = store
         self._relay = relay
         self._of = (owner, id)
@@ -46,9 +49,8 @@ class Lease:
         """It may have run out (this process stood still), or the relay may have forgotten it: it is ours if nobody took
         it since. Raises `PellucidError` if that cannot be known."""
         if await self._relay.renew(self.name, self.fence, self._seconds) or await self.claim():
-            if await self._store.responses.hold(*self._of, self.fence):
+            if self.over or await self._store.responses.hold(*self._of, self.fence) or self.over:
                 return
-            await self.release()  # the run is over
         if not self.lost:
             self.lost = True
             self._tell()

@@ -18,7 +18,7 @@ from ..models import Asked
 from ..protocols import openresponses
 from ..telemetry.lines import request_id
 from ..transport import Transport
-from . import chat_completions, plain
+from . import agui, chat_completions, plain
 from .config import Config
 from .connection import connections
 from .observe import RequestWatch
@@ -27,7 +27,7 @@ from .openresponses.routes import SPOKEN as RESPONSES
 from .services import LocalModelService, Services
 from .sockets import sockets
 
-SPOKEN = [*RESPONSES, *chat_completions.SPOKEN]
+SPOKEN = [*RESPONSES, *chat_completions.SPOKEN, *agui.SPOKEN]
 """What clients can be pointed at."""
 
 SETTLE_SECONDS = 1.0
@@ -55,7 +55,12 @@ class Gateway:
         self.life = lifespan(self)
         """To be entered once, by who serves it without ASGI's lifespan: what it raises is known as it is."""
         self._router = Router(
-            [*responses(services), *chat_completions.routes(services), *plain.routes(services, SPOKEN)],
+            [
+                *responses(services),
+                *chat_completions.routes(services),
+                *agui.routes(services),
+                *plain.routes(services, SPOKEN),
+            ],
             redirect_slashes=False,
             lifespan=lifespan,
         )

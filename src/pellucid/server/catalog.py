@@ -50,7 +50,7 @@ class Catalog:
             self._named.setdefault("local", local)
         for asked in more:
             # Who builds the application in code has the last word on its names.
-            self._named[asked.name] = asked
+            self._named[asked.name] = WithMedia(asked, self._media)
         self._context = {name: entry.context for name, entry in config.models.items()}
         self._most = {name: self._of_name(entry) for name, entry in config.models.items()}
         self._most_by: dict[tuple[str, str], View] = {}
@@ -154,4 +154,4 @@ class Catalog:
             headers=provider.headers,
             provider=provider_name,
         )
-        return WithMedia(asked, self._media) if profile.media == "inline" else asked
+        return WithMedia(asked, self._media, inline=profile.media == "inline")

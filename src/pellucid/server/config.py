@@ -21,6 +21,7 @@ from msgspec import Meta
 
 from ..errors import ConfigError
 from ..local import catalogue
+from ..protocols.agui.dialects import DialectName
 from ..providers.profiles import Profile, builtin_profiles, load_profiles
 from ..settings import ModelSettings
 from ..transport import Limits, Seconds
@@ -41,6 +42,8 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_body_bytes: Count = 32 * 1024 * 1024
     reasoning_events: Literal["openresponses", "openai"] = "openresponses"
     """Whose names raw reasoning events have unless a request says otherwise."""
+    agui_dialect: DialectName | None = None
+    """What clients of AG-UI are taken to speak that do not say; by default what was spoken before 1.0."""
     default_model: str | None = None
     """The model for requests that name none; by default the first there is."""
     shutdown_seconds: Annotated[float, Meta(ge=0, le=1_000_000)] = 30.0
@@ -166,7 +169,7 @@ class EgressConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What may be reached on somebody else's word (images, MCP servers that a request names)."""
 
     allow: list[str] = []
-    """Host names, addresses or networks that are not public, or `*`."""
+    """Host names, addresses or networks that are not public, or `*`; schemes (`s3://`) that are handed on to models."""
 
 
 class TelemetryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

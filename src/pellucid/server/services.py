@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from typing import Protocol
 
+import msgspec
 from opentelemetry.trace import TracerProvider
 
 from ..egress import EgressPolicy
@@ -28,6 +29,8 @@ from ..runs import AttachedRun, Nobody, Running
 from ..runs.detached import Detached
 from ..runs.keeping import KeptRun
 from ..runs.later import settled
+from ..runs.log import unpack
+from ..runs.replay import FinishedLog
 from ..runs.seals import Seals
 from ..runs.serving import ServerOwner
 from ..runs.summaries import ModelWriter, Spent, SummarisedRun, Writer
@@ -47,6 +50,9 @@ from .observe import RequestWatch, Telemetry
 from .observe_setup import exporting, flush
 
 SWEEP_SECONDS = 60.0
+
+CANCEL_SECONDS = 20.0
+"""How long a cancellation may take to reach its run, on whichever replica."""
 
 LATER_SECONDS = 5.0
 """How long a server that stops waits for what is still to be done for runs that are over."""
@@ -240,6 +246,24 @@ class Services:
         """The run, whose response is in the store when its end is told."""
         return KeptRun(run, row, self.store)
 
+    def reading(self, row: StoredResponse) -> Running:
+        """What was kept, from its beginning: as it goes on, wherever it is driven, or as it was. `row` with its log."""
+        return FinishedLog(unpack(row.log)) if row.finished else self.detached.follow(row)
+
+    async def cancel(self, row: StoredResponse) -> None:
+        """Cancel what runs in the background, on whichever replica, and wait until it has ended."""
+        await self.detached.cancel(row)
+        run = self.detached.follow(row)
+        try:
+            async with asyncio.timeout(CANCEL_SECONDS):
+                while run.ended is None:
+                    await run.wait()
+                    run.take()
+        except TimeoutError:
+            pass  # whoever asks again sees what became of it
+        finally:
+            await run.stop()
+
     def expiry(self, principal: Principal) -> float | None:
         """When what is kept now is no longer kept."""
         server, policy = self.config.storage.retention_seconds, principal.policy.retention_seconds
@@ -258,6 +282,18 @@ class Services:
             return ModelWriter(self.catalog.find(name)[1])
         except PellucidError as error:
             raise ConfigError([f"summaries.model: {error.info.message.removeprefix('model: ')}"]) from error
+
+
+class _AnyHeader(msgspec.Struct):
+    protocol: str
+
+
+_any_header = msgspec.json.Decoder(_AnyHeader)
+
+
+def protocol_of(header: bytes) -> str:
+    """In whose protocol a row's header is written; each says it."""
+    return _any_header.decode(header).protocol
 
 
 def definitions(tools: Sequence[AnyTool]) -> list[ToolDefinition]:
@@ -288,4 +324,4 @@ def _seal_keys(config: Config) -> Callable[[], Keys]:
     return KeyFile(config.seal_keys_path())
 
 
-__all__ = ["LocalModelService", "Services", "definitions"]
+__all__ = ["LocalModelService", "Services", "definitions", "protocol_of"]

@@ -21,7 +21,7 @@ from .conversations import ConversationEntry, Conversations, StoredConversation
 from .errors import AlreadyStored, BrokenChain, StoreError
 from .keys import Keys, StoredKey
 from .responses import Responses, ResponseStatus, StoredResponse
-from .store import Store, open_store
+from .store import Store, check_store_url, open_store
 
 __all__ = [
     "AlreadyStored",
@@ -36,5 +36,6 @@ __all__ = [
     "StoredConversation",
     "StoredKey",
     "StoredResponse",
+    "check_store_url",
     "open_store",
 ]

@@ -76,18 +76,17 @@ async def open_store(url: str, *, clock: Callable[[], float] = time.time) -> Sto
     `sqlite:///relative/path`, `sqlite:////absolute/path`, `sqlite://` (in memory, gone with the process) or
     `postgresql://user:password@host/database`. Raises `ConfigError` for a URL that is none of these, `StoreError` if
     the database does not answer or was written by a newer version."""
-    parsed = _parse(url)
+    parsed = check_store_url(url)
     if parsed.drivername == "sqlite":
         path = parsed.database
         return Store(await Sqlite.open(None if path in (None, "", ":memory:") else path), clock)
-    try:
-        from .postgres import Postgres
-    except ModuleNotFoundError:
-        raise ConfigError(["a store in PostgreSQL needs asyncpg: pip install 'pellucid[postgres]'"]) from None
+    from .postgres import Postgres
+
     return Store(await Postgres.open(parsed), clock)
 
 
-def _parse(url: str) -> URL:
+def check_store_url(url: str) -> URL:
+    """What a URL says. Raises `ConfigError` for one that `open_store` would not take. Nothing is opened."""
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
@@ -95,4 +94,9 @@ def _parse(url: str) -> URL:
     if parsed is None or parsed.drivername not in ("sqlite", "postgresql", "postgres", "postgresql+asyncpg"):
         # The URL itself is not repeated: it may hold a password.
         raise ConfigError(["a store is sqlite:///PATH, sqlite:// (in memory) or postgresql://USER:PASSWORD@HOST/NAME"])
+    if parsed.drivername != "sqlite":
+        try:
+            from . import postgres  # noqa: F401
+        except ModuleNotFoundError:
+            raise ConfigError(["a store in PostgreSQL needs asyncpg: pip install 'pellucid[postgres]'"]) from None
     return parsed

@@ -9,6 +9,7 @@ whether a sequence of events is legal.
 from .chunks import Expander
 from .dialects import DIALECTS, Dialect, DialectName, dialect_for, dialect_of
 from .encode import Encoder
+from .errors import error_body, status_of
 from .events import (
     ActivityDeltaEvent,
     ActivitySnapshotEvent,
@@ -164,6 +165,8 @@ __all__ = [
     "dialect_for",
     "dialect_of",
     "encode_event",
+    "error_body",
     "parse_input",
     "side",
+    "status_of",
 ]

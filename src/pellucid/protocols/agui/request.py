@@ -12,7 +12,7 @@ Everything that is wrong is said with its place (`messages[3].content[0]: …`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -22,6 +22,7 @@ from ...errors import RequestError
 from ...parts import ModelMessage, SealedPart
 from ...settings import Effort, ModelCall, ModelSettings, ToolDefinition
 from ..decoding import decode, not_too_deep
+from ..functions import offered
 from . import messages as m
 from .dialects import DialectName
 from .history import history_of
@@ -71,16 +72,35 @@ class Request(NamedTuple):
         """The functions that the client runs."""
         return tuple(ToolDefinition(tool.name, tool.parameters or {}, tool.description) for tool in _tools(self.input))
 
-    def call(self) -> ModelCall:
-        """What to ask the model, whose name is still the public one. Raises `RequestError`."""
-        messages = self.messages()
+    @property
+    def own_tools(self) -> frozenset[str]:
+        """The names of the functions that the client runs."""
+        return frozenset(tool.name for tool in _tools(self.input))
+
+    @property
+    def wants_summaries(self) -> bool:
+        """Where summaries are all that may be seen, there are some; beside the raw text they have no place here."""
+        return False
+
+    @property
+    def max_tool_calls(self) -> int | None:
+        return None
+
+    def call(
+        self, messages: Sequence[ModelMessage] | None = None, server_tools: Sequence[ToolDefinition] = ()
+    ) -> ModelCall:
+        """What to ask the model, whose name is still the public one: by default, the conversation as it came.
+
+        `server_tools` are offered beside the client's own, which go before one of the same name. Raises `RequestError`.
+        """
+        messages = self.messages() if messages is None else messages
         if not messages:
             raise RequestError(
                 "messages: at least one that a model can read is required", code="missing", param="messages"
             )
         effort = self.options.effort
         settings: ModelSettings = {} if effort is None else {"thinking": False if effort == "none" else effort}
-        return ModelCall(self.options.model or "", messages, settings, self.tools)
+        return ModelCall(self.options.model or "", list(messages), settings, offered(self.tools, server_tools))
 
     def place_of(self, part: SealedPart) -> str:
         """Where in the input this token stands."""

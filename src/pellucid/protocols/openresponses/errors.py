@@ -5,21 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import ErrorInfo, ErrorKind
-
-_STATUS: dict[ErrorKind, int] = {
-    "invalid_request": 400,
-    "unauthorized": 401,
-    "forbidden": 403,
-    "not_found": 404,
-    "too_large": 413,
-    "slow_request": 408,
-    "unsupported": 400,
-    "too_many_requests": 429,
-    "model_error": 502,
-    "unavailable": 503,
-    "timeout": 504,
-    "server_error": 500,
-}
+from ..statuses import STATUSES
 
 # The specification's five types; its own example spells the first one OpenAI's way, and so do all clients.
 _TYPE: dict[ErrorKind, str] = {
@@ -40,7 +26,7 @@ _TYPE: dict[ErrorKind, str] = {
 
 def status_of(error: ErrorInfo) -> int:
     """The HTTP status for an error that comes before anything was streamed."""
-    return _STATUS[error.kind]
+    return STATUSES[error.kind]
 
 
 def error_payload(error: ErrorInfo) -> dict[str, Any]:

@@ -61,8 +61,8 @@ class Asking(NamedTuple):
     """Whether what this goes on from is in the store."""
     servers: dict[str, MCPServer]
     """Those that the request names, by where it does."""
-    call: ModelCall
-    """What to ask the model, but for the tools of those servers: what they offer is known when they were reached."""
+    call: ModelCall | None
+    """What to ask the model; None until it is known what those servers offer."""
 
     @property
     def model(self) -> Asked:
@@ -98,7 +98,7 @@ class Asking(NamedTuple):
         )
 
     def run(self) -> Running:
-        if not self.servers:
+        if self.call is not None:
             return self._run(self.call, self.prepared.tools)
         said = [*self.before, *self.new]
         return ReachingRun(
@@ -172,7 +172,7 @@ async def asking_for(
         new,
         chained,
         servers,
-        prepared.call([*earlier.messages, *new], () if servers else None),
+        None if servers else prepared.call([*earlier.messages, *new]),
     )
 
 

@@ -59,6 +59,7 @@ class Compact:
         request = request_of({**{name: raw[name] for name in known if raw.get(name) is not None}, "store": False})
         mint = Minter(secrets.token_bytes(16))
         asking = await asking_for(services, exchange, request, mint)
+        assert asking.call is not None
         messages = joined(asking.call.messages, [ModelRequest([UserPromptPart(INSTRUCTIONS)])])
         call = replace(asking.call, messages=messages, tools=(), tool_choice=ToolChoice())
         text, usage = await _written(exchange, asking.prepared.run(call, (), seals=False))

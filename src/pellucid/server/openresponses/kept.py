@@ -14,18 +14,14 @@ from ...asgi.serving import serve_stream
 from ...errors import RequestError
 from ...protocols.openresponses import types as t
 from ...relay import RelayError
-from ...runs import Running
 from ...runs.log import Entry, unpack
-from ...runs.replay import PIECE, FinishedLog
+from ...runs.replay import PIECE
 from ...storage import StoredResponse
 from ...view import Reader, Redactor, View, lesser
 from ..exchange import Exchange
-from ..services import Services
+from ..services import Services, protocol_of
 from .given import told_given
 from .header import EVENTS_HEADER, Header, dialect_of
-
-CANCEL_SECONDS = 20.0
-"""How long a cancellation may take to reach its run, on whichever replica."""
 
 _header = msgspec.json.Decoder(Header)
 
@@ -57,12 +53,12 @@ class KeptResponses:
             seals=_seals_asked(exchange),
             after=-1 if after is None else _number(after, "starting_after", 0),
         )
-        await serve_stream(exchange, self._run(row), Redactor(reader).feed, encoder)
+        await serve_stream(exchange, self._services.reading(row), Redactor(reader).feed, encoder)
 
     async def delete(self, exchange: Exchange) -> None:
         row = await self._row(exchange)
         if not row.finished:
-            await self._stop(row)
+            await self._services.cancel(row)
         if not await self._services.store.responses.delete(row.owner, row.id):
             raise not_found(row.id)
         if row.background:
@@ -77,7 +73,7 @@ class KeptResponses:
                 code="not_cancellable",
             )
         if not row.finished:
-            await self._stop(row)
+            await self._services.cancel(row)
         await exchange.answer(await self._told(exchange, await self._row(exchange, log=True)))
 
     async def input_items(self, exchange: Exchange) -> None:
@@ -89,24 +85,10 @@ class KeptResponses:
 
     # --- what they share ---------------------------------------------------------------------------------------
 
-    async def _stop(self, row: StoredResponse) -> None:
-        """Cancel it, and wait until it has ended."""
-        await self._services.detached.cancel(row)
-        run = self._services.detached.follow(row)
-        try:
-            async with asyncio.timeout(CANCEL_SECONDS):
-                while run.ended is None:
-                    await run.wait()
-                    run.take()
-        except TimeoutError:
-            pass  # whoever asks again sees what became of it
-        finally:
-            await run.stop()
-
     async def _row(self, exchange: Exchange, *, log: bool = False) -> StoredResponse:
         id = exchange.params["id"]
         row = await self._services.store.responses.get(exchange.principal.owner, id, log=log)
-        if row is None:
+        if row is None or protocol_of(row.header) != "openresponses":
             raise not_found(id)
         return row
 
@@ -114,9 +96,6 @@ class KeptResponses:
         header = _header.decode(row.header)
         exchange.reader = header.reader(exchange, self._services.catalog.most(row.model))
         return header, exchange.reader
-
-    def _run(self, row: StoredResponse) -> Running:
-        return FinishedLog(unpack(row.log)) if row.finished else self._services.detached.follow(row)
 
     async def _said(self, row: StoredResponse, response: t.Response) -> list[Entry]:
         """What a response that is not over has come to, as far as the relay can tell."""

@@ -1,0 +1,229 @@
+"""`POST /ag-ui`: runs for AG-UI's clients, in whatever dialect they speak; and runs that outlive their request.
+
+A client sends the whole conversation each time, so nothing has to be kept here: by default a run is its request's, and
+ends with it. With `store: true` it runs in the background, and `GET /ag-ui?threadId=…&runId=…` tells it again from its
+beginning, on any replica, while it goes on and afterwards; `POST /ag-ui/cancel` and `DELETE /ag-ui` with the same
+query end it, and take it away.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+
+import msgspec
+from starlette.routing import BaseRoute
+
+from ..asgi.serving import serve_stream
+from ..errors import RequestError
+from ..parts import SealedPart, ToolCallPart, messages_to_json
+from ..protocols import agui
+from ..protocols.agui import DialectName, Encoder, Message, Request, dialect_for, dialect_of, parse_input
+from ..protocols.agui.history import belongs
+from ..protocols.agui.proto import MEDIA_TYPE, encode_frame
+from ..run import Minter
+from ..runs import Running
+from ..sealing import Sealed
+from ..storage import StoredResponse
+from ..view import Reader, Redactor, View, lesser
+from .exchange import Door, Endpoint, Exchange
+from .prepare import Prepared, prepare
+from .routing import route
+from .services import Services, protocol_of
+
+DIALECT_HEADER = "ag-ui-dialect"
+
+
+class Header(msgspec.Struct, frozen=True):
+    """What is kept of how a run was asked for, so that it can be told again."""
+
+    thread_id: str
+    run_id: str
+    dialect: DialectName
+    view: View
+    most: View
+    """What anybody might see of its model."""
+    model: str
+    parent_run_id: str | None = None
+    reasoning: bool = True
+    chunks: bool = False
+    snapshot: bool | None = None
+    history: list[Message] = []
+    """The messages before, where the run ends with all of them."""
+    protocol: str = "agui"
+
+    def encoder(self, reader: Reader, *, binary: bool) -> Encoder:
+        return Encoder(
+            self.thread_id,
+            self.run_id,
+            self.dialect,
+            parent_run_id=self.parent_run_id,
+            reasoning=self.reasoning and reader.view != "hidden",
+            chunks=self.chunks,
+            model=self.model if reader.counts else None,
+            history=self.history,
+            snapshot=self.snapshot,
+            frame=encode_frame if binary else None,
+        )
+
+
+_header = msgspec.json.Decoder(Header)
+_json = msgspec.json.Encoder().encode
+
+
+class AGUI:
+    """The endpoints."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def run(self, exchange: Exchange) -> None:
+        services, principal = self._services, exchange.principal
+        request = parse_input(await exchange.body(services.config.server), dict(exchange.query))
+        options, thread = request.options, request.thread_id
+        mint = Minter(secrets.token_bytes(16))
+        prepared = await prepare(services, exchange, request, options.model, mint)
+        if options.view is not None:
+            exchange.reader = exchange.reader.asking(options.view)
+        store = principal.policy.may_store(bool(options.store))
+        messages = prepared.opened(request.messages(), thread=thread, fits=_fits)
+        header = self._asked(exchange, request, prepared)
+        seals = header.reasoning and exchange.reader.view != "hidden"
+        run = prepared.run(prepared.call(messages), seals=seals, thread=thread)
+        prepared.warn()
+        if store:
+            row = self._row(exchange, header, messages_to_json(messages))
+            if await services.store.responses.get(principal.owner, row.id) is not None:
+                raise RequestError(
+                    f"runId: there is a run {request.run_id!r} of this thread already; each has an id of its own",
+                    code="already_exists",
+                    param="runId",
+                )
+            exchange.watch.response_id = row.id
+            await services.detached.start(row, run)
+            run = services.detached.follow(row)
+        await self._serve(exchange, run, header)
+
+    async def read(self, exchange: Exchange) -> None:
+        """A run that is kept, from its beginning."""
+        row = await self._row_of(exchange)
+        header = _header.decode(row.header)
+        most = lesser(header.most, self._services.catalog.most(header.model))
+        exchange.reader = exchange.reads(most, header.view, summaries=True)
+        await self._serve(exchange, self._services.reading(row), header)
+
+    async def cancel(self, exchange: Exchange) -> None:
+        row = await self._row_of(exchange)
+        if not row.finished:
+            await self._services.cancel(row)
+            row = await self._row_of(exchange)
+        header = _header.decode(row.header)
+        await exchange.answer({"threadId": header.thread_id, "runId": header.run_id, "status": row.status})
+
+    async def delete(self, exchange: Exchange) -> None:
+        row = await self._row_of(exchange)
+        if not row.finished:
+            await self._services.cancel(row)
+        await self._services.store.responses.delete(row.owner, row.id)
+        await self._services.detached.forget(row)
+        header = _header.decode(row.header)
+        await exchange.answer({"threadId": header.thread_id, "runId": header.run_id, "deleted": True})
+
+    # --- what they share ---------------------------------------------------------------------------------------
+
+    async def _serve(self, exchange: Exchange, run: Running, header: Header) -> None:
+        binary = header.dialect == "1.0" and MEDIA_TYPE in (exchange.header("accept") or "")
+        encoder, redact = header.encoder(exchange.reader, binary=binary), Redactor(exchange.reader).feed
+        if binary:
+            await serve_stream(exchange, run, redact, encoder, MEDIA_TYPE)
+        else:
+            await serve_stream(exchange, run, redact, encoder)
+
+    def _asked(self, exchange: Exchange, request: Request, prepared: Prepared) -> Header:
+        options, dialect = request.options, self._dialect(exchange, request)
+        snapshot = dialect_of(dialect).snapshot if options.snapshot is None else options.snapshot
+        return Header(
+            thread_id=request.thread_id,
+            run_id=request.run_id,
+            dialect=dialect,
+            view=exchange.reader.view,
+            most=self._services.catalog.most(prepared.name),
+            model=prepared.name,
+            parent_run_id=request.input.parent_run_id,
+            reasoning=options.reasoning != "off",
+            chunks=bool(options.chunks),
+            snapshot=options.snapshot,
+            history=list(request.input.messages) if snapshot else [],
+        )
+
+    def _dialect(self, exchange: Exchange, request: Request) -> DialectName:
+        """The client's: what it asks for, what its version speaks, or what the operator takes clients for."""
+        if request.options.dialect is not None:
+            return request.options.dialect
+        asked = exchange.header(DIALECT_HEADER)
+        if asked is not None:
+            return dialect_of(asked.lower(), "AG-UI-Dialect").name
+        version, usual = request.input.protocol_version, self._services.config.server.agui_dialect
+        return usual if version is None and usual is not None else dialect_for(version).name
+
+    def _row(self, exchange: Exchange, header: Header, messages: bytes) -> StoredResponse:
+        now = time.time()
+        return StoredResponse(
+            id=_row_id(header.thread_id, header.run_id),
+            owner=exchange.principal.owner,
+            created_at=now,
+            updated_at=now,
+            expires_at=self._services.expiry(exchange.principal),
+            status="in_progress",
+            model=header.model,
+            background=True,
+            header=_json(header),
+            messages=messages,
+        )
+
+    async def _row_of(self, exchange: Exchange) -> StoredResponse:
+        """The row of the run that the query names. Raises `RequestError`."""
+        thread, run = exchange.asked("threadId"), exchange.asked("runId")
+        if not thread or not run:
+            missing = "threadId" if not thread else "runId"
+            raise RequestError(f"{missing}: which run; ask with ?threadId=…&runId=…", code="missing", param=missing)
+        row = await self._services.store.responses.get(exchange.principal.owner, _row_id(thread, run), log=True)
+        if row is None or protocol_of(row.header) != "agui":
+            raise RequestError(
+                f"there is no run {run!r} of a thread {thread!r} here; it may have expired, been deleted or not been "
+                "stored",
+                kind="not_found",
+                code="run_not_found",
+                param="runId",
+            )
+        return row
+
+
+def _row_id(thread: str, run: str) -> str:
+    """Ids of clients may be anything, and as long as they like."""
+    name = "\0".join((str(len(thread)), thread, run)).encode("utf-8", "surrogatepass")
+    return f"agui_{hashlib.blake2b(name, digest_size=16).hexdigest()}"
+
+
+def _fits(part: SealedPart, sealed: Sealed) -> bool:
+    calls = [inner.tool_call_id for inner in sealed.parts if isinstance(inner, ToolCallPart)]
+    return part.item_id is not None and belongs(part.item_id, sealed.item_id, calls)
+
+
+SPOKEN = ["POST /ag-ui"]
+
+
+def routes(services: Services) -> list[BaseRoute]:
+    endpoints = AGUI(services)
+
+    def door(endpoint: Endpoint) -> Door:
+        return Door(endpoint, agui, lambda: services.guard)
+
+    return [
+        route("/ag-ui", {"POST": door(endpoints.run), "GET": door(endpoints.read), "DELETE": door(endpoints.delete)}),
+        route("/ag-ui/cancel", {"POST": door(endpoints.cancel)}),
+    ]
+
+
+__all__ = ["SPOKEN", "routes"]
