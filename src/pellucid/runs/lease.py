@@ -48,9 +48,9 @@ class Lease:
     async def renew(self) -> None:
         """It may have run out (this process stood still), or the relay may have forgotten it: it is ours if nobody took
         it since. Raises `PellucidError` if that cannot be known."""
-        if await self._relay.renew(self.name, self.fence, self._seconds) or await self.claim():
-            if self.over or await self._store.responses.hold(*self._of, self.fence) or self.over:
-                return
+        ours = await self._relay.renew(self.name, self.fence, self._seconds) or await self.claim()
+        if ours and (self.over or await self._store.responses.hold(*self._of, self.fence) or self.over):
+            return
         if not self.lost:
             self.lost = True
             self._tell()
