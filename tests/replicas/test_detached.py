@@ -19,6 +19,7 @@ from pellucid.fold import fold
 from pellucid.relay.memory import MemoryRelay
 from pellucid.runs import driving, writing
 from pellucid.runs.detached import Detached
+from pellucid.runs.keeping import finished, keep_end
 from pellucid.runs.lease import name_of
 from pellucid.runs.log import Entry, decode_entry, encode_entry, events_of, unpack
 from pellucid.runs.replay import LiveLog
@@ -249,5 +250,53 @@ def test_what_stops_begins_nothing(house: House) -> None:
         with pytest.raises(PellucidError, match="stopping"):
             await home.start(row, MadeUp([]))
         assert await house.store.responses.get(row.owner, row.id) is None
+
+    house.run(main())
+
+
+def test_an_end_that_the_log_takes_late_comes_all_the_same(house: House) -> None:
+    """The row is nobody's once its end is kept; the lease goes on until the log has it, too."""
+    row = row_of(next(numbers))
+    away = False
+
+    def fault(name: str) -> bool:
+        return away and name == "append"
+
+    async def main() -> None:
+        nonlocal away
+        relay = MemoryRelay()
+        home = Detached(house.store, faulty_relay(relay, fault), holder="a", lease_seconds=0.03)
+        await home.start(row, MadeUp([[SideEvent("x", "y")], [RunEndEvent("completed")]], lambda: 0.02))
+        follower = asyncio.create_task(read_all(home.follow(row)))
+        away = True
+        await over(house.store, row)
+        await asyncio.sleep(0.2)  # many renewals
+        assert not follower.done()
+        away = False
+        assert (await follower)[-1] == RunEndEvent("completed")
+        await home.aclose(1, STOPPING)
+        assert await relay.lapsed() == []
+
+    house.run(main())
+
+
+def test_a_run_that_was_ended_elsewhere_has_an_end_in_its_log(house: House) -> None:
+    """By somebody who could not write there, and by nobody who drives it: who finds the lease lapsed writes it."""
+    row = row_of(next(numbers))
+
+    async def main() -> None:
+        relay = MemoryRelay()
+        home = Detached(house.store, relay, holder="a", lease_seconds=0.03)
+        await home.start(row, MadeUp([[SideEvent("x", "y")], [RunEndEvent("completed")]], lambda: 0.3))
+        follower = asyncio.create_task(read_all(home.follow(row)))
+        ended = Entry(1, [RunEndEvent("failed", error=STOPPING)])
+        taken = await house.store.responses.take_over(row.owner, row.id, 2**60)
+        assert taken is not None
+        assert await keep_end(house.store, finished(taken, [ended]), 2**60)
+        home.watch()
+        end = (await follower)[-1]
+        assert isinstance(end, RunEndEvent)
+        assert end.status == "failed"
+        await home.aclose(1, STOPPING)
 
     house.run(main())

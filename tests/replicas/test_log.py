@@ -18,7 +18,7 @@ from pellucid.protocols.openresponses import types as t
 from pellucid.protocols.openresponses.verify import verify
 from pellucid.runs import Running
 from pellucid.runs.keeping import KeptRun
-from pellucid.runs.log import Entry, decode_entry, encode_entry, events_of, pack, unpack
+from pellucid.runs.log import Entry, decode_entry, encode_entry, events_of, pack, readable, unpack
 from pellucid.runs.replay import PIECE, FinishedLog
 from pellucid.storage import open_store
 
@@ -106,6 +106,13 @@ def test_values_without_end_are_cut_off() -> None:
     endless: list[Any] = []
     endless.append(endless)
     assert decode_entry(encode_entry(Entry(1, [SideEvent("x", "y", endless)])))
+
+
+def test_what_a_later_version_says_ends_what_can_be_read() -> None:
+    """Its replica may have died, and its run must be ended by one that does not know the word."""
+    known, unknown = encode_entry(Entry(1, [SideEvent("x", "y", 1)])), b'[2,[{"kind":"of-tomorrow"}]]'
+    for alien in (unknown, b"[1,", b"{}", b""):
+        assert readable([known, alien, known]) == [decode_entry(known)]
 
 
 def test_a_long_log_is_given_in_pieces() -> None:

@@ -26,7 +26,7 @@ from ..telemetry import log, place_of
 from .driving import LOG_SECONDS, Driver
 from .keeping import ABANDONED, closing, ending, keep_end
 from .lease import PREFIX, name_of, of_name
-from .log import Entry, decode_entry, encode_entry, events_of, unpack
+from .log import Entry, encode_entry, events_of, readable, unpack
 from .replay import LiveLog
 from .running import Running
 
@@ -87,7 +87,7 @@ class Detached:
 
     async def said(self, row: StoredResponse) -> list[Entry]:
         """All that the run has said until now, wherever it is driven. Raises `RelayError`."""
-        return [decode_entry(data) for data in await self._read(name_of(row.owner, row.id))]
+        return readable(await self._read(name_of(row.owner, row.id)))
 
     async def cancel(self, row: StoredResponse) -> None:
         """Ask whoever drives it to stop. Its log ends when it has."""
@@ -174,7 +174,7 @@ class Detached:
         if fence is None:
             return
         row = await self.store.responses.take_over(owner, id, fence)
-        said = [decode_entry(data) for data in await self._read(name)]
+        said = readable(await self._read(name))
         ended = bool(said) and isinstance(said[-1].events[-1], RunEndEvent)
         if row is not None:
             last = said.pop() if ended else Entry(int(time.time()), closing(fold(events_of(said)), id, ABANDONED))

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from ..events import Event, SideEvent
+from ..telemetry import log, place_of
 from ..text import writable
 
 WAITED = SideEvent("queue", "waited")
@@ -43,6 +44,18 @@ def decode_entry(data: bytes) -> Entry:
     return _entry.decode(data)
 
 
+def readable(data: Iterable[bytes]) -> list[Entry]:
+    """The entries, as far as they can be read: a replica of a later version may say what this one does not know."""
+    entries: list[Entry] = []
+    for one in data:
+        try:
+            entries.append(decode_entry(one))
+        except msgspec.DecodeError as error:
+            log.error("a run's log cannot be read further: %s", place_of(error))
+            break
+    return entries
+
+
 def pack(entries: Iterable[bytes]) -> bytes:
     """A whole log as a store carries it."""
     # Level 1: whoever waits for the end of a stream waits for this, and the rest of the gain is small.
@@ -57,4 +70,4 @@ def events_of(entries: Sequence[Entry]) -> list[Event]:
     return [event for entry in entries for event in entry.events]
 
 
-__all__ = ["WAITED", "Entry", "decode_entry", "encode_entry", "events_of", "pack", "unpack"]
+__all__ = ["WAITED", "Entry", "decode_entry", "encode_entry", "events_of", "pack", "readable", "unpack"]

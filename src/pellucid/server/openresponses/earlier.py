@@ -25,6 +25,10 @@ MAX_ENTRIES = 10_000
 """How many items a conversation may have that a response goes on from."""
 
 
+MAX_REFERENCES = 100
+"""How many items an input may name instead of holding them. Each is looked for."""
+
+
 class Recent(msgspec.Struct):
     """A response that is known without a store."""
 
@@ -130,11 +134,22 @@ def calls_in(messages: Sequence[ModelMessage]) -> dict[str, str]:
 
 
 async def referred(store: Store, owner: str, ids: Sequence[str]) -> dict[str, list[ModelMessage]]:
-    """What the items with these ids said, of those that there are."""
+    """What the items with these ids said, of those that there are. Raises `RequestError` for too many."""
+    wanted = list(dict.fromkeys(ids))
+    if len(wanted) > MAX_REFERENCES:
+        raise RequestError(
+            f"input: it refers to {len(wanted)} items, and may to {MAX_REFERENCES}; send the items themselves, or go on "
+            "from a response or a conversation",
+            code="too_many_references",
+            param="input",
+        )
     found: dict[str, list[ModelMessage]] = {}
-    for id in dict.fromkeys(ids):
+    rows: dict[str, StoredResponse | None] = {}
+    for id in wanted:
         response = await store.responses.find_item(owner, id)
-        row = await store.responses.get(owner, response, log=True) if response is not None else None
+        if response is not None and response not in rows:
+            rows[response] = await store.responses.get(owner, response, log=True)
+        row = rows.get(response) if response is not None else None
         if row is not None and (said := _item_of(row, id)) is not None:
             found[id] = said
     return found
