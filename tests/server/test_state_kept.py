@@ -281,3 +281,5 @@ def test_what_is_not_there_is_named(me: Caller, upstream: Upstream) -> None:
     me.do("DELETE", f"/v1/responses/{said['id']}")
     reply = me.say(name, [{"type": "item_reference", "id": said["output"][1]["id"]}])
     assert reply.error["code"] == "item_not_found"
+    many = [{"type": "item_reference", "id": f"msg_{number}"} for number in range(101)]
+    assert me.say(name, many).error["code"] == "too_many_references"

@@ -138,8 +138,8 @@ async def referred(store: Store, owner: str, ids: Sequence[str]) -> dict[str, li
     wanted = list(dict.fromkeys(ids))
     if len(wanted) > MAX_REFERENCES:
         raise RequestError(
-            f"input: it refers to {len(wanted)} items, and may to {MAX_REFERENCES}; send the items themselves, or go on "
-            "from a response or a conversation",
+            f"input: it refers to {len(wanted)} items, and may to {MAX_REFERENCES}; send the items themselves, or go "
+            "on from a response or a conversation",
             code="too_many_references",
             param="input",
         )
