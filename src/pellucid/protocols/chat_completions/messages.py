@@ -15,6 +15,7 @@ What `reasoning_details` may hold:
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, NoReturn, TypeAlias
 
 from msgspec.structs import replace
@@ -50,6 +51,8 @@ def messages_of(said: list[t.Message]) -> list[ModelMessage]:
     messages: list[ModelMessage] = []
     names: dict[str, str] = {}
     """The functions that were called, by the call's id."""
+    waiting: Counter[str] = Counter()
+    """How many results each id still waits for: some models give several calls one id."""
     unanswered: dict[str, str] = {}
     """The ids of calls in OpenAI's first form, which has none, by the function's name."""
     for index, message in enumerate(said):
@@ -63,12 +66,16 @@ def messages_of(said: list[t.Message]) -> list[ModelMessage]:
                 _say(messages, UserPromptPart(_user(message.content, at), message.name or None))
             case t.ChatAssistantMessage():
                 parts = _assistant(message, at, names, unanswered)
+                waiting.update(part.tool_call_id for part in parts if isinstance(part, ToolCallPart))
                 if parts:
                     messages.append(ModelResponse(parts))
             case t.ChatToolMessage():
                 id = message.tool_call_id
                 if id not in names:
                     _wrong(at, f"no tool call with the id {id!r} comes before this result", "tool_call_id")
+                if not waiting[id]:
+                    _wrong(at, f"the tool call with the id {id!r} has its result already", "tool_call_id")
+                waiting[id] -= 1
                 _say(messages, ToolReturnPart(names[id], _text(message.content), id))
             case t.ChatFunctionMessage():
                 name = message.name or ""

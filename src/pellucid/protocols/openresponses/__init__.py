@@ -7,10 +7,11 @@ The specification of 2026-04-24, with its names for raw reasoning (`response.rea
 from ..decoding import read_json
 from .encode import Dialect, Encoder, Framing
 from .errors import error_body, error_payload, status_of
-from .items import Known, item_messages
+from .items import Called, Known, item_messages
 from .request import Request, Server, parse_request, request_of
 
 __all__ = [
+    "Called",
     "Dialect",
     "Encoder",
     "Framing",

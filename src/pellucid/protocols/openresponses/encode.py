@@ -16,7 +16,6 @@ the purpose, right behind the item or in its place, when the reader takes seals.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -56,6 +55,7 @@ from ...parts import (
     UserContent,
 )
 from ...text import shown, writable
+from .. import beside
 from . import types as t
 from .errors import error_payload, status_of
 
@@ -441,68 +441,22 @@ def usage_of(usage: Usage) -> t.Usage | None:
 
 
 def _logprobs(raw: list[dict[str, Any]]) -> list[t.LogProb]:
-    """Log-probabilities with every field the schema requires; entries without a token are left out."""
     return [
         t.LogProb(
-            token=shown(entry["token"]),
-            logprob=_float(entry.get("logprob")),
-            bytes=_bytes(entry),
-            top_logprobs=[
-                t.TopLogProb(token=shown(top["token"]), logprob=_float(top.get("logprob")), bytes=_bytes(top))
-                for top in _tokens(entry.get("top_logprobs"))
-            ],
+            token=one.token,
+            logprob=one.logprob,
+            bytes=one.bytes,
+            top_logprobs=[t.TopLogProb(token=top.token, logprob=top.logprob, bytes=top.bytes) for top in one.top],
         )
-        for entry in _tokens(raw)
+        for one in beside.tokens(raw)
     ]
 
 
-def _tokens(raw: Any) -> list[dict[str, Any]]:
-    entries = raw if isinstance(raw, list) else []
-    return [entry for entry in entries if isinstance(entry, dict) and isinstance(entry.get("token"), str)]
-
-
-NEVER = -9999.0
-"""The log-probability of what is as good as impossible: OpenAI's word for minus infinity, which JSON has none for."""
-
-
-def _float(value: Any) -> float:
-    if not isinstance(value, int | float):
-        return 0.0
-    try:
-        number = float(value)
-    except OverflowError:
-        return NEVER
-    return number if math.isfinite(number) else NEVER
-
-
-def _bytes(entry: dict[str, Any]) -> list[int]:
-    raw = entry.get("bytes")
-    if isinstance(raw, list) and all(type(byte) is int for byte in raw):
-        return raw
-    return list(shown(entry["token"]).encode())
-
-
 def _citations(raw: list[dict[str, Any]]) -> list[t.UrlCitation]:
-    """The URL citations among the annotations, which some providers nest one level deeper."""
-    found: list[t.UrlCitation] = []
-    for entry in raw:
-        inner = entry.get("url_citation")
-        fields = inner if isinstance(inner, dict) else entry
-        if entry.get("type") == "url_citation" and isinstance(fields.get("url"), str):
-            found.append(
-                t.UrlCitation(
-                    url=shown(fields["url"]),
-                    title=shown(fields["title"]) if isinstance(fields.get("title"), str) else "",
-                    start_index=_index(fields, "start_index"),
-                    end_index=_index(fields, "end_index"),
-                )
-            )
-    return found
-
-
-def _index(fields: dict[str, Any], name: str) -> int:
-    value = fields.get(name)
-    return value if type(value) is int else 0
+    return [
+        t.UrlCitation(url=one.url, title=one.title, start_index=one.start or 0, end_index=one.end or 0)
+        for one in beside.citations(raw)
+    ]
 
 
 _OPENING: dict[str, Callable[[str], t.Item | None]] = {

@@ -37,11 +37,19 @@ from ...parts import (
 from . import types as t
 
 
+class Called(NamedTuple):
+    """A function that was called under some `call_id`."""
+
+    name: str
+    waits: int = 1
+    """How many results are not there yet: some models give several calls one id."""
+
+
 class Known(NamedTuple):
     """What items may refer to."""
 
-    calls: Mapping[str, str] = {}
-    """The names of the functions that were called earlier in the conversation, by `call_id`."""
+    calls: Mapping[str, Called] = {}
+    """The functions that were called earlier in the conversation, by `call_id`."""
     items: Mapping[str, list[ModelMessage]] = {}
     """What the items with these ids said."""
 
@@ -52,7 +60,7 @@ def messages_of(input: str | list[t.ItemParam], known: Known) -> list[ModelMessa
     if isinstance(input, str):
         _say(messages, UserPromptPart(input))
         return messages
-    names = dict(known.calls)
+    calls = dict(known.calls)
     for index, item in enumerate(input):
         at = f"input[{index}]"
         match item:
@@ -69,20 +77,24 @@ def messages_of(input: str | list[t.ItemParam], known: Known) -> list[ModelMessa
                 for thought in _reasoning_parts(item):
                     _answer(messages, thought)
             case t.FunctionCallParam():
-                names[item.call_id] = item.name
+                _made(calls, item.call_id, item.name)
                 whole = item.status != "incomplete"
                 _answer(
                     messages, ToolCallPart(item.name, item.arguments, item.call_id, complete=whole, item_id=item.id)
                 )
             case t.FunctionCallOutputParam():
-                if item.call_id not in names:
+                called = calls.get(item.call_id)
+                if called is None:
                     _wrong(at, f"no function_call with call_id {item.call_id!r} comes before this output", "call_id")
-                _say(messages, ToolReturnPart(names[item.call_id], _tool_output(item, at), item.call_id))
+                if called.waits == 0:
+                    _wrong(at, f"the function_call with call_id {item.call_id!r} has its output already", "call_id")
+                calls[item.call_id] = called._replace(waits=called.waits - 1)
+                _say(messages, ToolReturnPart(called.name, _tool_output(item, at), item.call_id))
             case t.ItemReference():
                 for said in _referred(item, known, at):
                     for again in said.parts:
                         if isinstance(again, ToolCallPart):
-                            names[again.tool_call_id] = again.tool_name
+                            _made(calls, again.tool_call_id, again.tool_name)
                         _put(messages, again)
             case t.CompactionParam():
                 _answer(messages, SealedPart(item.encrypted_content, item.id))
@@ -92,6 +104,11 @@ def messages_of(input: str | list[t.ItemParam], known: Known) -> list[ModelMessa
 def item_messages(item: bytes, known: Known) -> list[ModelMessage]:
     """The same for one item that was kept as it was received."""
     return messages_of([msgspec.json.decode(item, type=t.ItemParam)], known)
+
+
+def _made(calls: dict[str, Called], id: str, name: str) -> None:
+    before = calls[id].waits if id in calls else 0
+    calls[id] = Called(name, before + 1)
 
 
 def _referred(item: t.ItemReference, known: Known, at: str) -> list[ModelMessage]:
@@ -212,4 +229,4 @@ def _wrong(at: str, message: str, field: str, code: str = "invalid_value") -> No
     raise RequestError(f"{at}: {message}", code=code, param=f"{at}.{field}")
 
 
-__all__ = ["Known", "item_messages", "messages_of"]
+__all__ = ["Called", "Known", "item_messages", "messages_of"]
