@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import hashlib
 import json
 import os
 import platform
@@ -24,25 +23,11 @@ import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-BENCH = Path(__file__).resolve().parent
-ENVIRONMENT = BENCH / ".venv"
-PYTHON = ENVIRONMENT / "bin" / "python"
-
-REQUIREMENTS = (
-    "openai==3.52.0",
-    "anthropic==2.11.0",
-    "google-genai==2.34.0",
-    "mistralai==3.7.0",
-    "cohere==7.3.1",
-    "ollama==0.6.3",
-    "groq==1.7.0",
-    "pydantic-ai-slim[openai,anthropic,google,mistral,groq]==2.68.0",
-)
+from environment import BENCH, ENVIRONMENT, PYTHON, prepare, versions
 
 TOGETHER = (1, 16)
 """How many writes of the server are in one read."""
@@ -63,26 +48,6 @@ NOT_JSON = ("bedrock",)
 
 Sample = dict[tuple[str, int, str], float]
 """One round: microseconds a delta by wire, writes in a read, and reader."""
-
-
-# --- the environment ----------------------------------------------------------------------------------------------
-
-
-def prepare() -> None:
-    """Makes the environment, if it is not there or was made for other versions."""
-    wanted = hashlib.sha256("\n".join((sys.version, *REQUIREMENTS)).encode()).hexdigest()
-    stamp = ENVIRONMENT / "made-for"
-    if stamp.is_file() and stamp.read_text() == wanted:
-        return
-    print("Installing the SDKs to compare with into bench/.venv …", file=sys.stderr)
-    subprocess.run([sys.executable, "-m", "venv", "--clear", str(ENVIRONMENT)], check=True)
-    pip = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, "--editable", str(BENCH.parent)], check=True)
-    if subprocess.run([*pip, *REQUIREMENTS], check=False).returncode:
-        # One that cannot be had is left out of the table, not all of them.
-        for requirement in REQUIREMENTS:
-            subprocess.run([*pip, requirement], check=False)
-    stamp.write_text(wanted)
 
 
 # --- measuring ----------------------------------------------------------------------------------------------------
@@ -224,17 +189,6 @@ def verdicts(samples: list[Sample]) -> list[tuple[bool, str]]:
             text = f"{name} needs at least {least:.0f} x as much: {ratio:.1f} x ({wire}, {together} a read)"
             told.append((ratio >= least, text))
     return told
-
-
-def versions() -> dict[str, str]:
-    found = {}
-    for requirement in REQUIREMENTS:
-        name = requirement.partition("==")[0].partition("[")[0]
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            found[name] = "not installed"
-    return found
 
 
 def inside(options: argparse.Namespace) -> int:

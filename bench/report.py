@@ -13,6 +13,7 @@ import msgspec
 
 DIRECT = "direct"
 NGINX = "nginx"
+RESPONSES = "gateway responses"
 
 
 class Percentiles(msgspec.Struct):
@@ -127,9 +128,11 @@ def _figure(figure: Callable[[Sample], float], form: str) -> Callable[[Results, 
     return lambda results, scenario, route: format(results.median(scenario, route, figure), form)
 
 
-def _ratio(figure: Callable[[Sample], float]) -> Callable[[Results, str, str], str]:
+def _ratio(figure: Callable[[Sample], float], other: str = NGINX) -> Callable[[Results, str, str], str]:
     def cell(results: Results, scenario: str, route: str) -> str:
-        return "-" if route == DIRECT else f"{results.ratio(NGINX, scenario, route, figure):.2f}"
+        if route == DIRECT or not results.of(scenario, other):
+            return "-"
+        return f"{results.ratio(other, scenario, route, figure):.2f}"
 
     return cell
 
@@ -169,6 +172,7 @@ CPU_PER_DELTA = Column("CPU µs/delta", _figure(lambda s: s.cpu_us_per_delta, ".
 CPU_PER_DELTA_RATIO = Column("x nginx", _ratio(lambda s: s.cpu_us_per_delta))
 CPU_PER_REQUEST = Column("CPU ms/request", _figure(lambda s: s.cpu_ms_per_request, ".3f"))
 CPU_PER_REQUEST_RATIO = Column("x nginx", _ratio(lambda s: s.cpu_ms_per_request))
+CPU_PER_DELTA_BESIDE = Column("x responses", _ratio(lambda s: s.cpu_us_per_delta, RESPONSES))
 ADDED_P50 = Column("added ms p50", _added(lambda s: s.load.latency_us.p50))
 ADDED_P99 = Column("added ms p99", _added(lambda s: s.load.latency_us.p99))
 ADDED_FIRST = Column("first delta, added ms p50", _added(lambda s: s.load.first_delta_us.p50))
@@ -207,6 +211,10 @@ class Verdict(msgspec.Struct):
 def at_most(route: str, target: str, value: float, limit: float, unit: str) -> Verdict:
     # A figure that could not be measured is nan, and nan is at most nothing: not met.
     return Verdict(route, target, f"<= {limit:g} {unit}", f"{value:.2f} {unit}", value <= limit)
+
+
+def at_least(route: str, target: str, value: float, limit: float, unit: str) -> Verdict:
+    return Verdict(route, target, f">= {limit:g} {unit}", f"{value:.2f} {unit}", value >= limit)
 
 
 def all_delivered(results: Results, scenario: str, route: str, share: float) -> Verdict:

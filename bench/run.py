@@ -3,9 +3,9 @@
     .venv/bin/python bench/run.py [--quick]
 
 A mock upstream and a load generator (both in C, on one CPU) run the same scenarios over several routes: directly,
-through nginx (``proxy_pass``, buffering off) and through each protocol of the gateway (on the other CPU). Every run
-gets a fresh server; routes take turns within a round, so that a ratio compares neighbours in time. What is measured
-and what the columns mean: docs/performance.md.
+through nginx (``proxy_pass``, buffering off) and through each protocol of the gateway (on the other CPU); `--only agui`
+puts AG-UI beside Pydantic AI's adapter. Every run gets a fresh server; routes take turns within a round, so that a
+ratio compares neighbours in time. What is measured and what the columns mean: docs/performance.md.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from typing import Any
 
 import msgspec
 
+import environment
 import processes
 import report
 from processes import BenchError, Cpus
@@ -39,12 +40,14 @@ HERE = Path(__file__).resolve().parent
 BINARIES = HERE / "bin"
 RESULTS = HERE / "results"
 
-# The one place that knows how the gateway is started. `{port}` and `{upstream}` are filled in for each run.
+# The one place that knows how servers are started. `{port}` and `{upstream}` are filled in for each run.
 GATEWAY_COMMAND = [
     sys.executable,
     *("-m", "pellucid", "serve", "--host", "127.0.0.1", "--port", "{port}"),
     *("--provider", "vllm", "--upstream", "{upstream}"),
 ]
+
+PEER_COMMAND = [str(environment.PYTHON), str(HERE / "peer_agui.py"), "--port", "{port}", "--upstream", "{upstream}"]
 
 WINDOW_OPEN = b"window open\n"
 """What the load generator says on stderr when it begins to count."""
@@ -58,7 +61,7 @@ DISTURBED = 0.1
 
 @dataclass(frozen=True)
 class Target:
-    """A protocol of the gateway: what to ask it, and where."""
+    """A protocol of the gateway, or of a peer: what to ask it, and where."""
 
     name: str
     path: str
@@ -66,11 +69,29 @@ class Target:
     headers: tuple[str, ...] = ()
     config: str = ""
     """What the gateway is configured with, as TOML."""
+    command: tuple[str, ...] = ()
+    """What is started instead of the gateway."""
+
+    @property
+    def route(self) -> str:
+        return self.name if self.command else ROUTE.format(self.name)
 
 
+ROUTE = "gateway {}"
+AGUI = ROUTE.format("agui")
 KEY = "bench-bench-bench-bench-bench"
 ASKED = {"model": "mock-r1", "stream": True, "input": "hi"}
 MESSAGES = {"model": "mock-r1", "stream": True, "messages": [{"role": "user", "content": "hi"}]}
+RUN = {
+    "threadId": "t",
+    "runId": "r",
+    "protocolVersion": "1.0",
+    "messages": [{"id": "m", "role": "user", "content": "hi"}],
+    "tools": [],
+    "context": [],
+    "state": {},
+    "forwardedProps": {},
+}
 BARE = "[storage]\nstore = false\n[telemetry]\nmetrics = false\n"
 GUARDED = """\
 [access]
@@ -87,8 +108,11 @@ GATEWAY_TARGETS = [
     Target("responses", "/v1/responses", ASKED, config=BARE),
     Target("responses, kept", "/v1/responses", ASKED, (f"Authorization: Bearer {KEY}",), GUARDED),
     Target("chat", "/v1/chat/completions", MESSAGES, config=BARE),
+    Target("agui", "/ag-ui?model=mock-r1", RUN, config=BARE),
 ]
 """Each protocol by itself; and one with what a shared gateway has: every response kept, keys, limits, metrics."""
+PEERS = [Target("Pydantic AI", "/ag-ui", RUN, command=tuple(PEER_COMMAND))]
+"""Who else speaks these protocols, for the scenarios that name them."""
 CHAT = Target(
     "chat completions",
     "/v1/chat/completions",
@@ -116,7 +140,9 @@ class Scenario:
     quick_seconds: float
     columns: tuple[report.Column, ...]
     only: tuple[str, ...] = ()
-    """The targets it is for; none named: all."""
+    """The targets it is for; none named: all of the gateway's."""
+    group: str = ""
+    """What `--only` calls it."""
 
 
 PACED = Scenario(
@@ -195,11 +221,45 @@ MINUTE = Scenario(
     ),
     only=("responses", "responses, kept"),
 )
-SCENARIOS = [PACED, UNPACED, THOUSAND, TINY, MINUTE]
+BESIDE = ("responses", "agui", "Pydantic AI")
+BESIDE_COLUMNS = (
+    *(report.DELTAS, report.DELIVERED, report.DELTAS_PER_READ, report.CPU_PER_DELTA, report.CPU_PER_DELTA_BESIDE),
+    report.FAULTS,
+)
+BESIDE_PACED = Scenario(
+    name="agui-paced",
+    title="AG-UI beside Pydantic AI's: 24 streams x 50 deltas/s",
+    streams=24,
+    reasoning=200,
+    content=100,
+    pace_us=20_000,
+    warm=2.0,
+    seconds=4.0,
+    quick_seconds=3.0,
+    columns=BESIDE_COLUMNS,
+    only=BESIDE,
+    group="agui",
+)
+BESIDE_UNPACED = Scenario(
+    name="agui-unpaced",
+    title="AG-UI beside Pydantic AI's: 16 streams, as fast as they go",
+    streams=16,
+    reasoning=200,
+    content=100,
+    pace_us=0,
+    warm=2.0,
+    seconds=4.0,
+    quick_seconds=3.0,
+    columns=BESIDE_COLUMNS,
+    only=BESIDE,
+    group="agui",
+)
+SCENARIOS = [PACED, UNPACED, THOUSAND, TINY, MINUTE, BESIDE_PACED, BESIDE_UNPACED]
+GROUPS = {group: [s for s in SCENARIOS if s.group == group] for group in ("agui",)}
 
 
 def judge(results: Results, route: str) -> list[Verdict]:
-    """The targets of the design, for one protocol of the gateway."""
+    """The targets of the design, for one protocol of the gateway, or for a peer."""
     verdicts = []
     measured = {s.scenario for s in results.samples if s.route == route}
     for scenario, target in ((PACED, "CPU per delta, paced"), (UNPACED, "CPU per delta, unpaced, 16 streams")):
@@ -214,9 +274,17 @@ def judge(results: Results, route: str) -> list[Verdict]:
         verdicts.append(report.at_most(route, "memory per open stream", memory, 40, "KiB"))
         verdicts.append(report.all_delivered(results, THOUSAND.name, route, 0.99))
     if MINUTE.name in measured and route == ROUTE.format("responses, kept"):
-        bare = ROUTE.format("responses")
+        bare = report.RESPONSES
         ratio = results.ratio(bare, MINUTE.name, route, lambda s: s.cpu_us_per_delta)
         verdicts.append(report.at_most(route, "CPU per delta, with all that", ratio, 1.15, "x without"))
+    for scenario, target, least in ((BESIDE_PACED, "paced", 5), (BESIDE_UNPACED, "unpaced", 20)):
+        others = results.routes(scenario.name) if scenario.name in measured else []
+        if route == AGUI and report.RESPONSES in others:
+            ratio = results.ratio(report.RESPONSES, scenario.name, route, lambda s: s.cpu_us_per_delta)
+            verdicts.append(report.at_most(route, f"CPU per delta, {target}", ratio, 1.3, "x responses"))
+        if route == PEERS[0].route and AGUI in others:
+            ratio = results.ratio(AGUI, scenario.name, route, lambda s: s.cpu_us_per_delta)
+            verdicts.append(report.at_least(route, f"CPU per delta, {target}", ratio, least, "x our AG-UI"))
     return verdicts
 
 
@@ -314,9 +382,12 @@ class Bench:
         log = self.directory / "server.log"
         with tempfile.TemporaryDirectory(dir=self.directory) as home:
             command = self.nginx(Path(home), port) if route == NGINX else self.gateway(Path(home), port, target)
-            environment = gateway_environment(Path(home))
             with processes.running(
-                command, cpu=self.cpus.under_test, log=log, directory=Path(home), environment=environment
+                command,
+                cpu=self.cpus.under_test,
+                log=log,
+                directory=Path(home),
+                environment=gateway_environment(Path(home)),
             ) as process:
                 processes.wait_until_listening(process, port, log, START_SECONDS)
                 try:
@@ -332,7 +403,7 @@ class Bench:
 
     def gateway(self, directory: Path, port: int, target: Target) -> list[str]:
         upstream = f"http://127.0.0.1:{self.upstream_port}/v1"
-        command = [word.format(port=port, upstream=upstream) for word in self.gateway_command]
+        command = [word.format(port=port, upstream=upstream) for word in target.command or self.gateway_command]
         if target.config:
             config = directory / "pellucid.toml"
             config.write_text(target.config)
@@ -477,16 +548,11 @@ class Window:
 # ---- the whole -------------------------------------------------------------------------------------------------
 
 
-ROUTE = "gateway {}"
-
-
 def routes(targets: Sequence[Target], scenario: Scenario | None = None) -> list[tuple[str, Target]]:
     only = scenario.only if scenario is not None else ()
     ways = [] if only else [(NGINX, CHAT)]
-    return [
-        *((DIRECT, CHAT), *ways),
-        *((ROUTE.format(target.name), target) for target in targets if not only or target.name in only),
-    ]
+    chosen = [target for target in targets if (target.name in only if only else not target.command)]
+    return [*((DIRECT, CHAT), *ways), *((target.route, target) for target in chosen)]
 
 
 @contextlib.contextmanager
@@ -582,6 +648,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         choices=[target.name for target in GATEWAY_TARGETS],
         help="only this protocol of the gateway; may be repeated",
     )
+    parser.add_argument("--only", choices=list(GROUPS), help="only what is measured beside others who speak it")
     parser.add_argument("--no-gateway", action="store_true", help="only directly and through nginx")
     parser.add_argument(
         "--gateway-command",
@@ -593,25 +660,38 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def chosen_targets(options: argparse.Namespace) -> list[Target]:
+def chosen_scenarios(options: argparse.Namespace) -> list[Scenario]:
+    if options.only:
+        return GROUPS[options.only]
+    if options.scenario:
+        return [s for s in SCENARIOS if s.name in options.scenario]
+    # One protocol has nobody beside it.
+    beside = not (options.quick or options.protocol or options.no_gateway)
+    return [s for s in SCENARIOS if beside or not s.group]
+
+
+def chosen_targets(options: argparse.Namespace, scenarios: Sequence[Scenario]) -> list[Target]:
     if options.no_gateway:
         return []
     if options.protocol:
         return [target for target in GATEWAY_TARGETS if target.name in options.protocol]
-    return GATEWAY_TARGETS[:1] if options.quick else GATEWAY_TARGETS
+    peers = [target for target in PEERS if any(target.name in scenario.only for scenario in scenarios)]
+    if peers:
+        environment.prepare()
+    return [*(GATEWAY_TARGETS[:1] if options.quick and not options.only else GATEWAY_TARGETS), *peers]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
-    scenarios = [s for s in SCENARIOS if not options.scenario or s.name in options.scenario]
-    targets = chosen_targets(options)
+    scenarios = chosen_scenarios(options)
+    targets = chosen_targets(options, scenarios)
     rounds = options.rounds or (1 if options.quick else 3)
     started = datetime.now(UTC)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that `with` blocks end what they began
     try:
         with prepared(options, Cpus.available()) as bench:
             results = run_all(bench, scenarios, targets, rounds)
-            verdicts = [v for route, _ in routes(targets)[2:] for v in judge(results, route)]
+            verdicts = [v for target in targets for v in judge(results, target.route)]
             show(results, scenarios, verdicts, bench)
             path = save(results, verdicts, bench, started)
     except BenchError as error:

@@ -16,8 +16,9 @@ The rules it keeps:
   told what was wrong, and asked again.
 * A choice that forces a call is kept only as long as nothing was called, or it would be forced for ever; unless the
   call that is forced may be the answer (`checks`).
-* Results answer exactly the calls that were asked for; a run that is ended while functions run answers them itself,
-  as failed.
+* Results answer exactly the calls that were asked for, but for those that are left to whoever asked, which end the
+  run; a run that is ended while functions run answers them itself, as failed.
+* A run may begin with calls that an earlier one left (`pending`): they are answered before the model is asked.
 * Exactly one RunEnd, last; `end` reaches it from anywhere, closing what is open. What comes after it is not heard.
 
 No sockets, no clock, no randomness of its own: ids come from the minter that is handed in.
@@ -25,7 +26,7 @@ No sockets, no clock, no randomness of its own: ids come from the minter that is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Collection, Container, Sequence
 from hashlib import blake2b
 from typing import TypeAlias
 
@@ -123,6 +124,7 @@ class Run:
         max_tool_calls: int | None = None,
         checks: bool = False,
         max_turns: int = MAX_TURNS,
+        pending: Sequence[ToolCallPart] = (),
     ) -> None:
         self.call = call
         self.ended: RunEndEvent | None = None
@@ -140,12 +142,16 @@ class Run:
         }
         """The ids of calls so far, in the whole conversation."""
         self._call_id = ""
-        self._waiting: tuple[ToolCallPart, ...] = ()
+        self._waiting: tuple[ToolCallPart, ...] = tuple(pending)
+        self._untold: list[Event] = [FunctionToolCallEvent(call) for call in pending]
+        """What was announced before there was anybody to tell."""
+        for event in self._untold:
+            self._fold.feed(event)
         self._callers = False
         self._cancelled = False
 
     def start(self) -> list[Effect]:
-        return [CallModel(self.call)]
+        return [CallTools(self._waiting)] if self._waiting else [CallModel(self.call)]
 
     def feed(self, events: list[ModelEvent]) -> Step:
         """What the model said since the last call. One call a read."""
@@ -173,20 +179,27 @@ class Run:
                 self._turn_ended(told, out, effects)
         return out, effects
 
-    def results(self, results: list[ToolReturnPart | RetryPromptPart], *, last: bool = False) -> Step:
+    def results(
+        self,
+        results: list[ToolReturnPart | RetryPromptPart],
+        *,
+        last: bool = False,
+        left: Collection[str] = frozenset(),
+    ) -> Step:
         """What the functions returned; the model is asked again unless the caller's own calls are pending.
 
-        With `last`, one of the calls was the run's answer, and the run is over. Every call that CallTools asked for has
-        one result, and nothing else has: `IllegalEvent` otherwise.
+        With `last`, one of the calls was the run's answer, and the run is over. `left` are the ids of calls that are
+        the caller's after all. Every other call that CallTools asked for has one result, and nothing else has:
+        `IllegalEvent` otherwise.
         """
         out: list[Event] = []
         if self.ended is not None:
             return out, []
         asked, answered = [call.tool_call_id for call in self._waiting], [result.tool_call_id for result in results]
-        if not asked or sorted(asked) != sorted(answered):
+        if not asked or sorted(asked) != sorted([*answered, *left]):
             raise IllegalEvent("result", f"results for the calls {answered}, but the run waits for {asked}")
         out += self._answer(results)
-        if self._callers or self._cancelled or last:
+        if self._callers or self._cancelled or last or left:
             self._end("cancelled" if self._cancelled else "completed", out)
             return out, []
         return out, self._ask_again(out, ModelRequest(list(results)))
@@ -254,7 +267,7 @@ class Run:
 
     def _answer(self, results: Sequence[ToolReturnPart | RetryPromptPart]) -> list[Event]:
         self._waiting = ()
-        out: list[Event] = []
+        out, self._untold = self._untold, []
         for result in results:
             event = FunctionToolResultEvent(result, self._mint("fco"))
             self._fold.feed(event)

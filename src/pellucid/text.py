@@ -1,4 +1,4 @@
-"""Text: that grows by a token at a time, and that UTF-8 cannot hold.
+"""Text: that grows by a token at a time, that UTF-8 cannot hold, and that was nearly a name.
 
 A list of tokens keeps some fifty bytes of string object for every few characters, for as long as the answer lasts; one
 string that is added to is copied each time. Here tokens are joined as soon as there is a handful of them, and the
@@ -11,11 +11,20 @@ cannot; `writable` gives what can be written of them.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any, TypeVar
 
 import msgspec
 
 _HANDFUL = 16
+
+
+def meant(name: object, choices: Iterable[str]) -> str:
+    """What would have been right in place of a name that is none of `choices`: the nearest, or all there are."""
+    known = sorted(choices)
+    near = get_close_matches(str(name), known, 1)
+    return f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known) or 'none'}"
 
 
 class GrowingText:

@@ -52,7 +52,7 @@ SIDES: list[agui.AGUIEvent | agui.Interrupt] = [
     agui.TextMessageChunkEvent(message_id="chunked", delta="b"),
     agui.TextMessageChunkEvent(message_id="chunked", delta=""),
     agui.ReasoningMessageChunkEvent(message_id="mused", delta="c"),
-    agui.ToolCallChunkEvent(tool_call_id="theirs", tool_call_name="g", delta="{}"),
+    agui.ToolCallChunkEvent(tool_call_id="called", tool_call_name="g", delta="{}"),
     agui.RunFinishedEvent(thread_id="other", run_id="other"),
     agui.Interrupt(id="i", reason="why"),
 ]

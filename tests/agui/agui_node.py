@@ -38,6 +38,12 @@ def talk(client: Client, url: str, turns: Sequence[Mapping[str, Any]], **more: A
     return _run("talk", {"client": client, "url": url, "turns": list(turns), **more})
 
 
+def converse(conversations: Sequence[Mapping[str, Any]]) -> list[list[dict[str, Any]]]:
+    """What came of many conversations, in one process: of each, what the client makes of every turn."""
+    gave: Any = _run("converse", {"conversations": list(conversations)})
+    return list(gave)
+
+
 def decode(messages: Sequence[bytes]) -> list[dict[str, Any]]:
     """What `@ag-ui/proto` decodes: `event`, or `error`."""
     return _run("decode", {"messages": [b64encode(message).decode() for message in messages]})

@@ -165,7 +165,7 @@ def test_the_binary_transport_says_the_same() -> None:
 
 def is_a_side(event: dict[str, Any]) -> bool:
     ids = ("act", "theirs", "chunked", "mused")
-    return event.get("messageId") in ids or event.get("toolCallId") == "theirs"
+    return event.get("messageId") in ids or event.get("toolCallId") == "called"
 
 
 def by_id(messages: list[dict[str, Any]]) -> dict[str, Any]:

@@ -277,6 +277,14 @@ for _ in range(200):
     DEEP = {"a": DEEP}
 
 
+CALLS = {
+    "role": "assistant",
+    # Some models give several calls one id.
+    "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}] * 2,
+}
+RESULT = {"role": "tool", "content": "x", "tool_call_id": "c"}
+
+
 @pytest.mark.parametrize(
     ("body", "param", "code"),
     [
@@ -304,6 +312,7 @@ for _ in range(200):
             "messages[0].tool_call_id",
             "invalid_value",
         ),
+        ({"messages": [CALLS, RESULT, RESULT, RESULT]}, "messages[3].tool_call_id", "invalid_value"),
         ({"messages": [{"role": "function", "content": "x", "name": "f"}]}, "messages[0].name", "invalid_value"),
         (
             {"messages": [{"role": "assistant", "tool_calls": [{"id": "c", "type": "custom", "custom": {}}]}]},

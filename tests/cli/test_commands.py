@@ -72,17 +72,17 @@ def test_decode_of_an_answer_that_is_an_error_tells_it_and_what_came_before(run:
 
 @pytest.mark.parametrize("command", [["decode"], ["translate", "--to", "openresponses"]])
 def test_an_unknown_provider_is_named_with_the_known(run: Run, command: list[str]) -> None:
-    said = one_sentence(run(*command, "--from", "nobody", input=ANSWER))
-    assert said.startswith("Error: --from: no provider 'nobody'; there are: ")
+    said = one_sentence(run(*command, "--from", "qqqqqq", input=ANSWER))
+    assert said.startswith("Error: --from: no provider 'qqqqqq'; there are: ")
     assert "vllm" in said
 
 
 @pytest.mark.parametrize(
-    ("protocol", "name"),
-    [("openresponses", b"response.reasoning."), ("openresponses-openai", b"response.reasoning_text.")],
+    ("dialect", "name"), [("openresponses", b"response.reasoning."), ("openai", b"response.reasoning_text.")]
 )
-def test_translate_is_what_a_client_would_get(run: Run, protocol: str, name: bytes) -> None:
-    done = run("translate", "--from", "vllm", "--to", protocol, "--check", input=ANSWER)
+def test_translate_is_what_a_client_would_get(run: Run, dialect: str, name: bytes) -> None:
+    args = ("--to", "openresponses", "--dialect", dialect)
+    done = run("translate", "--from", "vllm", *args, "--check", input=ANSWER)
     assert (done.returncode, done.stderr) == (0, b"legal\n")
     assert b"event: " + name + b"delta\n" in done.stdout
     assert done.stdout.endswith(b"data: [DONE]\n\n")
@@ -143,6 +143,18 @@ def test_a_wrong_one(run: Run, tmp_path: Path) -> None:
     assert lines[1] == "  providers.openai.model: no such key; did you mean 'models'?"
     assert lines[2].startswith("  server.host: '0.0.0.0' can be reached by others")
     assert len(lines) == 3
+
+
+def test_what_a_configuration_names_is_looked_for_and_nothing_is_made(run: Run, tmp_path: Path) -> None:
+    home = {"XDG_DATA_HOME": str(tmp_path / "data")}
+    text = '[tools]\nfunctions = ["shop"]\n[summaries]\nmodel = "nobody"\n[server]\nhost = "no.such.host.invalid"\n'
+    (tmp_path / "pellucid.toml").write_text(text + "allow_unauthenticated = true\n")
+    first, *lines = one_sentence(run("config", "check", env=home)).splitlines()
+    assert first == "The configuration is wrong:"
+    assert [line.split(": ")[0].strip() for line in lines] == ["server.host", "summaries.model", "tools.functions[0]"]
+    (tmp_path / "pellucid.toml").write_text("access.keys = true")
+    assert run("config", "check", env=home).returncode == 0
+    assert not (tmp_path / "data").exists()
 
 
 def test_no_configuration_at_all(run: Run) -> None:
@@ -233,7 +245,9 @@ def test_ask_says_when_nobody_is_there(run: Run, tmp_path: Path) -> None:
         (["translate", "--from", "vllm", "--to", "klingon"], "'klingon' is not one of"),
         (["ask"], "Missing argument 'QUESTION'"),
         (["ask", "x", "--effort", "huge"], "'huge' is not one of"),
-        (["ask", "x", "--provider", "nobody"], "--provider: no profile 'nobody'"),
+        (["ask", "x", "--provider", "qqqqqq"], "--provider: no profile 'qqqqqq'; there are: anthropic, "),
+        (["serve", "--provider", "antropic"], "--provider: no profile 'antropic'; did you mean 'anthropic'?"),
+        (["decode", "--from", "antropic"], "--from: no provider 'antropic'; did you mean 'anthropic'?"),
         (["ask", "x", "--upstream", "localhost:8000"], "is not an http:// or https:// address"),
         (["ask", "x", "--upstream-model", "m"], "--upstream-model: of which upstream?"),
         (
@@ -246,7 +260,10 @@ def test_ask_says_when_nobody_is_there(run: Run, tmp_path: Path) -> None:
         (["serve", "--port", "x"], "'x' is not a valid integer"),
         (["serve", "--port", "99999"], "server.port: expected `int` <= 65535"),
         (["serve", "--host", "0.0.0.0"], "can be reached by others"),
-        (["serve", "--workers", "2"], "only 1 is possible"),
+        (
+            ["serve", "--workers", "2"],
+            "relay.url: for server.workers = 2, what is live must be where all workers find it",
+        ),
     ],
 )
 def test_a_wrong_command_is_explained(run: Run, args: list[str], says: str) -> None:

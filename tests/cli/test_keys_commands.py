@@ -47,6 +47,16 @@ def test_a_key_that_was_made_opens_the_gateway_of_the_same_file(run: Run, serve:
     assert (again.returncode, b"there is no key 'key_unknown'" in again.stderr) == (2, True)
 
 
+def test_the_first_key_says_that_it_closes_the_door(run: Run, tmp_path: Path) -> None:
+    closes = b"The first key: within 5 s the gateway asks everybody for one, for good"
+    (tmp_path / "pellucid.toml").write_text(config(tmp_path))
+    first, second = (run("keys", "create", "--owner", "acme", "--json").stderr for _ in range(2))
+    assert first.splitlines() == [closes + b" (docs/access.md)."]
+    assert second == b""
+    (tmp_path / "pellucid.toml").write_text(config(tmp_path, "access.keys = true").replace("kept.", "other."))
+    assert closes not in run("keys", "create", "--owner", "acme").stderr
+
+
 def test_seal_keys_are_the_gateway_s_of_the_same_file(run: Run, serve: Serve, tmp_path: Path) -> None:
     with serve(config=config(tmp_path)):
         listed = run("seal-keys", "list").stdout.decode()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import shutil
 import signal
 import socket
+import subprocess
 import time
 from pathlib import Path
 
@@ -13,7 +16,7 @@ import pytest
 
 from pellucid.protocols.openresponses.verify import verify
 from scripted import Call, Gateway, Upstream, delta, say
-from scripted.commands import Run, Serve
+from scripted.commands import Run, Serve, Serving
 from scripted.gateway import events_of
 
 
@@ -34,6 +37,76 @@ def test_it_serves_and_says_where(serve: Serve, upstream: Upstream) -> None:
     assert status == 0
     assert "curl -N" in said
     assert f"vllm: {model}" in said
+
+
+def shown(said: str) -> str:
+    """The command that it says to try."""
+    return said.partition("See it think")[2].partition(":\n")[2]
+
+
+def tried(command: str, **environ: str) -> str:
+    """What the command prints in a shell."""
+    done = subprocess.run(
+        ["sh", "-c", command], env={**os.environ, **environ}, capture_output=True, timeout=20, check=True
+    )
+    return done.stdout.decode()
+
+
+def spoken(serving: Serving) -> str:
+    """All that it says before it is told to stop."""
+    assert serving.process.stderr is not None
+    while b"stream" not in serving.said:
+        line = serving.process.stderr.readline()
+        assert line, serving.said
+        serving.said += line
+    return serving.said.decode()
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+@pytest.mark.parametrize(
+    ("access", "key"),
+    [
+        ("", None),
+        ("access.keys = true\n", "KEY"),
+        ("access.key_env = 'HOUSE'\n", "HOUSE"),
+        ("server.host = '0.0.0.0'\naccess.key_env = 'HOUSE'\n", "HOUSE"),
+        ("made", "KEY"),
+    ],
+)
+def test_the_command_that_it_shows_works(
+    serve: Serve, run: Run, upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, access: str, key: str
+) -> None:
+    monkeypatch.setenv("HOUSE", value := "0123456789abcdef01234567")
+    provider = f'[providers.vllm]\nbase_url = "{upstream.url}"\nmodels = ["{upstream.plays(say())}"]'
+    config = f"storage.url = 'sqlite:///{tmp_path}/kept'\naccess.pepper_file = '{tmp_path}/pepper'\n"
+    config += (access if access != "made" else "") + provider
+    (tmp_path / "pellucid.toml").write_text(config)
+    if key == "KEY":
+        value = run("keys", "create", "--owner", "me").stdout.decode().strip()
+    with serve() as serving:
+        said = spoken(serving)
+        assert ("Authorization" in shown(said)) == (key is not None)
+        assert "response.completed" in tried(shown(said), **{key: value} if key else {})
+        if key:
+            assert "missing_credentials" in tried(shown(said).replace(f"Authorization: Bearer ${key}", "X: y"))
+
+
+def test_without_a_default_model_it_says_what_is_missing(serve: Serve, upstream: Upstream) -> None:
+    with serve("--upstream", upstream.url) as serving:
+        said = spoken(serving)
+    assert "See it think, with the name of a model for MODEL:\n" in said
+    assert '"model": "MODEL", ' in said
+    assert "wants a key" not in said  # a server of one's own mostly has none
+
+
+def test_each_line_is_whole_and_says_how_to_give_a_key(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    with serve("--provider", "anthropic", "--upstream-model", "m") as serving:
+        said = spoken(serving)
+    assert (
+        "\n  anthropic wants a key, and the environment has none: set ANTHROPIC_API_KEY, or name the variable that "
+        "holds it (--api-key-env, or api_key_env in the configuration)\n"
+    ) in said
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

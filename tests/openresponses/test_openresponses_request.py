@@ -29,7 +29,7 @@ from pellucid.parts import (
     Video,
 )
 from pellucid.protocols.decoding import MAX_DEPTH
-from pellucid.protocols.openresponses import Known, error_body, parse_request, status_of
+from pellucid.protocols.openresponses import Called, Known, error_body, parse_request, status_of
 from pellucid.settings import ModelCall, OutputFormat, ToolChoice, ToolDefinition
 
 F = {"type": "function", "name": "f", "description": "does f", "parameters": {"type": "object"}, "strict": True}
@@ -449,7 +449,7 @@ def test_what_was_sealed_stands_where_its_item_stood_and_goes_before_what_can_be
 
 
 def test_what_an_item_refers_to_is_said_in_its_place() -> None:
-    known = Known({"c1": "f"}, {"rs_1": [ModelResponse([ThinkingPart("t")])], "fc_2": [ModelResponse([TOOL])]})
+    known = Known({"c1": Called("f")}, {"rs_1": [ModelResponse([ThinkingPart("t")])], "fc_2": [ModelResponse([TOOL])]})
     taken = request(
         input=[{"id": "rs_1"}, {"type": "item_reference", "id": "fc_2"}, RESULT, {**RESULT, "call_id": "c2"}]
     )
@@ -466,6 +466,22 @@ TOOL = ToolCallPart("g", "{}", "c2")
 CALL = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": '{"a":1}'}
 RESULT = {"type": "function_call_output", "call_id": "c1", "output": "42"}
 THOUGHT = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "t"}]}
+
+
+def test_each_call_has_one_output() -> None:
+    answered, twice = "input[{}].call_id", "has its output already"
+    for items, known, at in (
+        ([CALL, RESULT, RESULT], Known(), 2),
+        ([RESULT], Known({"c1": Called("f", 0)}), 0),
+        ([CALL, RESULT, CALL, RESULT, RESULT], Known(), 4),
+        ([CALL, RESULT, RESULT], Known({"c1": Called("f", 0)}), 2),
+    ):
+        with pytest.raises(RequestError, match=twice) as wrong:
+            request(input=items).messages(known)
+        assert wrong.value.info.param == answered.format(at)
+    # Some models give several calls one id.
+    assert len(request(input=[CALL, CALL, RESULT, RESULT, CALL, RESULT]).messages()) == 4
+    assert len(request(input=[RESULT, CALL, RESULT]).messages(Known({"c1": Called("f")}))) == 3
 
 
 def test_a_tool_loop_is_grouped_into_turns_with_each_reasoning_before_its_call() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from typing import Any
 
@@ -16,6 +17,11 @@ from pellucid.server.config import check_config
 from pellucid.transport import Transport
 from scripted import Upstream, say
 from scripted.gateway import Served
+
+
+def shows(url: str) -> dict[str, Any]:
+    """A request with this image."""
+    return {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": url}]}]}
 
 
 @pytest.mark.parametrize(
@@ -45,6 +51,8 @@ from scripted.gateway import Served
             "image_url",
         ),
         ({"input": [{"type": "function_call_output", "call_id": "c", "output": "x"}]}, "input[0].call_id", "'c'"),
+        (shows("file:///etc/passwd"), "input", "'file'"),
+        (shows("http://2130706433/"), "input", "neither a host name nor an address"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(
@@ -56,6 +64,31 @@ def test_what_is_wrong_is_said_with_its_place(
     assert reply.error["type"] == "invalid_request_error"
     assert reply.error["param"] == param
     assert says in reply.error["message"]
+    assert upstream.calls(model) == []
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("address", ["169.254.169.254", "10.0.0.1:9090", "localhost:9090", "redis:6379"])
+def test_a_model_is_not_sent_to_addresses_that_are_nobody_else_s_business(
+    gateway: Served, upstream: Upstream, address: str, stream: bool
+) -> None:
+    """The model's server would fetch them, from inside its network."""
+    model, shown = upstream.plays(say()), shows(f"http://{address}/metrics?key=hunter2")
+    said = shown["input"][0]["content"]
+    called = {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"}
+    for items in (shown["input"], [called, {"type": "function_call_output", "call_id": "c", "output": said}]):
+        reply = gateway.post({"input": items, "model": model, "stream": stream})
+        assert reply.status == 403
+        assert (reply.error["code"], reply.error["param"]) == ("egress_refused", "input")
+        assert address.partition(":")[0] in reply.error["message"]
+        assert b"hunter2" not in reply.body
+    body = {
+        "model": model,
+        "stream": stream,
+        "messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": f"http://{address}/"}}]}],
+    }
+    reply = gateway.request("POST", "/v1/chat/completions", json.dumps(body).encode(), {})
+    assert reply.status == 403
     assert upstream.calls(model) == []
 
 

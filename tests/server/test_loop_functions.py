@@ -62,6 +62,20 @@ def test_max_tool_calls_ends_the_response_as_incomplete(looping: Served, upstrea
     assert called == [said["tool_call_id"] for said in sent if said["role"] == "tool"]
 
 
+def test_who_asks_for_no_end_is_given_one(upstream: Upstream) -> None:
+    config = {
+        "tools": {"functions": ["loop_tools:every"], "max_calls": 3},
+        "providers": {"vllm": {"profile": "vllm", "base_url": upstream.url}},
+    }
+    with serve(config) as gateway:
+        for asked, carried_out in ((None, 3), (2, 2), (9, 3)):
+            model = upstream.plays(turn("Again. ", "", calling("add", a=1, b=1)))
+            response = legal(gateway.ask(model, stream=True, max_tool_calls=asked))[-1]["response"]
+            assert response["incomplete_details"] == {"reason": "max_tool_calls"}
+            assert len(upstream.calls(model)) == carried_out + 1
+            assert kinds(response["output"]).count("function_call_output") == carried_out
+
+
 def test_calls_of_one_turn_run_together_unless_told_not_to(looping: Served, upstream: Upstream) -> None:
     for parallel in (True, False):
         loop_tools.ran.clear()

@@ -42,11 +42,14 @@ def peer() -> Iterator[int]:
 
 @pytest.fixture(scope="module")
 def looping(upstream: Upstream, peer: int) -> Iterator[Served]:
-    stdio = {"command": sys.executable, "args": [PEER, "stdio"], "allowed_tools": TOOLS, "timeout_seconds": 1.0}
+    stdio = {"command": sys.executable, "args": [PEER, "stdio"]}
+    # What a server takes to start again is part of the call that finds it gone.
+    patient = {**stdio, "allowed_tools": [tool for tool in TOOLS if tool != "slow"], "timeout_seconds": 30.0}
     config = {
         "tools": {
             "mcp": {
-                "here": stdio,
+                "here": patient,
+                "hasty": {**stdio, "allowed_tools": ["slow"], "timeout_seconds": 1.0},
                 "there": {"url": f"http://127.0.0.1:{peer}/mcp", "allowed_tools": ["add", "two.parts"]},
                 "nowhere": {"url": "http://127.0.0.1:9/mcp"},
             }

@@ -31,8 +31,12 @@ def test_the_description(gateway: Served) -> None:
 
 
 def test_the_door_says_what_is_behind_it(gateway: Served) -> None:
-    assert "POST /v1/responses" in gateway.request("GET", "/").json["speaks"]
-    assert "POST /v1/responses" in gateway.request("GET", "/v1/completions").error["message"]
+    speaks = gateway.request("GET", "/").json["speaks"]
+    nowhere = gateway.request("GET", "/v1/completions").error["message"]
+    for spoken in ("POST /v1/responses", "GET /v1/responses (WebSocket)", "POST /v1/chat/completions"):
+        assert spoken in speaks
+        assert spoken in nowhere
+    assert {"POST /v1/responses/compact", "POST /v1/conversations"} < set(speaks)
 
 
 @pytest.mark.parametrize("path", ["/v1", "/v1/response", "/v1/responses/resp_1", "/%00", "/..%2f..%2fetc/passwd"])
@@ -46,7 +50,8 @@ def test_nothing_there(gateway: Served, path: str) -> None:
 def test_another_method(gateway: Served, method: str) -> None:
     reply = gateway.request(method, "/v1/responses")
     assert (reply.status, reply.headers["allow"]) == (405, "POST")
-    assert method in reply.error["message"]
+    told = f"{method} is not allowed on /v1/responses; it takes POST, and GET as a WebSocket (Upgrade: websocket)"
+    assert reply.error["message"] == told
     assert gateway.request("POST", "/v1/models").status == 405
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from view_kit import (
     LESSER,
+    NEWS,
     ORIGIN,
     READERS,
     SEAL,
@@ -294,9 +295,15 @@ def test_an_error_says_what_we_say() -> None:
 
 
 def test_only_known_side_events_leave() -> None:
-    events: list[Event] = [SideEvent("queue", "position", 3), SideEvent("agui", "state", {"x": 1})]
+    events: list[Event] = list(NEWS)
     assert redacted(events, Reader("raw")) == events
-    assert redacted(events, Reader("summary")) == events[:1]
+    for reader in LESSER:
+        told = redacted(events, reader)
+        assert not leaks(told)
+        names = ["STATE_SNAPSHOT", "STATE_DELTA", "ACTIVITY_SNAPSHOT", "SUBAGENT_STARTED", "interrupt", "result"]
+        assert [event.name for event in told if isinstance(event, SideEvent)] == ["position", *names]
+        assert told[1] == SideEvent("agui", "STATE_SNAPSHOT", {"snapshot": {"n": 1}})
+        assert told[-1] == SideEvent("agui", "result", 42)
 
 
 def test_of_an_origin_the_account_stays_behind() -> None:

@@ -168,6 +168,30 @@ def run_of(script: list[Turn]) -> list[Event]:
     return out + run.end()
 
 
+NEWS = [
+    SideEvent("queue", "position", 2),
+    SideEvent("queue", SECRET, SECRET),
+    SideEvent("agui", "STATE_SNAPSHOT", {"snapshot": {"n": 1}, "rawEvent": SECRET, "metadata": DETAILS}),
+    SideEvent("agui", "STATE_DELTA", {"delta": [], SECRET: 1}),
+    SideEvent("agui", "STEP_STARTED", SECRET),
+    SideEvent(
+        "agui", "ACTIVITY_SNAPSHOT", {"messageId": "a", "activityType": "plan", "content": {}, "rawEvent": SECRET}
+    ),
+    SideEvent("agui", "SUBAGENT_STARTED", {"subagentRunId": "s", "name": "helper", "metadata": DETAILS}),
+    SideEvent("agui", "interrupt", {"id": "i", "reason": "why", "rawEvent": SECRET}),
+    SideEvent("agui", "result", 42),
+    SideEvent("agui", "state", {"x": SECRET}),
+    SideEvent("agui", "RAW", {"event": SECRET}),
+    SideEvent("agui", "CUSTOM", {"name": "thought", "value": SECRET}),
+    SideEvent("agui", "MESSAGES_SNAPSHOT", {"messages": [{"id": "r", "role": "reasoning", "content": SECRET}]}),
+    SideEvent("agui", "REASONING_MESSAGE_CHUNK", {"messageId": "r", "delta": SECRET}),
+    SideEvent("agui", "TEXT_MESSAGE_CHUNK", {"messageId": "t", "delta": SECRET}),
+    SideEvent("agui", "TOOL_CALL_CHUNK", {"toolCallId": "c", "toolCallName": "f", "delta": SECRET}),
+    SideEvent("pydantic_ai", "event", {"x": SECRET}),
+]
+"""What is said beside a model, with the marker wherever it does not leave."""
+
+
 def enriched(events: list[Event], dice: random.Random) -> list[Event]:
     """The run with what enrichment writes into it: seals, summaries, and news of a queue."""
     out: list[Event] = []
@@ -185,7 +209,7 @@ def enriched(events: list[Event], dice: random.Random) -> list[Event]:
         while item is not None and item.kind == "reasoning" and dice.random() < 0.3:
             out.append(SummaryEvent(item.index, f"{SUMMARY} {dice.randrange(9)}"))
         if dice.random() < 0.1:
-            out.append(dice.choice([SideEvent("queue", "position", 2), SideEvent("agui", "state", {"x": SECRET})]))
+            out.append(dice.choice(NEWS))
     return out
 
 

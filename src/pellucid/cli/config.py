@@ -6,7 +6,12 @@ from pathlib import Path
 
 import click
 
+from ..errors import ConfigError
+from ..models.embedded import EmbeddedModel
 from ..server.config import read_config
+from ..server.named import check_named
+from ..transport import Transport
+from .local import unfetched_engine
 from .options import DEFAULT_FILE
 
 
@@ -18,7 +23,13 @@ def config() -> None:
 @config.command()
 @click.argument("file", type=click.Path(path_type=Path), default=DEFAULT_FILE)
 def check(file: Path) -> None:
-    """Check FILE (pellucid.toml) and name every mistake, with what would be right."""
+    """Check FILE (pellucid.toml) and name every mistake, with what would be right.
+
+    What it names is looked for, too: packages, functions, key files. Nothing is started, fetched or connected to.
+    """
     found = read_config(file)
+    local = EmbeddedModel(unfetched_engine(found.local), Transport(found.limits)) if found.use_local else None
+    if mistakes := check_named(found, local):
+        raise ConfigError(mistakes)
     providers = ", ".join(found.providers) or "none"
     click.echo(f"{file}: right. Providers: {providers}. The embedded model: {'on' if found.use_local else 'off'}.")

@@ -17,6 +17,7 @@ from ..parts import Usage
 from ..providers.loose import loose_json
 from ..providers.profiles import Profile, builtin_profiles
 from ..providers.wires import decode as decode_answer
+from ..text import meant
 
 
 @click.command()
@@ -54,7 +55,7 @@ def profile(provider: str) -> Profile:
     rows = builtin_profiles()
     row = rows.get(provider)
     if row is None:
-        raise RequestError(f"--from: no provider {provider!r}; there are: {', '.join(sorted(rows))}")
+        raise RequestError(f"--from: no provider {provider!r}; {meant(provider, rows)}")
     return row
 
 

@@ -1,7 +1,8 @@
-"""What `pellucid serve` says once it is up: where it is, and how to see a model think."""
+"""What `pellucid serve` says once it is up: where it is, and a command to see a model think that works as it stands."""
 
 from __future__ import annotations
 
+import ipaddress
 import socket
 
 from rich.console import Console
@@ -9,16 +10,18 @@ from rich.console import Console
 from ..errors import PellucidError
 from ..local.supervise import Engine
 from ..models.embedded import LOAD_SECONDS
+from ..providers.profiles import Profile
 from ..server import Config
-from ..server.config import api_key
+from ..server.config import ProviderConfig, api_key
+from ..storage import open_store
 
 
 async def greet(config: Config, sockets: list[socket.socket], engine: Engine | None) -> None:
     """To be called when it listens."""
-    console = Console(stderr=True, highlight=False)
-    host = f"[{config.server.host}]" if ":" in config.server.host else config.server.host
-    address = f"http://{host}:{sockets[0].getsockname()[1]}"
-    console.print(f"[bold]Pellucid[/] listens on [cyan]{address}[/]")
+    # Whoever reads it from a file or a log is to find each line whole.
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    address, elsewhere = address_of(config.server.host, sockets[0].getsockname()[1])
+    console.print(f"[bold]Pellucid[/] listens on [cyan]{address}[/]{elsewhere}")
     if engine is not None:
         console.print(f"  loading {engine.model.title} …")
         try:
@@ -29,23 +32,69 @@ async def greet(config: Config, sockets: list[socket.socket], engine: Engine | N
         console.print("  ready. It is a small model, for trying things out; the README says how to use a better one.")
     profiles = config.all_profiles()
     for name, provider in config.providers.items():
-        profile = profiles[provider.profile or name]
-        if profile.auth not in ("optional", "none", "aws") and api_key(provider, profile) is None:
-            wanted = (
-                provider.api_key_env or " or ".join(profile.api_key_env) or "a variable and name it with api_key_env"
-            )
-            console.print(f"  [yellow]{name} wants a key, and the environment has none: set {wanted}[/]")
+        if mend := missing_key(provider, profiles[provider.profile or name]):
+            console.print(f"  {name} wants a key, and the environment has none: {mend}", style="yellow", markup=False)
         models = ", ".join(provider.models) or "any model it has"
-        console.print(f"  {name}: {models}")
-    default = config.server.default_model or next((name for p in config.providers.values() for name in p.models), None)
-    model = "" if engine is not None or default is not None or config.models else '"model": "NAME", '
-    console.print("See it think:")
+        console.print(f"  {name}: {models}", markup=False)
+    model = "" if engine is not None or has_default(config) else '"model": "MODEL", '
+    variable, wanted = await credential(config) or ("", "")
+    needs = [need for need in ("the name of a model for MODEL" if model else "", wanted) if need]
+    console.print(f"See it think{', with ' if needs else ''}{' and '.join(needs)}:", markup=False)
+    header = f'-H "Authorization: Bearer ${variable}" ' if variable else ""
     console.print(
-        f"""  curl -N {address}/v1/responses -H 'Content-Type: application/json' \\
+        f"""  curl -N {address}/v1/responses {header}-H 'Content-Type: application/json' \\
     -d '{{{model}"input": "A train travels 60 km in 45 minutes. How fast is it?", "stream": true}}'""",
-        soft_wrap=True,
         markup=False,
     )
+
+
+def address_of(host: str, port: int) -> tuple[str, str]:
+    """An address at which it can be asked from here, and what is to be said beside it."""
+    try:
+        anywhere = not host or ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        anywhere = False
+    if anywhere:
+        shown = "[::1]" if ":" in host else "127.0.0.1"
+        return f"http://{shown}:{port}", ", and on every other address of this machine"
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}", ""
+
+
+def missing_key(provider: ProviderConfig, profile: Profile) -> str | None:
+    """What to do about a provider's key that is not there and is wanted."""
+    if profile.auth in ("optional", "none", "aws") or api_key(provider, profile) is not None:
+        return None
+    usual = f"set {' or '.join(profile.api_key_env)}, or " if profile.api_key_env else ""
+    return f"{usual}name the variable that holds it (--api-key-env, or api_key_env in the configuration)"
+
+
+def has_default(config: Config) -> bool:
+    listed = any(provider.models for provider in config.providers.values())
+    return config.server.default_model is not None or bool(config.models) or listed
+
+
+async def credential(config: Config) -> tuple[str, str] | None:
+    """The shell variable that whoever asks may have a credential in, and what has to be there first; None where nobody
+    needs one."""
+    access = config.access
+    if access.key_env is not None:
+        return access.key_env, ""
+    if access.keys or (access.keys is None and access.jwt is None and await _has_keys(config.store_url())):
+        return "KEY", "a key in $KEY (`pellucid keys create --owner ME` makes one)"
+    return ("TOKEN", "a token of your issuer in $TOKEN") if access.jwt is not None else None
+
+
+async def _has_keys(url: str) -> bool:
+    try:
+        store = await open_store(url)
+    except PellucidError:
+        return False
+    try:
+        return bool(await store.keys.list())
+    except PellucidError:
+        return False
+    finally:
+        await store.aclose()
 
 
 __all__ = ["greet"]

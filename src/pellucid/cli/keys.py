@@ -127,7 +127,8 @@ def create(
         max_output_tokens=max_output_tokens,
     )
     key, now = new_key(), time.time()
-    pepper = _read(file).access.pepper_file
+    access = _read(file).access
+    pepper = access.pepper_file
     row = StoredKey(
         id=key.id,
         hash=Hasher(find_pepper(Path(pepper) if pepper is not None else None)).digest(key.text),
@@ -138,12 +139,22 @@ def create(
         revoked_at=None,
         policy=write_policy(policy),
     )
-    _with_store(store or _store_url(file), lambda kept: kept.keys.add(row))
+    others = _with_store(store or _store_url(file), lambda kept: _added(kept, row))
+    if not others and access.keys is not False and not access.guarded:
+        soon = f"within {access.key_seconds:g} s"
+        click.echo(f"The first key: {soon} the gateway asks everybody for one, for good (docs/access.md).", err=True)
     if as_json:
         _print_json({"key": key.text, **_shown(row, now)})
     else:
         click.echo(f"{key.id} of {owner}, which cannot be shown again:", err=True)
         click.echo(key.text)
+
+
+async def _added(kept: Store, row: StoredKey) -> int:
+    """How many there were before."""
+    others = len(await kept.keys.list())
+    await kept.keys.add(row)
+    return others
 
 
 @keys.command("list")

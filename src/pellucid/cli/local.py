@@ -68,6 +68,12 @@ async def local_engine(config: LocalConfig) -> Engine:
     return Engine(model, weights, threads=config.threads, context=config.context)
 
 
+def unfetched_engine(config: LocalConfig) -> Engine:
+    """One that is never to be started: for who asks only what it would be."""
+    model = local_model(config)
+    return Engine(model, Path(model.file), threads=config.threads, context=config.context)
+
+
 def local_model(config: LocalConfig) -> catalogue.Model:
     """What is known of the model that the configuration names."""
     own = _own_file(config)

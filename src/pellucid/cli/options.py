@@ -12,6 +12,7 @@ import click
 from ..errors import ConfigError
 from ..providers.profiles import builtin_profiles
 from ..server.config import Config, check_config, read_config
+from ..text import meant
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -57,9 +58,9 @@ def read_options(
     if upstream is not None and provider is None:
         provider = "openai-compat"
     if provider is not None:
-        if provider not in builtin_profiles() and provider not in table.get("profiles", {}):
-            known = ", ".join(sorted(builtin_profiles()))
-            raise ConfigError([f"--provider: no profile {provider!r}; there are: {known}"])
+        known = {*builtin_profiles(), *table.get("profiles", {})}
+        if provider not in known:
+            raise ConfigError([f"--provider: no profile {provider!r}; {meant(provider, known)}"])
         row: dict[str, Any] = {}
         if upstream is not None:
             row["base_url"] = upstream

@@ -6,7 +6,6 @@ A subclass says which row of the profiles is its own, and nothing else.
 from __future__ import annotations
 
 import os
-from difflib import get_close_matches
 from typing import ClassVar
 
 from msgspec.structs import replace
@@ -14,6 +13,7 @@ from msgspec.structs import replace
 from ..errors import ConfigError, RequestError
 from ..providers.profiles import Profile, builtin_profiles, tags_mistakes
 from ..settings import ModelSettings
+from ..text import meant
 from ..transport import Limits, Transport
 from .model import Model
 
@@ -95,9 +95,7 @@ def _row(model: type[ProviderModel], given: Profile | str | None) -> Profile:
     row = rows.get(name) if isinstance(name, str) else name
     wires = list(dict.fromkeys(rows[own].wire for own in model.profile_names))
     if row is None:
-        near = get_close_matches(str(name), rows, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(sorted(rows))}"
-        raise ConfigError([f"profile: there is no profile {name!r}; {hint}"])
+        raise ConfigError([f"profile: there is no profile {name!r}; {meant(name, rows)}"])
     if row.wire not in wires:
         raise ConfigError(
             [f"profile: {row.name!r} is of the wire {row.wire}, and {model.__name__} speaks {' or '.join(wires)}"]

@@ -6,8 +6,7 @@ same form in the configuration. Evidence for each row's values is beside the row
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
@@ -18,6 +17,7 @@ from msgspec.structs import fields
 
 from .. import tags
 from ..errors import ConfigError
+from ..text import meant
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,7 +183,7 @@ def load_profiles(rows: Mapping[str, Any], known: Mapping[str, Profile]) -> dict
         base_name = values.pop("extends", None)
         choices = {**known, **loaded}
         if base_name is not None and (not isinstance(base_name, str) or base_name not in choices):
-            mistakes.append(f"{where}.extends: there is no profile {base_name!r}; {_meant(base_name, choices)}")
+            mistakes.append(f"{where}.extends: there is no profile {base_name!r}; {meant(base_name, choices)}")
             continue
         base = Profile() if base_name is None else choices[base_name]
         found = _mistakes(where, values, _FIELDS)
@@ -209,7 +209,7 @@ def _mistakes(where: str, values: Mapping[str, Any], known: Mapping[str, Any], n
     found = [] if needed is None or needed in values else [f"{where}.{needed}: it is missing; it must be a text"]
     for name, value in values.items():
         if name not in known:
-            found.append(f"{where}.{name}: there is no such key; {_meant(name, known)}")
+            found.append(f"{where}.{name}: there is no such key; {meant(name, known)}")
             continue
         try:
             msgspec.convert(value, known[name])
@@ -227,12 +227,7 @@ def tags_mistakes(value: str | Sequence[str] | None) -> list[str]:
         return []
     if not isinstance(value, str):
         return [] if all(marker.strip() for marker in value) else [f"{list(value)!r} is not right; a marker is blank"]
-    return [] if value in _TAGS else [f"there is no marker family {value!r}; {_meant(value, _TAGS)}"]
-
-
-def _meant(name: object, choices: Iterable[str]) -> str:
-    near = get_close_matches(str(name), list(choices), 1)
-    return f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(sorted(choices))}"
+    return [] if value in _TAGS else [f"there is no marker family {value!r}; {meant(value, _TAGS)}"]
 
 
 def _wanted(type_: Any) -> str:

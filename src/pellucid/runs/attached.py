@@ -2,18 +2,20 @@
 
 `open` asks the first model, so that "nobody there" and "refused" can still become an HTTP status; after that every
 fault is an event. `wait` and `take` give one batch for each read of the upstream, and for each thing that is done
-between two turns: functions that are called, answers that are looked at.
+between two turns: functions that are called, answers that are looked at. What functions `emit` while they work does not
+wait for their results; what is emitted otherwise comes with the next batch.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Awaitable, Callable, Container
+from collections.abc import Awaitable, Callable, Collection, Container, Sequence
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from ..errors import ErrorInfo, IllegalEvent, PellucidError
-from ..events import Event, RunEndEvent
+from ..events import Event, RunEndEvent, SideEvent
 from ..models import Asked, Turn
 from ..parts import ModelResponse, RetryPromptPart, ToolCallPart, ToolReturnPart
 from ..run import CallModel, CallTools, CheckOutput, Effect, Mint, Run
@@ -30,6 +32,8 @@ class Answered(NamedTuple):
     """One for each call."""
     last: bool = False
     """Whether one of the calls was the run's answer."""
+    left: Collection[str] = frozenset()
+    """The ids of calls that have no result, because they wait for one from whoever asked."""
 
 
 class Owner(Protocol):
@@ -90,10 +94,13 @@ class AttachedRun:
         max_tool_calls: int | None = None,
         enrich: Callable[[list[Event]], list[Event]] | None = None,
         log_faults: bool = False,
+        pending: Sequence[ToolCallPart] = (),
     ) -> None:
         """`enrich` sees every batch once, before anybody else does (seals are written there). `log_faults`: whether
-        what is `raised` is logged, as nobody will raise it again."""
-        self.run = Run(call, mint, server_tools=owner.tools, max_tool_calls=max_tool_calls, checks=owner.checks)
+        what is `raised` is logged, as nobody will raise it again. `pending`: calls to be answered first (see `Run`)."""
+        self.run = Run(
+            call, mint, server_tools=owner.tools, max_tool_calls=max_tool_calls, checks=owner.checks, pending=pending
+        )
         self._enriched = enrich or _as_it_is
         self._log_faults = log_faults
         self.raised: Exception | None = None
@@ -104,12 +111,29 @@ class AttachedRun:
         self._turn: Turn | None = None
         self._between: list[Event] | None = None
         """What came between two turns."""
+        self._sides: list[SideEvent] = []
+        """What was emitted and not yet taken."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._answering: asyncio.Task[Answered] | None = None
+        """The functions that are being called."""
+        self._news = asyncio.Event()
+        """Set when they have said something, or are done."""
 
     async def open(self) -> None:
         """Ask for the first turn. Raises `ModelError` or `RequestError`; there is nothing to clean up then."""
+        self._loop = asyncio.get_running_loop()
         [effect] = self.run.start()
-        assert isinstance(effect, CallModel)
-        self._turn = await self._model.open(await self._owner.prepare(effect.call))
+        if isinstance(effect, CallModel):
+            self._turn = await self._model.open(await self._owner.prepare(effect.call))
+        else:
+            self._effects = [effect]
+
+    def emit(self, event: SideEvent) -> None:
+        """Tell whoever reads the run, from whatever thread. After RunEnd nobody reads."""
+        self._sides.append(event)
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop may be closed by now
+                self._loop.call_soon_threadsafe(self._news.set)
 
     @property
     def ended(self) -> RunEndEvent | None:
@@ -130,6 +154,14 @@ class AttachedRun:
 
     def take(self) -> list[Event] | None:
         """What has come, once `wait` is over; None after RunEnd."""
+        if not self._sides:
+            return self._taken()
+        ended = self.run.ended is not None and self._between is None
+        sides, self._sides = self._sides, []
+        events = self._taken()
+        return events if ended or events is None else [*sides, *events]
+
+    def _taken(self) -> list[Event] | None:
         turn, between = self._turn, self._between
         if between is not None or turn is None:
             self._between = None
@@ -158,8 +190,11 @@ class AttachedRun:
         Idempotent; after RunEnd it gives nothing.
         """
         turn, self._turn = self._turn, None
+        if self._answering is not None:
+            self._answering.cancel()
         last = turn.cancel(error) if turn is not None else []
-        untaken, self._between = self._between or [], None
+        sides, self._sides = self._sides, []
+        untaken, self._between = [*(sides if self.run.ended is None else ()), *(self._between or ())], None
         if self.run.ended is not None:
             return untaken
         if error is None:
@@ -183,6 +218,8 @@ class AttachedRun:
     def close(self) -> None:
         """Let go of the upstream, in whatever state this is. Never raises."""
         turn, self._turn = self._turn, None
+        if self._answering is not None:
+            self._answering.cancel()
         if turn is not None:
             with suppress(Exception):
                 turn.cancel()
@@ -198,8 +235,11 @@ class AttachedRun:
                 case CallModel():
                     self._turn = await self._model.open(await self._owner.prepare(effect.call))
                 case CallTools():
-                    answered = await self._owner.answer(effect.calls)
-                    events, self._effects = self.run.results(answered.results, last=answered.last)
+                    answered = await self._answered(effect.calls)
+                    if answered is not None:
+                        events, self._effects = self.run.results(
+                            answered.results, last=answered.last, left=answered.left
+                        )
                 case CheckOutput():
                     wrong = await self._owner.check(effect.response)
                     events, self._effects = self.run.accept() if wrong is None else self.run.refuse(wrong)
@@ -211,6 +251,30 @@ class AttachedRun:
             # What anything else says is not for whoever reads the run.
             events = self.run.end(error.info if isinstance(error, PellucidError) and told else FAULT)
         self._between = events
+
+
+    async def _answered(self, calls: tuple[ToolCallPart, ...]) -> Answered | None:
+        """What became of the calls; None as long as they have only said something. Whoever stops waiting for them
+        stops them, and waits until they have stopped."""
+        if self._answering is None:
+            self._answering = asyncio.create_task(self._owner.answer(calls), name="functions")
+            self._answering.add_done_callback(self._done)
+        try:
+            await self._news.wait()
+        except BaseException:
+            self._answering.cancel()
+            await asyncio.wait({self._answering})
+            raise
+        self._news.clear()
+        if not self._answering.done():
+            return None
+        answering, self._answering = self._answering, None
+        return answering.result()
+
+    def _done(self, answering: asyncio.Task[Answered]) -> None:
+        if not answering.cancelled():
+            answering.exception()  # looked at, whether anybody still waits for it or not
+        self._news.set()
 
 
 __all__ = ["Answered", "AttachedRun", "Nobody", "Owner"]

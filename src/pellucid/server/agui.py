@@ -21,7 +21,7 @@ from ..parts import SealedPart, ToolCallPart, messages_to_json
 from ..protocols import agui
 from ..protocols.agui import DialectName, Encoder, Message, Request, dialect_for, dialect_of, parse_input
 from ..protocols.agui.history import belongs
-from ..protocols.agui.proto import MEDIA_TYPE, encode_frame
+from ..protocols.agui.proto import MEDIA_TYPE, delta_frames, encode_frame
 from ..run import Minter
 from ..runs import Running
 from ..sealing import Sealed
@@ -65,6 +65,7 @@ class Header(msgspec.Struct, frozen=True):
             history=self.history,
             snapshot=self.snapshot,
             frame=encode_frame if binary else None,
+            deltas=delta_frames if binary else None,
         )
 
 

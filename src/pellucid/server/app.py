@@ -104,9 +104,7 @@ class Gateway:
     async def _no_route(self, scope: Scope, send: Send, error: HTTPException, watch: RequestWatch) -> None:
         path = scope["path"]
         watch.status = error.status_code
-        if error.status_code == 405:
-            message = f"{scope['method']} is not allowed on {path}"
-        elif error.status_code == 404:
+        if error.status_code == 404:
             message = f"there is nothing at {path}; this gateway speaks {', '.join(SPOKEN)}"
         else:
             message = str(error.detail)

@@ -10,8 +10,7 @@ import ipaddress
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints, is_typeddict
 from urllib.parse import urlsplit
@@ -24,6 +23,7 @@ from ..local import catalogue
 from ..protocols.agui.dialects import DialectName
 from ..providers.profiles import Profile, builtin_profiles, load_profiles
 from ..settings import ModelSettings
+from ..text import meant
 from ..transport import Limits, Seconds
 from ..view import View
 from .access import OPEN_TO_OTHERS, AccessConfig, check_access
@@ -162,6 +162,8 @@ class ToolsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     functions: list[str] = []
     """`package.module:function`."""
     timeout_seconds: Seconds = 60.0
+    max_calls: Count = 128
+    """How many calls are carried out for one response; a request's `max_tool_calls` may be less."""
     mcp: dict[str, MCPConfig] = {}
 
 
@@ -271,7 +273,7 @@ def _read_struct(to: Any, table: Any, at: str, mistakes: list[str]) -> Any:
         if name in types:
             values[name] = _read_value(types[name], value, path, mistakes)
         else:
-            mistakes.append(f"{path}: no such key; {_meant(name, types)}")
+            mistakes.append(f"{path}: no such key; {meant(name, types)}")
     for name in required - values.keys():
         mistakes.append(f"{at}.{name}: required")
         values[name] = _Wrong()
@@ -305,11 +307,6 @@ def _is_struct(to: Any) -> bool:
     return isinstance(to, type) and issubclass(to, msgspec.Struct)
 
 
-def _meant(name: str, choices: Iterable[str]) -> str:
-    near = get_close_matches(name, list(choices), 1)
-    return f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(sorted(choices)) or 'none'}"
-
-
 def _inconsistencies(config: Config, environ: Mapping[str, str]) -> list[str]:
     mistakes: list[str] = []
     try:
@@ -327,7 +324,7 @@ def _inconsistencies(config: Config, environ: Mapping[str, str]) -> list[str]:
                 mistakes.append(f"models.{name}.provider: the embedded model is off; set local.enabled = true")
         elif model.provider not in config.providers:
             mistakes.append(
-                f"models.{name}.provider: no provider {model.provider!r}; {_meant(model.provider, config.providers)}"
+                f"models.{name}.provider: no provider {model.provider!r}; {meant(model.provider, config.providers)}"
             )
     mistakes += _local(config)
     server = config.server
@@ -337,7 +334,7 @@ def _inconsistencies(config: Config, environ: Mapping[str, str]) -> list[str]:
         listed = all(provider.models for provider in config.providers.values())
         if listed and server.default_model not in names and ":" not in server.default_model:
             mistakes.append(
-                f"server.default_model: no model {server.default_model!r}; {_meant(server.default_model, names)}"
+                f"server.default_model: no model {server.default_model!r}; {meant(server.default_model, names)}"
             )
     mistakes += check_access(config.access, environ)
     if config.telemetry.otlp_endpoint is not None:
@@ -411,7 +408,7 @@ def _provider(
     wanted = provider.profile or name
     profile = profiles.get(wanted)
     if profile is None:
-        mistakes.append(f".profile: no profile {wanted!r}; {_meant(wanted, profiles)}")
+        mistakes.append(f".profile: no profile {wanted!r}; {meant(wanted, profiles)}")
     elif not provider.base_url and not profile.base_url:
         mistakes.append(f".base_url: {profile.title} has no address of its own, so one is required")
     if provider.base_url:
@@ -459,7 +456,7 @@ def _local(config: Config) -> list[str]:
         if not Path(local.path).expanduser().is_file():
             mistakes.append(f"local.path: there is no file {local.path!r}")
     elif local.model is not None and local.model not in names:
-        mistakes.append(f"local.model: no model {local.model!r}; {_meant(local.model, names)}")
+        mistakes.append(f"local.model: no model {local.model!r}; {meant(local.model, names)}")
     return mistakes
 
 

@@ -12,7 +12,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from typing import Protocol
 
@@ -20,7 +20,7 @@ import msgspec
 from opentelemetry.trace import TracerProvider
 
 from ..egress import EgressPolicy
-from ..errors import ConfigError, PellucidError
+from ..errors import PellucidError
 from ..models import Asked
 from ..parts import Usage
 from ..relay import Relay, open_relay
@@ -33,19 +33,19 @@ from ..runs.log import unpack
 from ..runs.replay import FinishedLog
 from ..runs.seals import Seals
 from ..runs.serving import ServerOwner
-from ..runs.summaries import ModelWriter, Spent, SummarisedRun, Writer
-from ..sealing import KeyFile, Keys, Sealer, env_keys
+from ..runs.summaries import Spent, SummarisedRun
+from ..sealing import Sealer
 from ..settings import ModelCall, ToolDefinition
 from ..storage import Store, StoredResponse, open_store
 from ..telemetry import log, place_of
-from ..tools import AnyTool, RunContext, ServerTools, gather, load_tools
-from ..tools.mcp import MCPServer
+from ..tools import AnyTool, RunContext, ServerTools, gather
 from ..transport import Transport
 from .access import Guard, Principal
 from .catalog import Catalog
-from .config import Config, MCPConfig
+from .config import Config
 from .exchange import STOPPING
 from .metered import MeteredRun
+from .named import functions, mcp_server, seal_keys, summary_writer
 from .observe import RequestWatch, Telemetry
 from .observe_setup import exporting, flush
 
@@ -90,9 +90,9 @@ class Services:
         self.local = local
         self.transport = transport or Transport(config.limits)
         self.catalog = Catalog(config, self.transport, local, more)
-        self.writer = self._writer()
-        self._functions = load_tools(config.tools.functions, key="tools.functions")
-        self._mcp = [_mcp_server(name, server) for name, server in config.tools.mcp.items()]
+        self.writer = summary_writer(config, self.catalog, local)
+        self._functions = functions(config)
+        self._mcp = [mcp_server(name, server) for name, server in config.tools.mcp.items()]
         self.egress = EgressPolicy(config.egress.allow)
         self._tool_names: set[str] = set()
         """Of the tools that the operator configured."""
@@ -116,7 +116,7 @@ class Services:
         config = self.config
         opened.push_async_callback(asyncio.to_thread, flush, self._tracers)
         opened.push_async_callback(self.transport.aclose)
-        self.sealer = Sealer(_seal_keys(config))
+        self.sealer = Sealer(seal_keys(config))
         self.store = await open_store(config.store_url())
         opened.push_async_callback(self.store.aclose)
         self.relay = await open_relay(config.relay_url())
@@ -221,12 +221,13 @@ class Services:
             parallel, seconds = call.settings.get("parallel_tool_calls") is not False, self.config.tools.timeout_seconds
             server = ServerTools(tools, timeout=seconds, parallel=parallel, watch=watched.tool)
             owner = ServerOwner(server, server.names, RunContext(principal.owner, model))
+        most = self.config.tools.max_calls
         run: Running = AttachedRun(
             watched.model,
             call,
             mint,
             owner,
-            max_tool_calls=max_tool_calls,
+            max_tool_calls=min(max_tool_calls or most, most),
             enrich=Seals(self.sealer.of(principal.owner, thread).seal) if seals else None,
             log_faults=True,
         )
@@ -271,18 +272,6 @@ class Services:
         term = min(terms, default=math.inf)
         return time.time() + term if term < math.inf else None
 
-    def _writer(self) -> Writer | None:
-        name = self.config.summaries.model
-        if name == "none" or (name is None and self.local is None):
-            return None
-        if name is None:
-            assert self.local is not None
-            return ModelWriter(self.local)
-        try:
-            return ModelWriter(self.catalog.find(name)[1])
-        except PellucidError as error:
-            raise ConfigError([f"summaries.model: {error.info.message.removeprefix('model: ')}"]) from error
-
 
 class _AnyHeader(msgspec.Struct):
     protocol: str
@@ -298,30 +287,6 @@ def protocol_of(header: bytes) -> str:
 
 def definitions(tools: Sequence[AnyTool]) -> list[ToolDefinition]:
     return [tool.definition for tool in tools]
-
-
-def _mcp_server(name: str, config: MCPConfig) -> MCPServer:
-    headers = {**config.headers, **{header: os.environ[variable] for header, variable in config.headers_env.items()}}
-    try:
-        return MCPServer(
-            name,
-            command=config.command,
-            args=config.args,
-            env=config.env,
-            url=config.url,
-            headers=headers,
-            allowed_tools=config.allowed_tools,
-            timeout=config.timeout_seconds,
-        )
-    except PellucidError as error:
-        raise ConfigError([f"tools.mcp.{name}: {error.info.message}"]) from error
-
-
-def _seal_keys(config: Config) -> Callable[[], Keys]:
-    keys = env_keys()
-    if keys is not None:
-        return lambda: keys
-    return KeyFile(config.seal_keys_path())
 
 
 __all__ = ["LocalModelService", "Services", "definitions", "protocol_of"]

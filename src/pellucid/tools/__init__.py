@@ -2,6 +2,16 @@
 
 from .calling import Attempts, Rules, Toolbox, call_all
 from .context import RunContext
+from .deferred import (
+    ApprovalRequired,
+    CallDeferred,
+    Deferral,
+    DeferredToolRequests,
+    DeferredToolResults,
+    Gate,
+    ToolApproved,
+    ToolDenied,
+)
 from .entry_points import load_tools
 from .functions import ModelRetry, Tool
 from .protocol import AnyTool, ToolFailed
@@ -10,13 +20,21 @@ from .shapes import Shape, shape_of
 
 __all__ = [
     "AnyTool",
+    "ApprovalRequired",
     "Attempts",
+    "CallDeferred",
+    "Deferral",
+    "DeferredToolRequests",
+    "DeferredToolResults",
+    "Gate",
     "ModelRetry",
     "Rules",
     "RunContext",
     "ServerTools",
     "Shape",
     "Tool",
+    "ToolApproved",
+    "ToolDenied",
     "ToolFailed",
     "Toolbox",
     "call_all",

@@ -5,6 +5,8 @@
 * What a tool breaks on ends the run of an agent, which is code and can be mended; behind a server (`faults="tell"`)
   no tool ends anybody's run: the model is told that it failed, and of what type the fault was, but never its words.
 * Results come in the order of the calls. A sequential tool runs alone.
+* A call that somebody else has to agree to, or to answer (see `deferred`), is left in the `Gate`, and has no result;
+  without one, as behind a server, where nobody could be asked, it failed.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from ..parts import Audio, File, Image, RetryPromptPart, Text, ToolCallPart, Too
 from ..settings import ToolDefinition
 from ..telemetry import log, place_of
 from .context import RunContext
+from .deferred import ApprovalRequired, CallDeferred, Gate
 from .functions import ModelRetry, Tool
 from .protocol import AnyTool, ToolFailed
 
@@ -102,21 +105,21 @@ class Attempts:
 
 
 async def call_all(
-    box: Toolbox, calls: Sequence[ToolCallPart], context: RunContext[Any], attempts: Attempts
+    box: Toolbox, calls: Sequence[ToolCallPart], context: RunContext[Any], attempts: Attempts, gate: Gate | None = None
 ) -> list[Result]:
-    """Call the tools; results in the order of the calls."""
+    """Call the tools; results in the order of the calls, without those that the gate holds."""
     results: dict[int, Result] = {}
     together: list[int] = []
     for index, call in enumerate(calls):
         tool = box.get(call.tool_name)
         if not box.rules.parallel or (tool is not None and tool.sequential):
-            await _gather(box, calls, together, context, attempts, results)
+            await _gather(box, calls, together, context, attempts, gate, results)
             together = []
-            await _gather(box, calls, [index], context, attempts, results)
+            await _gather(box, calls, [index], context, attempts, gate, results)
         else:
             together.append(index)
-    await _gather(box, calls, together, context, attempts, results)
-    return [results[index] for index in range(len(calls))]
+    await _gather(box, calls, together, context, attempts, gate, results)
+    return [results[index] for index in range(len(calls)) if index in results]
 
 
 async def _gather(
@@ -125,29 +128,39 @@ async def _gather(
     which: list[int],
     context: RunContext[Any],
     attempts: Attempts,
+    gate: Gate | None,
     results: dict[int, Result],
 ) -> None:
+    made: dict[int, Result | None] = {}
     if len(which) == 1:
-        results[which[0]] = await _watched(box, calls[which[0]], context, attempts)
+        made = {which[0]: await _watched(box, calls[which[0]], context, attempts, gate)}
     elif which:
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = {index: group.create_task(_watched(box, calls[index], context, attempts)) for index in which}
+                tasks = {
+                    index: group.create_task(_watched(box, calls[index], context, attempts, gate)) for index in which
+                }
         except BaseExceptionGroup as several:
             raise several.exceptions[0] from None  # one tool's fault ends the run; the others were cancelled
-        results |= {index: task.result() for index, task in tasks.items()}
+        made = {index: task.result() for index, task in tasks.items()}
+    results |= {index: result for index, result in made.items() if result is not None}
 
 
-async def _watched(box: Toolbox, call: ToolCallPart, context: RunContext[Any], attempts: Attempts) -> Result:
+async def _watched(
+    box: Toolbox, call: ToolCallPart, context: RunContext[Any], attempts: Attempts, gate: Gate | None
+) -> Result | None:
     if box.rules.watch is None:
-        return await _call(box, call, context, attempts)
+        return await _call(box, call, context, attempts, gate)
     with box.rules.watch(call) as told:
-        result = await _call(box, call, context, attempts)
-        told(result)
+        result = await _call(box, call, context, attempts, gate)
+        if result is not None:
+            told(result)
         return result
 
 
-async def _call(box: Toolbox, call: ToolCallPart, context: RunContext[Any], attempts: Attempts) -> Result:
+async def _call(
+    box: Toolbox, call: ToolCallPart, context: RunContext[Any], attempts: Attempts, gate: Gate | None
+) -> Result | None:
     name = call.tool_name
     tool = box.get(name)
     if tool is None:
@@ -156,16 +169,28 @@ async def _call(box: Toolbox, call: ToolCallPart, context: RunContext[Any], atte
         return RetryPromptPart(why, name, call.tool_call_id)
     retries, timeout = box.retries_of(tool), box.timeout_of(tool)
     about = replace(
-        context, tool_name=name, tool_call_id=call.tool_call_id, retry=attempts.so_far(name), max_retries=retries
+        context,
+        tool_name=name,
+        tool_call_id=call.tool_call_id,
+        retry=attempts.so_far(name),
+        max_retries=retries,
+        tool_call_approved=gate is not None and call.tool_call_id in gate.approved,
     )
     try:
         arguments = tool.read(arguments_of(call))
     except ValueError as error:
         return _again(call, attempts, retries, f"The arguments do not fit: {error}")
     try:
+        if getattr(tool, "requires_approval", False) and not about.tool_call_approved:
+            raise ApprovalRequired
         async with asyncio.timeout(timeout) as limit:
             value = await tool.call(about, arguments)
         content = plain(value, name)
+    except (ApprovalRequired, CallDeferred) as error:
+        if gate is None:
+            return ToolReturnPart(name, f"Not called: {error}, for which nobody is here.", call.tool_call_id, "failed")
+        gate.left[call.tool_call_id] = error
+        return None
     except ModelRetry as error:
         if box.rules.faults == "tell":
             return ToolReturnPart(name, str(error), call.tool_call_id, "failed")

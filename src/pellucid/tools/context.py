@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from ..events import SideEvent
 from ..parts import ModelMessage, Usage, UserContent
 
 Deps = TypeVar("Deps")
@@ -30,3 +32,26 @@ class RunContext(Generic[Deps]):
     retry: int = 0
     """How often this was tried before, and failed."""
     max_retries: int = 0
+    tool_call_approved: bool = False
+    """Whether somebody agreed to this call (see `ApprovalRequired`)."""
+    sides: Callable[[SideEvent], None] | None = field(default=None, repr=False, compare=False)
+    """Who is told what `emit` says."""
+
+    def emit(self, event: Any) -> None:
+        """Say something beside the model, now: an event of `pellucid.protocols.agui` (state, activity, a step, …), or a
+        `SideEvent`. Whoever reads the run gets it while the function still works; a protocol that has no such thing
+        leaves it out.
+
+        May be called from any thread. Raises `TypeError` for anything else.
+        """
+        if not isinstance(event, SideEvent):
+            from ..protocols.agui import AGUIEvent, Interrupt, side
+
+            if not isinstance(event, (AGUIEvent, Interrupt)):
+                raise TypeError(
+                    f"{type(event).__name__} is no event that can be emitted: give a SideEvent, or an event of "
+                    "pellucid.protocols.agui"
+                )
+            event = side(event)
+        if self.sides is not None:
+            self.sides(event)

@@ -160,7 +160,8 @@ async def _in_thread(function: Callable[..., Any], given: tuple[Any, ...]) -> An
 class Tool:
     """A function that a model may call.
 
-    `max_retries` and `timeout` (seconds) are the agent's unless set here; a `sequential` tool runs alone.
+    `max_retries` and `timeout` (seconds) are the agent's unless set here; a `sequential` tool runs alone; one that
+    `requires_approval` is called only when somebody agreed (see `ApprovalRequired`).
     """
 
     def __init__(
@@ -174,6 +175,7 @@ class Tool:
         timeout: float | None = None,
         sequential: bool = False,
         strict: bool | None = None,
+        requires_approval: bool = False,
     ) -> None:
         signature = signature_of(function, takes_ctx)
         self.function = function
@@ -181,6 +183,7 @@ class Tool:
         self.max_retries = max_retries
         self.timeout = timeout
         self.sequential = sequential
+        self.requires_approval = requires_approval
         self._signature = signature
         self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
             getattr(function, "__call__", None)  # noqa: B004

@@ -6,7 +6,8 @@ What is left of a stream is a stream again: items and parts are counted anew, in
 * Any other item is told with the first part of it that leaves. If none does, it is left out; but if its end has a seal
   that this reader may hold, it is told as reasoning, with nothing but its start, its end and the seal.
 * A summary is told with its first text. Ours is a part of its own, and waits for the provider's that is under way.
-* Deltas that do not leave are not looked at, and no event leaves whose kind is not in the table below.
+* Deltas that do not leave are not looked at, and no event leaves whose kind is not in the table below; of side events,
+  what `sides` names.
 """
 
 from __future__ import annotations
@@ -36,10 +37,8 @@ from ..events import (
 from ..parts import ModelResponsePart, ThinkingPart
 from .fields import RULES, rule
 from .reader import Reader
+from .sides import shown_side
 from .values import leaves, redact_error, redact_usage, shown_part
-
-SIDES = frozenset({"queue"})
-"""Whose side events leave: those that are known to hold nothing of what a model says."""
 
 
 class Lesser:
@@ -169,8 +168,9 @@ class Lesser:
         out.append(RULES[type(event)](event))
 
     def _side(self, event: SideEvent, out: list[Event]) -> None:
-        if event.namespace in SIDES:
-            self._as_named(event, out)
+        shown = shown_side(event)
+        if shown is not None:
+            out.append(shown)
 
     def _run_end(self, event: RunEndEvent, out: list[Event]) -> None:
         error = None if event.error is None else redact_error(event.error, self._reader)

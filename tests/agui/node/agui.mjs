@@ -8,14 +8,17 @@ const heard = { warnings: [], errors: [] };
 console.warn = (...said) => heard.warnings.push(said.map(String).join(' '));
 console.error = (...said) => heard.errors.push(said.map(String).join(' '));
 
-// What one run of an agent comes to.
-async function attempt(agent, parameters) {
+// What one run of an agent comes to. `abort`: it is aborted at the first event of this type.
+async function attempt(agent, parameters, abort) {
   heard.warnings.length = 0;
   let error = null;
   let failed = null;
   const events = [];
   const subscriber = {
-    onEvent: ({ event }) => void events.push(event.type),
+    onEvent: ({ event }) => {
+      events.push(event.type);
+      if (event.type === abort) agent.abortRun();
+    },
     onRunErrorEvent: ({ event }) => void (failed = event.message),
   };
   try {
@@ -62,6 +65,33 @@ async function talk({ client, url, turns, headers = {}, threadId = 't' }) {
   return gave;
 }
 
+// Many conversations, each with an agent of its own: what its turns came to. A turn may have `answers` (what to say to
+// calls without a result, by their function), `settle` (how pending interrupts are answered), `forget` (a role whose
+// messages the application drops first) and `abort`.
+async function converse({ conversations }) {
+  const gave = [];
+  for (const { client, url, turns, headers = {}, threadId, messages = [] } of conversations) {
+    const { HttpAgent } = await import(PACKAGES[client]);
+    const agent = new HttpAgent({ url, headers, threadId, initialMessages: messages });
+    const said = [];
+    for (const { messages = [], answers, settle, forget, abort, ...parameters } of turns) {
+      if (forget) agent.messages = agent.messages.filter((message) => message.role !== forget);
+      if (answers) agent.messages.push(...results(agent.messages, answers));
+      if (settle) parameters.resume = (agent.pendingInterrupts ?? []).map(({ id }) => ({ interruptId: id, ...settle }));
+      for (const message of messages) agent.messages.push(message);
+      said.push(await attempt(agent, parameters, abort));
+    }
+    gave.push(said);
+  }
+  return gave;
+}
+
+function results(messages, answers) {
+  const known = new Set(messages.map((message) => message.toolCallId));
+  const calls = messages.flatMap((message) => message.toolCalls ?? []).filter(({ id }) => !known.has(id));
+  return calls.map(({ id, function: { name } }) => ({ id: `of-${id}`, role: 'tool', toolCallId: id, content: answers[name] }));
+}
+
 // What the protobuf package makes of messages in base64.
 async function decode({ messages }) {
   const { decode } = await import('@ag-ui/proto');
@@ -76,5 +106,5 @@ async function decode({ messages }) {
 
 let given = '';
 for await (const piece of process.stdin) given += piece;
-const gave = await { play, talk, decode }[process.argv[2]](JSON.parse(given));
+const gave = await { play, talk, converse, decode }[process.argv[2]](JSON.parse(given));
 process.stdout.write(`${JSON.stringify(gave)}\n`, () => process.exit(0));

@@ -68,6 +68,8 @@ from .thread import Thread, shaped
 
 Frame = Callable[[e.AGUIEvent], bytes]
 """How an event becomes bytes."""
+Deltas = Callable[[e.AGUIEvent], Callable[[str], bytes]]
+"""How the deltas of a message become bytes, given one of them: text by text."""
 
 QUEUED = b": queued\n\n"
 APART = "\n\n"
@@ -81,7 +83,8 @@ class Encoder:
     `reasoning`: whether any of it is told. `seals`: whether the reader takes what is sealed. `chunks`: the model's
     messages and calls as chunks. `timestamps`: whether each event after the first has the time of its batch. `model`:
     whose usage it is, as it was asked for. `snapshot`: whether the run ends with all messages, of which `history` are
-    those before it; None leaves it to the dialect. `frame`: what writes events, if not server-sent events.
+    those before it; None leaves it to the dialect. `frame`: what writes events, if not server-sent events; `deltas`:
+    what writes those that come by the thousand, to the same bytes.
     """
 
     def __init__(
@@ -99,6 +102,7 @@ class Encoder:
         history: Sequence[Message] = (),
         snapshot: bool | None = None,
         frame: Frame | None = None,
+        deltas: Deltas | None = None,
     ) -> None:
         self.dialect = dialect if isinstance(dialect, Dialect) else DIALECTS[dialect]
         self.ended = False
@@ -110,6 +114,7 @@ class Encoder:
         self._timestamps = timestamps
         self._model = model
         self._frame = frame
+        self._deltas = deltas
         self._tail = b"}\n\n"
         self._now: int | None = None
         self._out: list[bytes] = []
@@ -180,7 +185,12 @@ class Encoder:
             open_ = self._open_text(self._item, self._begun)
         if self._frame is not None:
             before, open_.before = open_.before, ""
-            self._tell(open_.more(before + text))
+            if self._deltas is None or self._now is not None:
+                self._tell(open_.more(before + text))
+                return
+            if open_.framed is None:
+                open_.framed = self._deltas(open_.told)
+            self._out.append(open_.framed(before + text))
             return
         try:
             data = _json(text)

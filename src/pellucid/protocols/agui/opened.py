@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from msgspec.structs import replace
@@ -33,7 +34,7 @@ class Item:
 class Open:
     """An open message or call: how it ends, and the template of its deltas."""
 
-    __slots__ = ("_more", "apart", "before", "end", "form", "head", "metadata", "said")
+    __slots__ = ("_more", "apart", "before", "end", "form", "framed", "head", "metadata", "said", "told")
 
     def __init__(
         self,
@@ -51,11 +52,14 @@ class Open:
         """What comes before the next delta."""
         self.apart = False
         self.said: list[str] = []
-        told = more
+        self.told = replace(more, delta="x")
+        """A delta, as it is told."""
         if chunks and not isinstance(more, e.ThinkingTextMessageContentEvent):
-            told = chunked(replace(more, delta="x"), DIALECTS["1.0"])[0]
+            self.told = chunked(self.told, DIALECTS["1.0"])[0]
         # {"type":…,"messageId":…,"delta":"x"}, up to the delta.
-        self.head = b"data: " + e.encode_event(replace(told, delta="x"))[: -len(b'"x"}')]
+        self.head = b"data: " + e.encode_event(self.told)[: -len(b'"x"}')]
+        self.framed: Callable[[str], bytes] | None = None
+        """What writes the frames of its deltas, once there was one."""
 
     def more(self, text: str) -> e.AGUIEvent:
         return replace(self._more, delta=text)

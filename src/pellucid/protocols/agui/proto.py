@@ -97,11 +97,31 @@ def encode_frame(event: Any) -> bytes:
 
 def encode_message(event: Any) -> bytes:
     """The same without the length."""
-    known: Mapping[str, Any] = event if isinstance(event, Mapping) else msgspec.to_builtins(event)
-    kind = known["type"]
+    tag, body = _tagged(event if isinstance(event, Mapping) else msgspec.to_builtins(event))
+    return tag + _varint(len(body)) + body
+
+
+def delta_frames(event: Any) -> Callable[[str], bytes]:
+    """What writes the frames of events like this one (of a message's or a call's deltas) for other deltas."""
+    # The delta is the last field that these events have, so that all before it is always the same.
+    tag, body = _tagged({**msgspec.to_builtins(event), "delta": ""})
+    head = body[:-1]
+
+    def frame(delta: str) -> bytes:
+        text = _utf8(delta)
+        inner = head + _varint(len(text)) + text
+        message = tag + _varint(len(inner)) + inner
+        return len(message).to_bytes(4, "big") + message
+
+    return frame
+
+
+def _tagged(event: Mapping[str, Any]) -> tuple[bytes, bytes]:
+    """The tag of the event's place in the envelope, and what stands there. Raises `RequestError`."""
+    kind = event["type"]
     if kind not in _EVENTS:
         raise RequestError(f"{kind} events cannot be sent as {MEDIA_TYPE}; ask for text/event-stream", code=_CODE)
-    return _block(_NUMBER[kind] << 3 | 2, _object(_whole(kind, known), kind))
+    return _varint(_NUMBER[kind] << 3 | 2), _object(_whole(kind, event), kind)
 
 
 _CODE = "unsupported_event"
@@ -204,6 +224,8 @@ def _block(tag: int, data: bytes) -> bytes:
 
 
 def _varint(number: int) -> bytes:
+    if 0 <= number < 0x80:
+        return _BYTES[number]
     number &= 0xFFFF_FFFF_FFFF_FFFF
     out = bytearray()
     while number > 0x7F:
@@ -211,6 +233,9 @@ def _varint(number: int) -> bytes:
         number >>= 7
     out.append(number)
     return bytes(out)
+
+
+_BYTES = [bytes((number,)) for number in range(0x80)]
 
 
 def _utf8(text: str) -> bytes:
@@ -228,4 +253,4 @@ def _fields(row: str) -> list[tuple[str, str, int]]:
 
 _FIELDS = {name: _fields(row) for name, row in _ROWS.items()}
 
-__all__ = ["MEDIA_TYPE", "encode_frame", "encode_message"]
+__all__ = ["MEDIA_TYPE", "delta_frames", "encode_frame", "encode_message"]

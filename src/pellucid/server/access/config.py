@@ -5,7 +5,6 @@ from __future__ import annotations
 import ipaddress
 import os
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -13,6 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
+from ...text import meant
 from .policy import Policy
 
 MIN_ENV_KEY = 24
@@ -91,9 +91,7 @@ def check_access(access: AccessConfig, environ: Mapping[str, str] = os.environ) 
 
     def named(key: str, policy: str | None) -> None:
         if policy is not None and policy not in access.policies:
-            near = get_close_matches(policy, access.policies, 1)
-            known = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(access.policies) or 'none'}"
-            mistakes.append(f"access.{key}: no policy {policy!r}; {known}")
+            mistakes.append(f"access.{key}: no policy {policy!r}; {meant(policy, access.policies)}")
 
     named("default_policy", access.default_policy)
     named("key_policy", access.key_policy)

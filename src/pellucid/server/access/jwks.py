@@ -20,6 +20,7 @@ import msgspec
 from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, Key, OKPKey, RSAKey, import_key
 
+from ...errors import ConfigError
 from ...telemetry import log, place_of
 from .backing import PATIENCE, Down
 from .config import JwtConfig, fetchable
@@ -129,6 +130,15 @@ class Jwks:
                 if len(body) > MAX_BYTES:
                     raise Unfit(f"it answered with more than {MAX_BYTES} bytes")
         return _json(body)
+
+
+def check_jwks_file(path: str) -> None:
+    """Raises `ConfigError` for a file that holds no keys to verify with."""
+    try:
+        _read_keys(_json(_read_file(path)))
+    except (OSError, Unfit) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise ConfigError([f"access.jwt.jwks_file: {path}: {why}"]) from error
 
 
 def _read_file(path: str) -> bytes:

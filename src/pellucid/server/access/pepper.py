@@ -39,6 +39,12 @@ def find_pepper(path: Path | None = None, environ: Mapping[str, str] = os.enviro
         raise ConfigError([f"access.pepper_file: {path}: {error.strerror or error}"]) from error
 
 
+def check_pepper(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> None:
+    """Raises `ConfigError` for a pepper that is there and cannot be used. None is made."""
+    if environ.get(VARIABLE, "").strip() or (path or default_pepper(environ)).expanduser().exists():
+        find_pepper(path, environ)
+
+
 def _from_file(path: Path) -> bytes:
     with path.open(encoding="latin-1") as file:
         mode = os.fstat(file.fileno()).st_mode

@@ -25,7 +25,7 @@ from ...events import (
     ResponseStartEvent,
 )
 from ...parts import ModelMessage, ModelRequest, ModelResponse, Origin, SealedPart, messages_from_json
-from ...protocols.openresponses import Encoder, Known, item_messages, read_json, request_of
+from ...protocols.openresponses import Called, Encoder, Known, item_messages, read_json, request_of
 from ...run import Minter
 from ...sealing import Sealed, SealError
 from ...storage import AlreadyStored, ConversationEntry, StoredConversation
@@ -229,7 +229,7 @@ def _check_item(item: dict[str, Any], at: str, opener: Callable[[str], Sealed]) 
         raise RequestError(f"{at}: a conversation holds items themselves", code="invalid_value", param=f"{at}.type")
     try:
         # Its call may be in the conversation already; a result without one goes to nobody.
-        said = item_messages(msgspec.json.encode(item), Known({item.get("call_id", ""): ""}))
+        said = item_messages(msgspec.json.encode(item), Known({item.get("call_id", ""): Called("")}))
         for part in (part for message in said for part in message.parts if isinstance(part, SealedPart)):
             opener(part.token)
     except SealError as error:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -15,8 +16,16 @@ from msgspec.structs import replace
 from ...conversation import joined
 from ...errors import RequestError
 from ...events import FunctionToolResultEvent
-from ...parts import ModelMessage, ModelRequest, ModelResponse, SealedPart, ToolReturnPart, messages_from_json
-from ...protocols.openresponses import Known, item_messages
+from ...parts import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    RetryPromptPart,
+    SealedPart,
+    ToolReturnPart,
+    messages_from_json,
+)
+from ...protocols.openresponses import Called, Known, item_messages
 from ...runs.log import events_of, unpack
 from ...sealing import Sealed, SealError, attach
 from ...storage import BrokenChain, ConversationEntry, Store, StoredResponse
@@ -100,7 +109,7 @@ async def of_conversation(store: Store, owner: str, id: str, opener: Callable[[s
 
 def said_in(entries: Sequence[ConversationEntry]) -> list[ModelMessage]:
     """The messages of a conversation's entries. A result whose call was taken away goes with it."""
-    calls: dict[str, str] = {}
+    calls: dict[str, Called] = {}
     said: list[ModelMessage] = []
     for entry in entries:
         more = _of_entry(entry, calls)
@@ -114,7 +123,7 @@ def said_in(entries: Sequence[ConversationEntry]) -> list[ModelMessage]:
     return joined(said)
 
 
-def _of_entry(entry: ConversationEntry, calls: dict[str, str]) -> list[ModelMessage]:
+def _of_entry(entry: ConversationEntry, calls: dict[str, Called]) -> list[ModelMessage]:
     if entry.message is not None:
         return messages_from_json(entry.message)
     item = msgspec.json.decode(entry.item)
@@ -123,14 +132,24 @@ def _of_entry(entry: ConversationEntry, calls: dict[str, str]) -> list[ModelMess
     return item_messages(entry.item, Known(calls))
 
 
-def calls_in(messages: Sequence[ModelMessage]) -> dict[str, str]:
-    """The names of the functions that were called, by the ids of the calls."""
-    return {
-        call.tool_call_id: call.tool_name
-        for message in messages
-        if isinstance(message, ModelResponse)
-        for call in message.tool_calls
-    }
+def calls_in(messages: Sequence[ModelMessage]) -> dict[str, Called]:
+    """The functions that were called, by the ids of the calls."""
+    called: dict[str, Called] = {}
+    for message in messages:
+        if isinstance(message, ModelResponse):
+            waits = Counter(call.tool_call_id for call in message.tool_calls)
+            called |= {
+                call.tool_call_id: Called(call.tool_name, waits[call.tool_call_id]) for call in message.tool_calls
+            }
+            continue
+        for part in message.parts:
+            if (
+                isinstance(part, ToolReturnPart | RetryPromptPart)
+                and (call := called.get(part.tool_call_id))
+                and call.waits
+            ):
+                called[part.tool_call_id] = call._replace(waits=call.waits - 1)
+    return called
 
 
 async def referred(store: Store, owner: str, ids: Sequence[str]) -> dict[str, list[ModelMessage]]:

@@ -30,6 +30,12 @@ _CONTENT = frozenset(
 )
 """What is left of a part of its content or output."""
 
+_WITHIN = {
+    "annotations": frozenset({"type", "url", "title", "start_index", "end_index"}),
+    "input_audio": frozenset({"data", "format"}),
+}
+"""What is left of what stands in it and is more than a text."""
+
 
 def told_given(items: Iterable[dict[str, Any]], reader: Reader) -> list[dict[str, Any]]:
     """Those that there are for this reader, as they may see them."""
@@ -47,7 +53,23 @@ def told_given(items: Iterable[dict[str, Any]], reader: Reader) -> list[dict[str
 def _contents(value: Any) -> Any:
     if not isinstance(value, list):
         return value
-    return [{name: one for name, one in part.items() if name in _CONTENT} for part in value]
+    return [
+        {
+            name: _within(_WITHIN[name], one) if name in _WITHIN else one
+            for name, one in part.items()
+            if name in _CONTENT
+        }
+        for part in value
+    ]
+
+
+def _within(shown: frozenset[str], value: Any) -> Any:
+    """Plain values by these names, and nothing else of a client's own making."""
+    if isinstance(value, list):
+        return [_within(shown, one) for one in value if isinstance(one, dict)]
+    if isinstance(value, dict):
+        return {name: one for name, one in value.items() if name in shown and not isinstance(one, list | dict)}
+    return None
 
 
 __all__ = ["told_given"]

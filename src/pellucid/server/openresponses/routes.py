@@ -14,7 +14,13 @@ from .create import CreateResponse
 from .kept import KeptResponses
 from .socket import ResponsesSocket
 
-SPOKEN = ["POST /v1/responses"]
+SPOKEN = [
+    "POST /v1/responses",
+    "GET /v1/responses (WebSocket)",
+    "POST /v1/responses/compact",
+    "POST /v1/conversations",
+]
+_ALSO = {"/v1/responses": ", and GET as a WebSocket (Upgrade: websocket)"}
 
 
 def routes(services: Services) -> list[BaseRoute]:
@@ -42,7 +48,7 @@ def routes(services: Services) -> list[BaseRoute]:
     return [
         WebSocketRoute("/v1/responses", ResponsesSocket(services)),
         *(
-            route(path, {method: door(endpoint) for method, endpoint in endpoints.items()})
+            route(path, {method: door(endpoint) for method, endpoint in endpoints.items()}, _ALSO.get(path, ""))
             for path, endpoints in table.items()
         ),
     ]

@@ -1,0 +1,98 @@
+"""What the tests of `/ag-ui` share: a gateway before every wire, and clients of it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from agui_kit import events_of
+
+from pellucid.protocols.agui import DialectName
+from pellucid.protocols.agui.verify import verify
+from scripted import Gateway, Reply, Stream
+
+sys.path.append(str(Path(__file__).parents[1] / "server"))
+
+USER = {"id": "u1", "role": "user", "content": "Why?"}
+ON = {"id": "u2", "role": "user", "content": "And?"}
+WEATHER = {
+    "name": "weather",
+    "description": "The weather of a city.",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+}
+VERSIONS: dict[str, DialectName] = {"1.0.0": "1.0", "0.0.58": "0.x", "0.0.45": "0.x", "0.0.39": "thinking"}
+"""The official clients, and the dialect of each."""
+
+
+def asked(*messages: Any, thread: str = "t", run: str = "r", **more: Any) -> dict[str, Any]:
+    """A run's input, as a client before 1.0 posts it."""
+    return {"threadId": thread, "runId": run, "messages": list(messages) or [USER], **more}
+
+
+def path_of(model: str | None, /, **query: Any) -> str:
+    named = {} if model is None else {"model": model}
+    return "/ag-ui?" + urlencode({**named, **query})
+
+
+def post(
+    gateway: Gateway, model: str | None, body: Any = None, headers: dict[str, str] | None = None, **query: Any
+) -> Reply:
+    data = body if isinstance(body, bytes) else json.dumps(asked() if body is None else body).encode()
+    head = {"Content-Type": "application/json", **(headers or {})}
+    return gateway.request("POST", path_of(model, **query), data, head)
+
+
+def streamed(reply: Reply, dialect: DialectName = "0.x") -> list[dict[str, Any]]:
+    """The events of a stream that its dialect's clients take without a word."""
+    assert reply.status == 200, reply.body
+    assert reply.headers["content-type"].startswith("text/event-stream")
+    events = events_of(reply.body)
+    assert verify(events, dialect) is None, verify(events, dialect)
+    return events
+
+
+def run(
+    gateway: Gateway, model: str | None, body: Any = None, dialect: DialectName = "0.x", **query: Any
+) -> list[dict[str, Any]]:
+    """A run from its beginning to its end."""
+    named = {} if dialect == "0.x" else {"dialect": dialect}
+    return streamed(post(gateway, model, body, **named, **query), dialect)
+
+
+def begin(gateway: Gateway, model: str, body: Any = None, **query: Any) -> Stream:
+    """A stream, begun."""
+    sock = socket.create_connection(("127.0.0.1", gateway.port), timeout=20)
+    data = json.dumps(asked() if body is None else body).encode()
+    head = f"POST {path_of(model, **query)} HTTP/1.1\r\nHost: gateway\r\nContent-Type: application/json\r\n"
+    sock.sendall(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
+    response = http.client.HTTPResponse(sock)
+    response.begin()
+    return Stream(sock, response)
+
+
+def refused(reply: Reply, status: int = 400) -> tuple[str, str | None, str]:
+    """Code, place and words of what was refused before a run began."""
+    assert reply.status == status, reply.body
+    error = reply.json
+    assert error["type"] == "RUN_ERROR"
+    assert set(error) <= {"type", "message", "code", "metadata"}
+    return error["code"], error.get("metadata", {}).get("pellucid", {}).get("param"), error["message"]
+
+
+def texts(events: list[dict[str, Any]], kind: str) -> str:
+    """All that was said in events of this kind (`TEXT_MESSAGE`, `REASONING_MESSAGE` …)."""
+    return "".join(event["delta"] for event in events if event["type"] in (f"{kind}_CONTENT", f"{kind}_CHUNK"))
+
+
+def plainly(messages: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """Who said what, without ids."""
+    out: list[tuple[Any, ...]] = []
+    for message in messages:
+        calls = [call["function"]["name"] for call in message.get("toolCalls") or []]
+        out.append((message["role"], message.get("content") or "", *calls))
+    return out

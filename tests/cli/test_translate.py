@@ -1,0 +1,145 @@
+"""`pellucid translate`: every recorded answer is legal in every protocol and dialect, and what is wrong is said."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from functools import cache
+from itertools import product
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pellucid.cli import protocols as p
+from pellucid.cli.decode import NATIVE, guess_content_type, is_native
+from pellucid.cli.main import main
+from pellucid.events import ModelEvent
+from pellucid.parts import Origin
+from pellucid.providers.profiles import builtin_profiles
+from pellucid.providers.wires import WIRES
+from scripted import delta, event
+
+ROOT = Path(os.environ.get("PELLUCID_RECORDINGS") or Path(__file__).parents[3] / "shared" / "recordings")
+NAMES = sorted(str(path.parent.relative_to(ROOT)) for path in ROOT.glob("*/*/response.body"))
+SAID = [
+    (name, dialect, chunks)
+    for name, row in p.PROTOCOLS.items()
+    for dialect, chunks in product(row.dialects or ("",), (False, True) if row.chunks else (False,))
+]
+"""Every way there is to tell a run."""
+
+ANSWER = (
+    event(delta(reasoning_content="Hm. "))
+    + event(delta(reasoning_content="Yes."))
+    + event(delta(content="42"))
+    + event(delta("stop"))
+    + event({"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 5}})
+    + event(b"[DONE]")
+)
+FAILED = event(delta(reasoning_content="Hm. ")) + event({"error": {"message": "out of memory"}}) + event(b"[DONE]")
+
+recorded = pytest.mark.skipif(not NAMES, reason="no recordings here; PELLUCID_RECORDINGS says where they are")
+
+
+def read(name: str, *cuts: int) -> Iterator[list[ModelEvent]]:
+    """The events of a recorded answer that was read in pieces."""
+    provider, body = name.partition("/")[0], (ROOT / name / "response.body").read_bytes()
+    row = builtin_profiles()[NATIVE[provider] if provider in NATIVE and is_native(None, body) else provider]
+    kind = _types().get(name) or guess_content_type(body)
+    decoder = WIRES[row.wire].decoder(row, Origin(row.name, row.wire, ""), kind)
+    for start, stop in zip((0, *cuts), (*cuts, len(body)), strict=True):
+        yield decoder.feed(body[start:stop])
+    yield decoder.end()
+
+
+@cache
+def _types() -> dict[str, str]:
+    return {one["dir"]: one["content_type"] for one in json.loads((ROOT / "index.json").read_bytes())}
+
+
+def broken(name: str, *cuts: int) -> list[str]:
+    found = []
+    for protocol, dialect, chunks in SAID:
+        row = p.PROTOCOLS[protocol]
+        told = row.tell(p.play(read(name, *cuts)), dialect, chunks)
+        found += [f"{protocol} {dialect} {chunks}: {rule}" for rule in row.check(told.stream, dialect)]
+        assert (told.whole is not None) == row.whole
+    return found
+
+
+@recorded
+@pytest.mark.parametrize("name", NAMES)
+def test_a_recorded_answer_is_legal_in_every_protocol_and_dialect(name: str) -> None:
+    assert broken(name) == []
+
+
+@recorded
+@pytest.mark.parametrize("name", NAMES[::8])
+def test_it_is_legal_wherever_it_was_cut_in_two(name: str) -> None:
+    size = (ROOT / name / "response.body").stat().st_size
+    for at in range(1, size, max(1, size // 12)):
+        assert broken(name, at) == []
+
+
+def translate(*args: str, input: bytes = ANSWER) -> Result:
+    return CliRunner().invoke(main, ["translate", "--from", "vllm", *args], input=input)
+
+
+@pytest.mark.parametrize(("protocol", "dialect", "chunks"), SAID)
+def test_each_is_told_and_checked_by_name(protocol: str, dialect: str, chunks: bool) -> None:
+    args = ["--to", protocol, *(["--dialect", dialect] if dialect else []), *(["--chunks"] if chunks else [])]
+    done = translate(*args, "--check")
+    assert (done.exit_code, done.stderr) == (0, "legal\n")
+    assert done.stdout.startswith("data: " if protocol != "openresponses" else "event: ")
+    assert all(text in done.stdout for text in ("Hm. ", "Yes.", "42"))
+    assert ("_CHUNK" in done.stdout) == chunks
+    assert done.stdout_bytes == translate(*args).stdout_bytes
+    failed = translate(*args, "--check", input=FAILED)
+    assert (failed.exit_code, failed.stderr) == (1, "legal\nError: the upstream reported an error: out of memory\n")
+
+
+def test_a_protocol_speaks_its_first_dialect_unless_told_otherwise() -> None:
+    for protocol, row in p.PROTOCOLS.items():
+        if row.dialects:
+            named = translate("--to", protocol, "--dialect", row.dialects[0])
+            assert translate("--to", protocol).stdout == named.stdout
+            others = {translate("--to", protocol, "--dialect", dialect).stdout for dialect in row.dialects}
+            assert len(others) == len(row.dialects)
+
+
+def test_the_whole_answer_where_there_is_one() -> None:
+    completion = json.loads(translate("--to", "chat_completions", "--no-stream").stdout)
+    assert completion["choices"][0]["message"]["reasoning_content"] == "Hm. Yes."
+    error = json.loads(translate("--to", "chat_completions", "--no-stream", input=FAILED).stdout)
+    assert "out of memory" in error["error"]["message"]
+    response = json.loads(translate("--to", "openresponses", "--no-stream").stdout)
+    assert [item["type"] for item in response["output"]] == ["reasoning", "message"]
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["--to", "klingon"], "'klingon' is not one of 'agui', 'chat_completions', 'openresponses'"),
+        (["--to", "agui", "--dialect", "2.0"], "no dialect '2.0'; there are: 1.0, 0.x, thinking, proposal"),
+        (["--to", "chat_completions", "--dialect", "1.0"], "chat_completions has no dialects"),
+        (["--to", "openresponses", "--chunks"], "--chunks: openresponses has no other way"),
+        (["--to", "agui", "--no-stream"], "--no-stream: agui has nothing but streams"),
+    ],
+)
+def test_what_a_protocol_has_not_is_said_with_what_it_has(args: list[str], says: str) -> None:
+    done = translate(*args)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert says in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize(("protocol", "dialect", "chunks"), SAID)
+def test_the_check_names_the_rule_that_is_broken(protocol: str, dialect: str, chunks: bool) -> None:
+    row = p.PROTOCOLS[protocol]
+    played = p.play([[], []])
+    stream = row.tell(played, dialect, chunks).stream
+    first = stream.partition(b"\n\n")[0] + b"\n\n"
+    rules = {"agui": "start", "chat_completions": "life", "openresponses": "life"}
+    assert any(f"{rules[protocol]}" in rule.split(" (")[0] for rule in row.check(first + stream, dialect))
+    assert row.check(b"data: nonsense\n\n", dialect)

@@ -1,0 +1,61 @@
+"""What starting would refuse is found without starting, all of it at once, and nothing is made by looking."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pellucid.errors import ConfigError
+from pellucid.server import create_app
+from pellucid.server.config import check_config
+from pellucid.server.named import check_named
+
+VLLM = {"vllm": {"base_url": "http://127.0.0.1:9/v1"}}
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    (tmp_path / "open.json").write_text("{}")
+    (tmp_path / "open.json").chmod(0o644)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"tools": {"functions": ["shop"]}}, "tools.functions[0]: 'shop': write `package.module:function`"),
+    ({"tools": {"functions": ["nowhere:f"]}}, "tools.functions[0]: 'nowhere:f': there is no module"),
+    ({"tools": {"mcp": {"x": {"url": "http://h/ /mcp"}}}}, "tools.mcp.x: the URL holds white space"),
+    ({"tools": {"mcp": {"x": {"url": "http://h/mcp", "headers": {"TE": "x"}}}}}, "tools.mcp.x: "),
+    ({"summaries": {"model": "nobody"}, "providers": {"vllm": {**VLLM["vllm"], "models": ["m"]}}}, "summaries.model"),
+    ({"sealing": {"keys_file": "open.json"}}, "others than its owner may open this file"),
+    ({"access": {"keys": True, "pepper_file": "open.json"}}, "access.pepper_file: others may read open.json"),
+    ({"relay": {"url": "redis://h:port"}}, "the relay's address is not one that redis-py can read"),
+    ({"storage": {"url": "sqlite:/nowhere"}}, "a store is sqlite:///PATH"),
+]
+
+
+@pytest.mark.parametrize(("table", "mistake"), WRONG)
+def test_what_starting_refuses_is_found_before(table: dict[str, Any], mistake: str) -> None:
+    config = check_config({"providers": VLLM, "storage": {"url": "sqlite://"}, **table}, {})
+    [told] = check_named(config, None)
+    assert mistake in told
+
+    async def start() -> None:
+        async with create_app(config).life:
+            pass
+
+    with pytest.raises(ConfigError) as refused:
+        asyncio.run(start())
+    assert mistake in refused.value.mistakes[0]
+
+
+def test_a_file_of_keys_that_holds_none(home: Path) -> None:
+    jwt = {"issuer": "https://login.example.com", "audience": "x", "jwks_file": "open.json"}
+    config = check_config({"providers": VLLM, "access": {"jwt": jwt}}, {})
+    assert check_named(config, None) == [
+        "access.jwt.jwks_file: open.json: it is not a set of at most 100 keys",
+    ]
