@@ -42,6 +42,15 @@ def prepare() -> None:
     stamp.write_text(wanted)
 
 
+def offers(module: str) -> bool:
+    """Whether the environment is there, or can be made, and has this module."""
+    try:
+        prepare()
+    except (OSError, subprocess.CalledProcessError):
+        return False
+    return not subprocess.run([str(PYTHON), "-c", f"import {module}"], capture_output=True, check=False).returncode
+
+
 def versions() -> dict[str, str]:
     """What is installed here; for whoever runs within the environment."""
     found = {}

@@ -23,30 +23,42 @@ if TYPE_CHECKING:
     from .agent import NativeOutput as NativeOutput
     from .agent import PromptedOutput as PromptedOutput
     from .agent import RunUsage as RunUsage
+    from .agent import StateDeps as StateDeps
     from .agent import StreamedRunResult as StreamedRunResult
     from .agent import ToolOutput as ToolOutput
     from .agent import UnexpectedModelBehavior as UnexpectedModelBehavior
     from .agent import UsageLimitExceeded as UsageLimitExceeded
     from .agent import UsageLimits as UsageLimits
+    from .apps import agui as agui
     from .errors import ModelError as ModelError
     from .errors import PellucidError as PellucidError
     from .errors import RequestError as RequestError
     from .events import *  # noqa: F403
     from .parts import *  # noqa: F403
     from .settings import ModelSettings as ModelSettings
+    from .tools import ApprovalRequired as ApprovalRequired
+    from .tools import CallDeferred as CallDeferred
+    from .tools import DeferredToolRequests as DeferredToolRequests
+    from .tools import DeferredToolResults as DeferredToolResults
     from .tools import ModelRetry as ModelRetry
     from .tools import RunContext as RunContext
     from .tools import Tool as Tool
+    from .tools import ToolApproved as ToolApproved
+    from .tools import ToolDenied as ToolDenied
 
 _NAMES = {
     "agent": (
         *("Agent", "AgentRun", "AgentRunResult", "AgentRunResultEvent", "CallToolsNode", "End", "ModelRequestNode"),
-        *("NativeOutput", "PromptedOutput", "RunUsage", "StreamedRunResult", "ToolOutput", "UnexpectedModelBehavior"),
-        *("UsageLimitExceeded", "UsageLimits"),
+        *("NativeOutput", "PromptedOutput", "RunUsage", "StateDeps", "StreamedRunResult", "ToolOutput"),
+        *("UnexpectedModelBehavior", "UsageLimitExceeded", "UsageLimits"),
     ),
+    "apps": ("agui",),
     "errors": ("ModelError", "PellucidError", "RequestError"),
     "settings": ("ModelSettings",),
-    "tools": ("ModelRetry", "RunContext", "Tool"),
+    "tools": (
+        *("ApprovalRequired", "CallDeferred", "DeferredToolRequests", "DeferredToolResults", "ModelRetry"),
+        *("RunContext", "Tool", "ToolApproved", "ToolDenied"),
+    ),
 }
 _ROOM_OF = {name: room for room, names in _NAMES.items() for name in names}
 
@@ -66,7 +78,7 @@ def __getattr__(name: str) -> Any:
     # The vocabulary is offered whole; of the rooms above it, what is named here.
     for room in (_ROOM_OF[name],) if name in _ROOM_OF else ("parts", "events"):
         module = import_module(f".{room}", __name__)
-        if name[0].isupper() or name in ("messages_to_json", "messages_from_json"):
+        if name[0].isupper() or name in _ROOM_OF or name in ("messages_to_json", "messages_from_json"):
             with suppress(AttributeError):
                 return getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

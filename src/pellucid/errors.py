@@ -86,11 +86,17 @@ class ModelError(PellucidError):
     """The model's side failed before it produced anything: refused, unreachable, or not speaking its protocol.
 
     `request_id`: what the upstream calls the request, where it says so.
+    `where`: the address that was asked, where that may be what is wrong. It is for who runs this: it stands in the
+    exception's text, and nowhere in `info`, which clients get.
     """
 
-    def __init__(self, info: ErrorInfo, request_id: str | None = None) -> None:
+    def __init__(self, info: ErrorInfo, request_id: str | None = None, where: str | None = None) -> None:
         super().__init__(info)
         self.request_id = request_id
+        self.where = where
+
+    def __str__(self) -> str:
+        return f"{self.info.told} (at {self.where})" if self.where else self.info.told
 
 
 class IllegalEvent(PellucidError):

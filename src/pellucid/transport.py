@@ -82,7 +82,7 @@ class Transport:
             async with asyncio.timeout_at(deadline):
                 answer = await self._open(url, headers, body, limits or self.limits)
         except TimeoutError as error:
-            raise ModelError(_silent("timeout", total or 0, _host(url))) from error
+            raise ModelError(_silent("timeout", total or 0), where=_host(url)) from error
         if deadline is not None and total is not None:
             answer.end_by(deadline, total)
         return answer
@@ -95,7 +95,7 @@ class Transport:
                 answer = await self._attempt(url, headers, body, limits)
             except _NoAnswer as error:
                 if last:
-                    raise ModelError(error.info) from error.__cause__
+                    raise ModelError(error.info, where=error.where) from error.__cause__
                 wait = min(0.25 * 2**attempt, limits.retry_wait)
             else:
                 if last or answer.status not in RETRY_STATUSES:
@@ -114,7 +114,7 @@ class Transport:
             async with asyncio.timeout(self.limits.connect), self._pool().get(url, headers=headers) as response:
                 return response.status, await response.read()
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            raise ModelError(_unreachable(url, error)) from error
+            raise ModelError(_unreachable(error), where=_host(url)) from error
 
     async def aclose(self) -> None:
         for answer in list(self._lingering):
@@ -135,32 +135,34 @@ class Transport:
                     timeout=aiohttp.ClientTimeout(total=None, connect=limits.connect, sock_connect=limits.connect),
                 )
         except aiohttp.ConnectionTimeoutError as error:
-            raise _NoAnswer(_unreachable(url, error, f"no connection within {limits.connect:g} s")) from error
+            detail = f"no connection within {limits.connect:g} s"
+            raise _NoAnswer(_unreachable(error, detail), where=_host(url)) from error
         except TimeoutError as error:
-            raise ModelError(_silent("first_byte_timeout", limits.first_byte, _host(url))) from error
+            raise ModelError(_silent("first_byte_timeout", limits.first_byte), where=_host(url)) from error
         except aiohttp.InvalidURL as error:
             raise ModelError(
-                ErrorInfo(
-                    kind="server_error", code="bad_upstream_url", message=f"{_host(url)!r} is no address of a server"
-                )
+                ErrorInfo("server_error", "the model's provider has an address that is none", code="bad_upstream_url"),
+                where=_host(url),
             ) from error
         except aiohttp.ServerDisconnectedError as error:
             detail = "it closed the connection without an answer"
             if isinstance(error.message, str):
-                raise _NoAnswer(_unreachable(url, error, detail)) from error
-            raise ModelError(_unreachable(url, error, "it closed the connection in mid-answer")) from error
+                raise _NoAnswer(_unreachable(error, detail), where=_host(url)) from error
+            detail = "it closed the connection in mid-answer"
+            raise ModelError(_unreachable(error, detail), where=_host(url)) from error
         except aiohttp.ClientResponseError as error:
             raise ModelError(
                 ErrorInfo(
                     kind="model_error",
                     code="not_http",
-                    message=f"{_host(url)} answered something that is not HTTP/1.1",
+                    message="the upstream answered something that is not HTTP/1.1",
                     # On one line, without the arrow that points at the place.
                     said=" ".join(str(error.message).split()).rstrip(" ^") or None,
-                )
+                ),
+                where=_host(url),
             ) from error
         except (aiohttp.ClientError, OSError) as error:
-            raise _NoAnswer(_unreachable(url, error)) from error
+            raise _NoAnswer(_unreachable(error), where=_host(url)) from error
         return Answer(response, limits, asked, self._lingering)
 
     def _pool(self) -> aiohttp.ClientSession:
@@ -382,14 +384,15 @@ def _host(url: str) -> str:
     return f"{scheme}://{rest.partition('/')[0].rpartition('@')[2]}"
 
 
-def _unreachable(url: str, error: BaseException, detail: str = "") -> ErrorInfo:
+def _unreachable(error: BaseException, detail: str = "") -> ErrorInfo:
     said = None
     if not detail:
         error = getattr(error, "os_error", error)
         detail = _why_not(error)
         # What a library says may quote the other side: its certificate, or what it sent.
         said = str(error) if detail in (_INSECURE, _FAILED) else None
-    return ErrorInfo("unavailable", f"cannot reach {_host(url)}: {detail}", code="unreachable", said=said or None)
+    message = f"the model's provider cannot be reached: {detail}"
+    return ErrorInfo("unavailable", message, code="unreachable", said=said or None)
 
 
 _INSECURE = "no secure connection comes about"
@@ -408,6 +411,6 @@ def _why_not(error: BaseException) -> str:
     return os.strerror(number) if number is not None and number > 0 else _FAILED
 
 
-def _silent(code: str, seconds: float, who: str = "the upstream") -> ErrorInfo:
+def _silent(code: str, seconds: float) -> ErrorInfo:
     what = {"idle_timeout": "said nothing", "timeout": "did not finish"}.get(code, "did not begin to answer")
-    return ErrorInfo(kind="timeout", code=code, message=f"{who} {what} within {seconds:g} s")
+    return ErrorInfo(kind="timeout", code=code, message=f"the upstream {what} within {seconds:g} s")

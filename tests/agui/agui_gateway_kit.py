@@ -6,14 +6,21 @@ import http.client
 import json
 import socket
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 from agui_kit import events_of
 
+from pellucid.emit import Emitter
+from pellucid.errors import ErrorInfo
+from pellucid.events import ModelEvent, SideEvent
+from pellucid.models.model import Turn
+from pellucid.parts import ModelResponse, Origin
 from pellucid.protocols.agui import DialectName
 from pellucid.protocols.agui.verify import verify
+from pellucid.settings import ModelCall
 from scripted import Gateway, Reply, Stream
 
 sys.path.append(str(Path(__file__).parents[1] / "server"))
@@ -96,3 +103,53 @@ def plainly(messages: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
         calls = [call["function"]["name"] for call in message.get("toolCalls") or []]
         out.append((message["role"], message.get("content") or "", *calls))
     return out
+
+
+Step = SideEvent | Callable[[Emitter], None]
+
+
+class Agent:
+    """Something to ask that says what it is told to, a turn after the other, also beside its words."""
+
+    def __init__(self, name: str, *turns: Sequence[Step]) -> None:
+        self.name = name
+        self.origin = Origin("agents", "agent", name)
+        self.asked: list[ModelCall] = []
+        self._turns = turns
+
+    async def open(self, call: ModelCall) -> Turn:
+        said = sum(isinstance(message, ModelResponse) for message in call.messages)
+        self.asked.append(call)
+        return _Speaking(self.origin, self._turns[min(said, len(self._turns) - 1)])
+
+    def warnings(self, call: ModelCall) -> list[str]:
+        return []
+
+
+class _Speaking:
+    waiting = False
+
+    def __init__(self, origin: Origin, steps: Sequence[Step]) -> None:
+        self._emitter = Emitter(origin)
+        self._steps = list(steps)
+        self._ended = False
+
+    async def wait(self) -> None:
+        pass
+
+    def take(self) -> list[ModelEvent] | None:
+        if self._ended:
+            return None
+        if not self._steps:
+            self._ended = True
+            self._emitter.finish("stop")
+            return self._emitter.end("eof")
+        step = self._steps.pop(0)
+        if isinstance(step, SideEvent):
+            return [step]
+        step(self._emitter)
+        return self._emitter.take()
+
+    def cancel(self, error: ErrorInfo | None = None) -> list[ModelEvent]:
+        self._ended = True
+        return self._emitter.end("cancelled" if error is None else "error", error)

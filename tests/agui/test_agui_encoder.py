@@ -326,7 +326,6 @@ def test_the_proposal_has_an_empty_second_span_for_what_was_not_known_at_the_sta
         "role": "reasoning",
         "content": ["a"],
         "encryptedContent": "sealed-0",
-        "metadata": {"pellucid": {"form": "raw"}},
     }
     assert text["content"] == "b"
     assert (carrier["content"], carrier["encryptedContent"]) == ([], "sealed-1")

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any, get_args
 
 import agui_node
 import pytest
+from agui_kit import encoded, runs, slow
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pellucid.errors import RequestError
+from pellucid.events import Event
 from pellucid.protocols.agui import events as e
-from pellucid.protocols.agui.proto import MEDIA_TYPE, encode_frame, encode_message
+from pellucid.protocols.agui.proto import MEDIA_TYPE, delta_frames, encode_frame, encode_message
 from pellucid.protocols.agui.shapes import EVENTS
 from pellucid.protocols.agui.verify import verify
 
@@ -183,10 +188,49 @@ def test_the_client_reads_frames_as_it_reads_lines() -> None:
     ]
 
 
+DELTAS: list[Callable[[str, str], e.AGUIEvent]] = [
+    lambda id, delta: e.TextMessageContentEvent(message_id=id, delta=delta),
+    lambda id, delta: e.ReasoningMessageContentEvent(message_id=id, delta=delta),
+    lambda id, delta: e.ToolCallArgsEvent(tool_call_id=id, delta=delta),
+    lambda id, delta: e.TextMessageChunkEvent(message_id=id, delta=delta),
+    lambda id, delta: e.ReasoningMessageChunkEvent(message_id=id, delta=delta),
+    lambda id, delta: e.ToolCallChunkEvent(tool_call_id=id, delta=delta),
+]
+
+
+@given(
+    st.sampled_from(DELTAS),
+    st.text(max_size=9),
+    st.integers(0, 300),
+    st.lists(st.text(st.characters(codec=None)) | st.integers(0, 1 << 15).map(lambda size: "x" * size), max_size=5),
+)
+def test_deltas_by_template_are_the_same_bytes(make: Any, id: str, more: int, deltas: list[str]) -> None:
+    id += "i" * more  # so that every length of a length comes
+    frame = delta_frames(make(id, "x"))
+    for delta in ["", *deltas]:
+        assert frame(delta) == encode_frame(make(id, delta))
+
+
+def test_every_length_around_a_byte_is_the_same() -> None:
+    for make in DELTAS:
+        frame = delta_frames(make("m", "x"))
+        for size in [*range(300), *range(16_360, 16_400)]:
+            assert frame("x" * size) == encode_frame(make("m", "x" * size))
+
+
+@slow
+@given(runs(), st.booleans(), st.booleans())
+def test_a_run_with_templates_is_the_same_bytes(batches: list[list[Event]], chunks: bool, timestamps: bool) -> None:
+    each = encoded(batches, chunks=chunks, timestamps=timestamps, frame=encode_frame)
+    assert encoded(batches, chunks=chunks, timestamps=timestamps, frame=encode_frame, deltas=delta_frames) == each
+
+
 def test_what_has_no_place_is_refused_by_name() -> None:
     assert len(get_args(e.ThinkingEvent)) == 5
     with pytest.raises(RequestError, match="THINKING_START events cannot be sent"):
         encode_message({"type": "THINKING_START"})
+    with pytest.raises(RequestError, match="THINKING_TEXT_MESSAGE_CONTENT events cannot be sent"):
+        delta_frames(e.ThinkingTextMessageContentEvent(delta="x"))
 
 
 def test_numbers_that_no_double_holds() -> None:

@@ -273,7 +273,10 @@ BAD = [
     ({"resume": [{"interruptId": "x", "status": "maybe"}]}, "resume[0].status: "),
     ({"threadId": 1}, "threadId: "),
     ({"forwardedProps": {"pellucid": {"effort": "huge"}}}, "forwardedProps.pellucid.effort: "),
-    ({"forwardedProps": {"pellucid": {"modell": "x"}}}, "forwardedProps.pellucid: Object contains unknown field"),
+    (
+        {"forwardedProps": {"pellucid": {"modell": "x"}}},
+        "forwardedProps.pellucid.modell: no such option; there are model, ",
+    ),
     ({"forwardedProps": {"pellucid": 1}}, "forwardedProps.pellucid: "),
     ({"query": {"store": "perhaps"}}, "store: "),
 ]

@@ -229,7 +229,8 @@ def test_ask_says_when_nobody_is_there(run: Run, tmp_path: Path) -> None:
     (tmp_path / "pellucid.toml").write_text(
         '[limits]\nretries = 0\n[providers.vllm]\nbase_url = "http://127.0.0.1:1/v1"\nmodels = ["m"]'
     )
-    assert one_sentence(run("ask", "Why?"), 1) == "Error: cannot reach http://127.0.0.1:1: Connection refused\n"
+    told = "Error: the model's provider cannot be reached: Connection refused (at http://127.0.0.1:1)\n"
+    assert one_sentence(run("ask", "Why?"), 1) == told
 
 
 # --- what is wrong with a command --------------------------------------------------------------------------------
@@ -262,7 +263,7 @@ def test_ask_says_when_nobody_is_there(run: Run, tmp_path: Path) -> None:
         (["serve", "--host", "0.0.0.0"], "can be reached by others"),
         (
             ["serve", "--workers", "2"],
-            "relay.url: for server.workers = 2, what is live must be where all workers find it",
+            "relay.url: for server.workers = 2, what is live must be",
         ),
     ],
 )

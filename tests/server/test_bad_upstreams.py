@@ -165,7 +165,7 @@ def test_retry_after_that_is_too_long_is_the_clients_to_wait(gateway: Served, up
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_nobody_there(upstream: Upstream, stream: bool) -> None:
+def test_nobody_there(upstream: Upstream, stream: bool, caplog: pytest.LogCaptureFixture) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
@@ -174,7 +174,10 @@ def test_nobody_there(upstream: Upstream, stream: bool) -> None:
             reply = gateway.ask("any", stream=stream)
     assert reply.status == 503
     assert reply.error["code"] == "unreachable"
-    assert reply.error["message"] == f"cannot reach http://127.0.0.1:{port}: Connection refused"
+    assert reply.error["message"] == "the model's provider cannot be reached: Connection refused"
+    # Where it was looked for is the operator's to know.
+    assert str(port) not in reply.body.decode()
+    assert f"the provider vllm at http://127.0.0.1:{port}: " in caplog.text
 
 
 async def never(call: Call) -> None:

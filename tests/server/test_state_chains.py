@@ -138,6 +138,21 @@ def test_a_call_that_nobody_answered_does_not_stop_the_conversation(me: Caller, 
     assert not any(entry.get("tool_calls") for entry in upstream_saw(upstream, name))
 
 
+def test_a_call_that_was_answered_is_not_answered_again(me: Caller, upstream: Upstream) -> None:
+    """Not by who forgot that it was, and not in the place of the server's own functions."""
+    name = upstream.plays(calls("ask_user", "look_up"), THINKS)
+    first = me.said(name, tools=[CALLERS])
+    pending, servers = call_ids(first)
+    second = me.said(name, [output(pending, "Ada")], previous_response_id=first["id"])
+    branch = me.said(name, [output(pending, "Eve")], previous_response_id=first["id"])
+    assert branch["status"] == "completed"
+    for call, after in ((pending, second), (servers, first)):
+        reply = me.say(name, [message("So:"), output(call, "Bob")], previous_response_id=after["id"])
+        assert (reply.status, reply.error["param"]) == (400, "input[1].call_id")
+        assert "has its output already" in reply.error["message"]
+    assert len(upstream.calls(name)) == 3
+
+
 def test_instructions_are_not_carried_over(me: Caller, upstream: Upstream) -> None:
     name = upstream.plays(THINKS)
     first = me.said(name, "One", instructions="Speak like a pirate.")

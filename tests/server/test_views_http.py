@@ -130,7 +130,9 @@ def test_reasoning_that_a_client_gave_is_read_as_any_other(keyed: Keys, upstream
         "content": [{"type": "reasoning_text", "text": SECRET}],
     }
     logprobs = [{"token": SECRET, "logprob": -0.1, "bytes": [], "top_logprobs": []}]
-    text = {"type": "output_text", "text": "Hm.", "annotations": [], "logprobs": logprobs, "reasoning": SECRET}
+    cited = {"type": "url_citation", "url": "https://a.test/", "title": "A", "start_index": 0, "end_index": 2}
+    noted = [{**cited, "note": SECRET, "title": {"of": SECRET}}, cited]
+    text = {"type": "output_text", "text": "Hm.", "annotations": noted, "logprobs": logprobs, "reasoning": SECRET}
     said = {"type": "message", "role": "assistant", "content": [text], "reasoning_content": SECRET}
     user = {"type": "message", "role": "user", "content": "Why?"}
     conversation = keyed.conversation()
@@ -140,6 +142,8 @@ def test_reasoning_that_a_client_gave_is_read_as_any_other(keyed: Keys, upstream
             listed = keyed.get(view, path)
             [given] = [item for item in listed.json["data"] if item.get("id") == "rs_mine"] or [None]
             assert (SECRET in listed.body.decode()) is (view == "raw"), "nor in what came with the answer"
+            [answer] = [item for item in listed.json["data"] if str(item.get("content")).find("Hm.") >= 0]
+            assert answer["content"][0]["annotations"][1] == cited
             if view == "raw":
                 assert given == thought
             elif view == "hidden":

@@ -258,6 +258,8 @@ def test_a_run_that_gets_no_place_was_none(upstream: Upstream) -> None:
             stream.until("Hm")
             for streamed in (True, False):
                 assert gateway.ask(model, stream=streamed, store=False).status == 429
+                late = gateway.ask(model, stream=streamed, background=True, store=True)
+                assert (late.status, late.error["code"]) == (429, "too_many_streams")
             assert metrics(gateway)[f'pellucid_open_runs{{model="{model}"}}'] == 1
         gateway.idle()
         found = metrics(gateway)

@@ -7,6 +7,7 @@ from .nodes import CallToolsNode, End, ModelRequestNode
 from .output import NativeOutput, PromptedOutput, ToolOutput
 from .results import AgentRunResult, AgentRunResultEvent, StreamedRunResult
 from .running import AgentRun
+from .starting import Start, Startable, StateDeps
 
 __all__ = [
     "Agent",
@@ -20,6 +21,9 @@ __all__ = [
     "NativeOutput",
     "PromptedOutput",
     "RunUsage",
+    "Start",
+    "Startable",
+    "StateDeps",
     "StreamedRunResult",
     "ToolOutput",
     "UnexpectedModelBehavior",

@@ -13,24 +13,29 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from inspect import isawaitable
 from typing import Any, Generic, TypedDict, TypeVar, Unpack, overload
 
+from msgspec import structs
+
 from ..errors import RequestError
 from ..events import Event, FinalResultEvent
 from ..models import Asked
 from ..parts import ModelMessage, ModelRequest, ModelRequestPart, SystemPromptPart, Text, UserContent, UserPromptPart
-from ..settings import ModelCall, ModelSettings, ToolChoice, checked_settings, merge_settings
-from ..tools import AnyTool, Rules, RunContext, Tool, Toolbox
+from ..settings import ModelCall, ModelSettings, ToolChoice, ToolDefinition, checked_settings, merge_settings
+from ..tools import AnyTool, DeferredToolResults, Rules, RunContext, Tool, Toolbox
 from ..tools.functions import takes_context
 from .handlers import EventHandler, handle
 from .limits import UsageLimits
 from .nodes import CallToolsNode, End, ModelRequestNode, nodes
 from .output import OutputSpec, output_of
 from .results import AgentRunResult, AgentRunResultEvent, StreamedRunResult
+from .resuming import went_on
 from .running import AgentRun, Plan, warn
+from .starting import Start
 
 Out = TypeVar("Out")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -217,26 +222,81 @@ class Agent(Generic[Out]):
         instructions: Instructions | None = None,
         usage_limits: UsageLimits | None = None,
         output_type: Any = None,
+        external_tools: Sequence[ToolDefinition] = (),
+        deferred_tool_results: DeferredToolResults | None = None,
     ) -> AsyncIterator[SteppedRun[Out]]:
-        """A run to go through step by step: `async for node in run`. Leaving the block ends it."""
+        """A run to go through step by step: `async for node in run`. Leaving the block ends it.
+
+        `external_tools` are called by somebody else: a call of one ends the run, whose output is then
+        `DeferredToolRequests`, as it is when a tool raises `ApprovalRequired` or `CallDeferred`. The next run goes on
+        from there with the messages as its history, and what came of the calls as `deferred_tool_results`.
+        """
+        plan = await self._plan(
+            user_prompt,
+            message_history=message_history,
+            model=model,
+            model_settings=model_settings,
+            deps=deps,
+            instructions=instructions,
+            usage_limits=usage_limits,
+            output_type=output_type,
+            external_tools=external_tools,
+            deferred_tool_results=deferred_tool_results,
+        )
+        async with SteppedRun[Out](plan) as run:
+            yield run
+
+    async def start(self, start: Start) -> AgentRun[Out]:
+        """A run to be served (see `pellucid.agui`). Handlers are told nothing of it."""
+        plan = await self._plan(
+            message_history=_led_by(self._system, start.messages),
+            model_settings=start.settings,
+            deps=start.deps,
+            external_tools=start.tools,
+            deferred_tool_results=start.results,
+        )
+        return AgentRun(replace(plan, enrich=start.enrich, served=True))
+
+    async def _plan(
+        self,
+        user_prompt: Prompt | None = None,
+        *,
+        message_history: Sequence[ModelMessage] | None = None,
+        model: Asked | str | None = None,
+        model_settings: ModelSettings | None = None,
+        deps: Any = None,
+        instructions: Instructions | None = None,
+        usage_limits: UsageLimits | None = None,
+        output_type: Any = None,
+        external_tools: Sequence[ToolDefinition] = (),
+        deferred_tool_results: DeferredToolResults | None = None,
+    ) -> Plan:
         output = self._output if output_type is None else output_of(output_type)
         twice = set(output.tools) & set(self._toolbox.names)
         if twice:
             raise RequestError(f"the tool {twice.pop()!r} has the name of the output: give one another name")
+        external = frozenset(tool.name for tool in external_tools)
+        if external & {*output.tools, *self._toolbox.names}:
+            name = min(external & {*output.tools, *self._toolbox.names})
+            raise RequestError(
+                f"tools: this agent has a tool {name!r} of its own: give yours another name", param="tools"
+            )
         asked = _model(model if model is not None else self._model)
+        results = deferred_tool_results or DeferredToolResults()
         history = list(message_history or ())
+        begun, pending = went_on(history, results)
         context = RunContext(deps, asked, prompt=_content(user_prompt), messages=history)
         told = [*self._instructions, *_listed(instructions), *([output.instructions] if output.instructions else [])]
         words = [await _said(instruction, context) for instruction in told]
         call = ModelCall(
             asked.name,
-            [*history, *self._request(user_prompt, history)],
+            [*begun, *self._request(user_prompt, history)],
             checked_settings(merge_settings(self._model_settings, model_settings)),
-            (*self._toolbox.definitions, *output.definitions),
+            (*self._toolbox.definitions, *external_tools, *output.definitions),
             ToolChoice("auto" if output.by_text or not output.tools else "required"),
             output.format,
         )
-        plan = Plan(
+        return Plan(
             model=asked,
             call=call,
             history=history,
@@ -250,9 +310,10 @@ class Agent(Generic[Out]):
             processors=self._processors,
             seed=secrets.token_bytes(16),
             warnings=_warnings(asked, call),
+            external=external,
+            pending=pending,
+            results=results,
         )
-        async with SteppedRun[Out](plan) as run:
-            yield run
 
     def _request(self, prompt: Prompt | None, history: list[ModelMessage]) -> list[ModelMessage]:
         parts: list[ModelRequestPart] = []
@@ -326,6 +387,17 @@ async def _until_final(run: AgentRun[Any], left: list[Event]) -> AsyncIterator[E
                 yield event
                 return
             yield event
+
+
+def _led_by(system: Sequence[str], messages: list[ModelMessage]) -> list[ModelMessage]:
+    """The conversation of a client, who has no system prompt of ours to send back."""
+    told: list[ModelRequestPart] = [SystemPromptPart(text) for text in system]
+    if not told:
+        return messages
+    first = messages[0] if messages else None
+    if isinstance(first, ModelRequest):
+        return [structs.replace(first, parts=[*told, *first.parts]), *messages[1:]]
+    return [ModelRequest(told), *messages]
 
 
 def _model(model: Asked | str | None) -> Asked:

@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from ..conversation import joined
 from ..errors import ErrorInfo, ModelError, PellucidError
 from ..events import Event, FinalResultEvent, PartStartEvent, ResponseStartEvent, RunEndEvent
 from ..models import Asked
@@ -34,10 +35,23 @@ from ..parts import (
 from ..run import Minter
 from ..runs import Answered, AttachedRun
 from ..settings import ModelCall
-from ..tools import Attempts, ModelRetry, RunContext, Toolbox, call_all
+from ..tools import (
+    ApprovalRequired,
+    Attempts,
+    DeferredToolRequests,
+    DeferredToolResults,
+    Gate,
+    ModelRetry,
+    RunContext,
+    ToolApproved,
+    Toolbox,
+    ToolDenied,
+    call_all,
+)
 from ..tools.calling import Result, arguments_of
 from ..tools.functions import takes_context
 from .errors import UnexpectedModelBehavior
+from .interrupts import interrupt_of
 from .limits import RunUsage, UsageLimits, run_usage
 from .output import Output
 from .results import AgentRunResult
@@ -66,6 +80,14 @@ class Plan:
     processors: Sequence[Callable[..., Any]] = ()
     seed: bytes = b""
     warnings: list[str] = field(default_factory=list)
+    external: frozenset[str] = frozenset()
+    """The functions that are called by whoever asked."""
+    pending: tuple[ToolCallPart, ...] = ()
+    """Calls that the run before left, and of which `results` say whether they may be made."""
+    results: DeferredToolResults = field(default_factory=DeferredToolResults)
+    enrich: Callable[[list[Event]], list[Event]] | None = None
+    served: bool = False
+    """Whether nobody raises what ended the run, so that it has to be logged."""
 
 
 class AgentRun(Generic[Out]):
@@ -86,9 +108,21 @@ class AgentRun(Generic[Out]):
         self._result: AgentRunResult[Out] | None = None
         self._failure: Exception | None = None
         """What to raise once all that came was read."""
-        self.tools: Container[str] = _Everything()
-        """Every call is answered here: what is no function is told to the model."""
-        self._run = AttachedRun(plan.model, plan.call, Minter(plan.seed), self)
+        self.tools: Container[str] = _Everything(plan.external)
+        """Every call is answered here, but for those that whoever asked answers: what is no function is told to the
+        model."""
+        self._left: list[ToolCallPart] = []
+        """Calls that wait for somebody, and why."""
+        self._gate = Gate()
+        self._run = AttachedRun(
+            plan.model,
+            plan.call,
+            Minter(plan.seed),
+            self,
+            enrich=plan.enrich,
+            log_faults=plan.served,
+            pending=plan.pending,
+        )
 
     # --- reading -------------------------------------------------------------------------------------------------
 
@@ -202,7 +236,13 @@ class AgentRun(Generic[Out]):
     @property
     def ctx(self) -> RunContext[Any]:
         """What functions and handlers are told of this run."""
-        return replace(self._plan.context, usage=self.usage, messages=self.all_messages(), run_step=self._requests)
+        return replace(
+            self._plan.context,
+            usage=self.usage,
+            messages=self.all_messages(),
+            run_step=self._requests,
+            sides=self._run.emit,
+        )
 
     # --- what happens between two turns (see `runs.Owner`) ---------------------------------------------------------
 
@@ -210,7 +250,8 @@ class AgentRun(Generic[Out]):
         """The call with what processors made of its messages, and the instructions first."""
         self._plan.limits.check_request(self.usage)
         self._requests += 1
-        messages = list(call.messages)
+        resumed = self._plan.pending or self._plan.results.calls
+        messages = joined(call.messages) if resumed else list(call.messages)
         for processor in self._plan.processors:
             messages = await _called(processor, self.ctx, messages)
         return msgspec.structs.replace(call, messages=_with_instructions(messages, self._plan.instructions))
@@ -226,11 +267,26 @@ class AgentRun(Generic[Out]):
         if self._output:
             results = [answers.get(index) or _not_called(call) for index, call in enumerate(calls)]
             return Answered(results, last=True)
-        functions = [call for index, call in enumerate(calls) if index not in answers]
+        functions = []
+        for index, call in enumerate(calls):
+            said = plan.results.approval(call.tool_call_id) if plan.pending else None
+            if isinstance(said, ToolDenied):
+                answers[index] = ToolReturnPart(call.tool_name, said.message, call.tool_call_id, "denied")
+            elif isinstance(said, ToolApproved) and said.override_args is not None:
+                functions.append(msgspec.structs.replace(call, args=said.override_args))
+            elif index not in answers:
+                functions.append(call)
         plan.limits.check_calls(self.usage, len(functions))
         self._tool_calls += len(functions)
-        called = iter(await call_all(plan.toolbox, functions, self.ctx, self._attempts))
-        return Answered([answers.get(index) or next(called) for index in range(len(calls))])
+        gate = self._gate = Gate([call.tool_call_id for call in plan.pending])
+        called = await call_all(plan.toolbox, functions, self.ctx, self._attempts, gate)
+        for call in calls:
+            if call.tool_call_id in gate.left:
+                self._left.append(call)
+                self._run.emit(interrupt_of(call, gate.left[call.tool_call_id]))
+        made = {result.tool_call_id: result for result in (*answers.values(), *called)}
+        results = [made[call.tool_call_id] for call in calls if call.tool_call_id in made]
+        return Answered(results, left=frozenset(gate.left))
 
     async def check(self, response: ModelResponse) -> RetryPromptPart | None:
         """Whether an answer without calls is what was asked for."""
@@ -299,10 +355,20 @@ class AgentRun(Generic[Out]):
             self._failure = self._failure or self._run.raised or failed
         elif end.status == "incomplete":
             self._cut_off(end)
+        if not self._output and end.status == "completed":
+            self._output = [self._waits_for()]
         if not self._output:
             return
         [output] = self._output
         self._result = AgentRunResult(output, self.usage, self.warnings, self.all_messages(), len(self._plan.history))
+
+    def _waits_for(self) -> DeferredToolRequests:
+        """What a run gives that ended with calls for somebody else."""
+        last, left = self.last_response, self._gate.left
+        theirs = [] if last is None else [call for call in last.tool_calls if call.tool_name in self._plan.external]
+        asked = [call for call in self._left if isinstance(left[call.tool_call_id], ApprovalRequired)]
+        told = {id: why.metadata for id, why in left.items() if why.metadata is not None}
+        return DeferredToolRequests([*theirs, *(call for call in self._left if call not in asked)], asked, told)
 
     def _cut_off(self, end: RunEndEvent) -> None:
         """Text that was cut off is what there is; of anything else a piece is nothing."""
@@ -331,8 +397,11 @@ _BETWEEN = ("pellucid", "asyncio", "contextlib")
 
 
 class _Everything:
+    def __init__(self, but: Container[str]) -> None:
+        self._but = but
+
     def __contains__(self, name: object) -> bool:
-        return True
+        return not isinstance(name, str) or name not in self._but
 
 
 def _not_called(call: ToolCallPart) -> ToolReturnPart:

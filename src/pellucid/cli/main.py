@@ -26,7 +26,7 @@ class _Commands(click.Group):
                 click.echo(f"  {mistake}", err=True)
             ctx.exit(2)
         except PellucidError as error:
-            click.echo(f"Error: {error.info.told}", err=True)
+            click.echo(f"Error: {error}", err=True)
             ctx.exit(2 if error.info.kind in ("invalid_request", "not_found", "unsupported") else 1)
         except BrokenPipeError:
             # Whoever read our output has had enough. What is still buffered goes nowhere, without a word.

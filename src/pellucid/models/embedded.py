@@ -14,12 +14,12 @@ import msgspec
 from msgspec.structs import replace
 
 from ..emit import Emitter
-from ..errors import ErrorInfo, ModelError, PellucidError
+from ..errors import ErrorInfo, ModelError, PellucidError, RequestError
 from ..events import ModelEvent, ResponseEndEvent, SideEvent
 from ..local.lending import LentEngine
 from ..local.request import adjust, explain
 from ..local.supervise import Engine
-from ..parts import Origin
+from ..parts import Audio, File, Image, ModelMessage, Origin, ToolReturnPart, UserPromptPart, Video
 from ..providers.profiles import builtin_profiles
 from ..providers.wires import WIRES
 from ..settings import ModelCall, ModelSettings, merge_settings
@@ -39,7 +39,25 @@ DEFAULTS: ModelSettings = {"temperature": 0.2}
 
 def _body(call: ModelCall, origin: Origin, grammar: str | None) -> dict[str, Any]:
     row = builtin_profiles()["llama.cpp"]
+    _only_text(call.messages)
     return adjust(WIRES[row.wire].encode(call, row, origin), grammar=grammar)
+
+
+def _only_text(messages: list[ModelMessage]) -> None:
+    """Here, where it is still called what it is to whoever asks, and not yet what it is on the engine's wire."""
+    for part in (part for message in messages for part in message.parts):
+        content = part.content if isinstance(part, UserPromptPart | ToolReturnPart) else None
+        for one in content if isinstance(content, list) else ():
+            if isinstance(one, Image | Audio | Video | File):
+                raise RequestError(
+                    f"the embedded model does text only, so it cannot be shown {_SHOWN[type(one)]}; use a model that "
+                    "takes it, or put what it says into words",
+                    kind="unsupported",
+                    code="unsupported_by_embedded_model",
+                )
+
+
+_SHOWN = {Image: "an image", Audio: "a sound", Video: "a video", File: "a file"}
 
 
 def embedded_warnings(

@@ -252,7 +252,6 @@ class AttachedRun:
             events = self.run.end(error.info if isinstance(error, PellucidError) and told else FAULT)
         self._between = events
 
-
     async def _answered(self, calls: tuple[ToolCallPart, ...]) -> Answered | None:
         """What became of the calls; None as long as they have only said something. Whoever stops waiting for them
         stops them, and waits until they have stopped."""

@@ -24,6 +24,12 @@ ENV = "PELLUCID_SEAL_KEYS"
 _Stamp = tuple[int, int, int]
 
 
+def default_key_file(environ: Mapping[str, str] = os.environ) -> Path:
+    """Where the keys are kept, unless somebody says otherwise."""
+    base = environ.get("XDG_DATA_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "share") / "pellucid" / "seal-keys.json"
+
+
 def env_keys(environ: Mapping[str, str] | None = None) -> Keys | None:
     """The keys that the environment holds, or None. Raises `ConfigError`."""
     value = (os.environ if environ is None else environ).get(ENV, "")

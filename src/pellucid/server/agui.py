@@ -17,11 +17,12 @@ from starlette.routing import BaseRoute
 
 from ..asgi.serving import serve_stream
 from ..errors import RequestError
-from ..parts import SealedPart, ToolCallPart, messages_to_json
+from ..parts import ModelMessage, ModelResponse, SealedPart, ToolCallPart, messages_to_json
 from ..protocols import agui
 from ..protocols.agui import DialectName, Encoder, Message, Request, dialect_for, dialect_of, parse_input
 from ..protocols.agui.history import belongs
 from ..protocols.agui.proto import MEDIA_TYPE, delta_frames, encode_frame
+from ..protocols.agui.thread import without
 from ..run import Minter
 from ..runs import Running
 from ..sealing import Sealed
@@ -62,7 +63,7 @@ class Header(msgspec.Struct, frozen=True):
             reasoning=self.reasoning and reader.view != "hidden",
             chunks=self.chunks,
             model=self.model if reader.counts else None,
-            history=self.history,
+            history=_told_to(reader.view, self.history),
             snapshot=self.snapshot,
             frame=encode_frame if binary else None,
             deltas=delta_frames if binary else None,
@@ -88,7 +89,7 @@ class AGUI:
         if options.view is not None:
             exchange.reader = exchange.reader.asking(options.view)
         store = principal.policy.may_store(bool(options.store))
-        messages = prepared.opened(request.messages(), thread=thread, fits=_fits)
+        messages = self._opened(prepared, request)
         header = self._asked(exchange, request, prepared)
         seals = header.reasoning and exchange.reader.view != "hidden"
         run = prepared.run(prepared.call(messages), seals=seals, thread=thread)
@@ -141,6 +142,12 @@ class AGUI:
         else:
             await serve_stream(exchange, run, redact, encoder)
 
+    def _opened(self, prepared: Prepared, request: Request) -> list[ModelMessage]:
+        """The conversation. What is sealed is looked at also where it goes to no model: no wrong value is let pass."""
+        said = request.messages()
+        loose = [ModelResponse([part]) for part in request.loose(said)]
+        return prepared.opened([*said, *loose], thread=request.thread_id, fits=_fits)[: len(said)]
+
     def _asked(self, exchange: Exchange, request: Request, prepared: Prepared) -> Header:
         options, dialect = request.options, self._dialect(exchange, request)
         snapshot = dialect_of(dialect).snapshot if options.snapshot is None else options.snapshot
@@ -186,8 +193,8 @@ class AGUI:
     async def _row_of(self, exchange: Exchange) -> StoredResponse:
         """The row of the run that the query names. Raises `RequestError`."""
         thread, run = exchange.asked("threadId"), exchange.asked("runId")
-        if not thread or not run:
-            missing = "threadId" if not thread else "runId"
+        if thread is None or run is None:
+            missing = "threadId" if thread is None else "runId"
             raise RequestError(f"{missing}: which run; ask with ?threadId=…&runId=…", code="missing", param=missing)
         row = await self._services.store.responses.get(exchange.principal.owner, _row_id(thread, run), log=True)
         if row is None or protocol_of(row.header) != "agui":
@@ -199,6 +206,13 @@ class AGUI:
                 param="runId",
             )
         return row
+
+
+def _told_to(view: View, messages: list[Message]) -> list[Message]:
+    """What came before a run, as whoever reads the run may see it: that need not be whoever said it."""
+    if view == "raw":
+        return messages
+    return without(messages, forms={"summary"} if view == "summary" else set(), sealed=view == "hidden")
 
 
 def _row_id(thread: str, run: str) -> str:

@@ -8,6 +8,7 @@ server's own.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import cached_property
 from typing import Any, Protocol
 from urllib.parse import parse_qsl
 
@@ -55,9 +56,10 @@ class Exchange:
         found = [value for key, value in self.scope["headers"] if key == wanted]
         return found[-1].decode("latin-1").strip() if found else None
 
-    @property
+    @cached_property
     def query(self) -> list[tuple[str, str]]:
-        return parse_qsl(self.scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        text = self.scope["query_string"].decode("latin-1")
+        return parse_qsl(text, keep_blank_values=True) if text else []
 
     def asked(self, name: str) -> str | None:
         """A parameter of the query."""

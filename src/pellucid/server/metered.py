@@ -99,6 +99,7 @@ class MeteredRun:
         self._principal = principal
         self._watch = watch
         self._clock = clock
+        self._counted = guard.counts(principal)
         self._place = AsyncExitStack()
         self._measured = Measured()
         self._began = 0.0
@@ -109,7 +110,8 @@ class MeteredRun:
     async def open(self) -> None:
         self._began = self._clock()
         try:
-            await self._place.enter_async_context(self._guard.stream(self._principal))
+            if self._counted:
+                await self._place.enter_async_context(self._guard.stream(self._principal))
             await self._inner.open()
         except BaseException:
             await self._place.aclose()
@@ -183,7 +185,8 @@ class MeteredRun:
         measured.end = end
         measured.seconds = self._clock() - self._began
         self._watch.settled(measured)
-        later(self._account(measured), "the tokens of a run cannot be counted")
+        if self._counted:
+            later(self._account(measured), "the tokens of a run cannot be counted")
 
     async def _account(self, measured: Measured) -> None:
         try:

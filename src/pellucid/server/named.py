@@ -108,7 +108,8 @@ def check_named(config: Config, local: Asked | None) -> list[str]:
         if config.access.jwt is not None and config.access.jwt.jwks_file is not None:
             check_jwks_file(config.access.jwt.jwks_file)
     with noted("storage.url: "):
-        check_store_url(config.store_url())
+        if (config.storage.url or config.storage.url_env) is not None:
+            check_store_url(config.store_url())
     with noted("relay.url: "):
         check_relay_url(config.relay_url())
     if local is not None and find_spec("xllamacpp") is None:

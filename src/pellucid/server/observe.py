@@ -303,6 +303,8 @@ class RunWatch:
         kind = error.info.kind if isinstance(error, ModelError) else None
         if isinstance(error, ModelError):
             self.turn_opened(error.request_id)
+            if error.where is not None:
+                log.warning("the provider %s at %s: %s", self.origin.provider, error.where, error.info.message)
             self._count_error(error.info.kind)
         self._end_turn({}, kind or type(error).__name__)
 

@@ -50,8 +50,18 @@ _SECURITY: Schema = {
         "scheme": "bearer",
         "description": "A key that `pellucid keys create` made, or a token of the issuer that the operator trusts.",
     },
-    "x-api-key": {"type": "apiKey", "in": "header", "name": "x-api-key", "description": "The same, as Anthropic's."},
-    "api-key": {"type": "apiKey", "in": "header", "name": "api-key", "description": "The same, as Azure's."},
+    "x-api-key": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "x-api-key",
+        "description": "The same, in the header that Anthropic's clients send.",
+    },
+    "api-key": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "api-key",
+        "description": "The same, in the header that Azure's clients send.",
+    },
 }
 
 

@@ -20,6 +20,7 @@ that it was, each with what the agent's own model signed.
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -33,16 +34,21 @@ from pydantic_ai.tools import DeferredToolRequests
 from pydantic_ai.toolsets import ExternalToolset
 
 from ... import parts as ours
+from ...agent.starting import Start
 from ...emit import Emitter
 from ...errors import ErrorInfo, ErrorKind, ModelError, RequestError
 from ...events import ModelEvent, SideEvent
 from ...models import Turn
 from ...providers.faults import a_word
+from ...run import Minter
+from ...runs import AttachedRun
 from ...settings import ModelCall
 from ...telemetry import log, place_of
 from . import inward
 from . import settings as said
+from .functions import AsFunctions
 from .messages import to_pydantic
+from .serving import aside_of, asides_of, interrupts_of, results_to
 
 API = "pydantic_ai"
 AHEAD = 256
@@ -79,6 +85,21 @@ class PydanticAgent:
 
     async def open(self, call: ModelCall) -> Turn:
         """Begin a run. Raises `ModelError` when it fails before it has said anything."""
+        return await self._open(call, None)
+
+    async def start(self, start: Start) -> AttachedRun:
+        """A run of the agent itself, to be served (see `pellucid.agui`). Raises `RequestError`."""
+        own = AsFunctions(mint := Minter(secrets.token_bytes(16)))
+        enrich = start.enrich or (lambda events: events)
+        return AttachedRun(
+            _Started(self, start),
+            ModelCall(self.name, start.messages, start.settings, tuple(start.tools)),
+            mint,
+            enrich=lambda events: enrich(own.feed(events)),
+            log_faults=True,
+        )
+
+    async def _open(self, call: ModelCall, start: Start | None) -> Turn:
         if call.tools and getattr(self._agent, "_output_validators", None):
             # A run with the caller's tools may end with their calls, and Pydantic AI has no such run of this agent.
             raise RequestError(
@@ -86,8 +107,8 @@ class PydanticAgent:
                 kind="unsupported",
                 param="tools",
             )
-        turn = AgentTurn(self.origin, frozenset(tool.name for tool in call.tools))
-        turn.begin(lambda: self._events(call, turn))
+        turn = AgentTurn(self.origin, frozenset(tool.name for tool in call.tools), served=start is not None)
+        turn.begin(lambda: self._events(call, turn, start))
         try:
             await turn.wait()
         except BaseException:
@@ -98,13 +119,18 @@ class PydanticAgent:
             raise ModelError(turn.failed_first)
         return turn
 
-    async def _events(self, call: ModelCall, turn: AgentTurn) -> None:
+    async def _events(self, call: ModelCall, turn: AgentTurn, start: Start | None) -> None:
         instructions, history = _conversation(call.messages, self.origin)
         more = dict(self._run)
         if call.tools:
             more["toolsets"] = [*more.get("toolsets", ()), ExternalToolset(said.tools_to(call.tools))]
+        if call.tools or (start is not None and not getattr(self._agent, "_output_validators", None)):
             more["output_type"] = [self._agent.output_type, DeferredToolRequests]
-        if self._deps is not None:
+        if start is not None:
+            more["deps"] = start.deps
+            if start.results.approvals or start.results.calls:
+                more["deferred_tool_results"] = results_to(start.results)
+        elif self._deps is not None:
             more["deps"] = self._deps(call)
         more["capabilities"] = [*more.get("capabilities", ()), ReinjectSystemPrompt()]
         events = self._agent.run_stream_events(
@@ -118,15 +144,29 @@ class PydanticAgent:
                 await turn.tell(event)
 
 
+class _Started:
+    """The agent as what is asked in one run of it that is served."""
+
+    def __init__(self, agent: PydanticAgent, start: Start) -> None:
+        self.name = agent.name
+        self.origin = agent.origin
+        self.warnings = agent.warnings
+        self._agent = agent
+        self._start = start
+
+    async def open(self, call: ModelCall) -> Turn:
+        return await self._agent._open(call, self._start)
+
+
 class AgentTurn:
-    """A turn that an agent's run plays."""
+    """A turn that an agent's run plays. `served`: what the application says beside its model is told as AG-UI's."""
 
     waiting = False
 
-    def __init__(self, origin: ours.Origin, callers: frozenset[str]) -> None:
+    def __init__(self, origin: ours.Origin, callers: frozenset[str], *, served: bool = False) -> None:
         self.failed_first: ErrorInfo | None = None
         """Why it failed, if it did before it said anything."""
-        self._teller = Teller(origin, callers)
+        self._teller = Teller(origin, callers, served=served)
         self._batch: list[ModelEvent] = []
         self._told = False
         self._over = False
@@ -191,8 +231,9 @@ class AgentTurn:
 class Teller:
     """Pydantic AI's events of a run, one by one, as the events of one turn of ours. No task, no clock."""
 
-    def __init__(self, origin: ours.Origin, callers: frozenset[str]) -> None:
+    def __init__(self, origin: ours.Origin, callers: frozenset[str], *, served: bool = False) -> None:
         self.emit = Emitter(origin)
+        self._served = served
         self._callers = callers
         """The tools that are the caller's to run."""
         self._request = 0
@@ -219,12 +260,14 @@ class Teller:
                 self._decide(event.tool_call_id)
             case theirs.FunctionToolResultEvent():
                 self._result(event.part)
+                side += asides_of(event.part) if self._served else []
             case AgentRunResultEvent():
                 self._ended(event.result)
+                side += interrupts_of(event.result.output, self._callers) if self._served else []
             case theirs.FunctionToolCallEvent() | theirs.OutputToolCallEvent() | theirs.OutputToolResultEvent():
                 pass  # the call was shown when the model made it, and how the agent takes its own answer is its own
             case _:
-                side.append(_aside(event))
+                side.append((aside_of(event) if self._served else None) or _aside(event))
         return [*self.emit.take(), *side]
 
     def end(self) -> list[ModelEvent]:

@@ -36,6 +36,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """Where what is sealed goes: an event for each message and call; REASONING_START; nowhere."""
     content_list: bool = False
     """Whether a reasoning message in a snapshot has a list as its content, and `encryptedContent`."""
+    marks: bool = True
+    """Whether `metadata` says what the text of a reasoning message is. (The proposal has no such field.)"""
     empty_chunk_closes: bool = False
     """Whether a reasoning chunk with an empty delta ends its message. (Elsewhere it says nothing.)"""
     reasoning_keeps_chunk: bool = False
@@ -81,6 +83,7 @@ DIALECTS: dict[DialectName, Dialect] = {
         role="assistant",
         seals="span",
         content_list=True,
+        marks=False,
         empty_chunk_closes=True,
         reasoning_keeps_chunk=True,
         roles=_ROLES | {"reasoning", "activity"},

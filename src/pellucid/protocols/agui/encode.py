@@ -229,7 +229,7 @@ class Encoder:
 
     def _reasoning_end(self, item: Item, event: ItemEndEvent, seal: str | None) -> None:
         form = self._message.form if self._message is not None else None
-        cut = event.status == "incomplete"
+        cut = event.status == "incomplete" and self.dialect.marks
         self._close(mark(form=form, complete=False) if cut and form is not None else None)
         if seal is not None and self.dialect.seals == "event":
             if not item.messages:
@@ -339,7 +339,7 @@ class Encoder:
             self._message = Open(more, end, self._chunks, form)
             return self._message
         self._holder = None
-        marked = mark(form=form)
+        marked = mark(form=form) if self.dialect.marks else None
         self._write(e.ReasoningMessageStartEvent(message_id=id, role=self.dialect.role, metadata=marked))
         more = e.ReasoningMessageContentEvent(message_id=id, delta="")
         self._message = Open(more, e.ReasoningMessageEndEvent(message_id=id), self._chunks, form, marked)

@@ -59,6 +59,16 @@ def history_of(
     return _with_context(messages, context) if context else messages
 
 
+def sealed_in(said: Sequence[m.Message]) -> list[SealedPart]:
+    """What came sealed in these messages."""
+    thread = _Thread()
+    for index, message in enumerate(said):
+        if isinstance(message, m.ReasoningMessage | m.AssistantMessage):
+            thread.add(message, f"messages[{index}]")
+    parts = (part for turn in thread.messages if isinstance(turn, ModelResponse) for part in turn.parts)
+    return [part for part in parts if isinstance(part, SealedPart)]
+
+
 def belongs(entity: str, item_id: str | None, call_ids: Collection[str] = ()) -> bool:
     """Whether what was sealed of that item, with those calls in it, may come back on the entity of this id.
 
@@ -233,4 +243,4 @@ def _wrong(at: str, message: str, code: str = "invalid_value") -> NoReturn:
     raise RequestError(f"{at}: {message}", code=code, param=at)
 
 
-__all__ = ["belongs", "history_of"]
+__all__ = ["belongs", "history_of", "sealed_in"]

@@ -4,7 +4,7 @@
   reasoning item has `:span`. So all ids of a thread differ, and each leads back to its item. What is made for an item
   that has no place of its own has the item's id with another prefix.
 * `metadata.pellucid` of a reasoning message has `form` (`raw`, `summary`, `redacted`: how the text relates to the
-  model's real thought) and, where the model was cut off in it, `"complete": false`. Clients from 0.0.58 keep it.
+  model's real thought) and, where the model was cut off in it, `"complete": false`. Clients from 1.0 keep it.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -91,8 +92,7 @@ _OPERATIONS = ("add", "remove", "replace", "move", "copy", "test")
 
 def encode_frame(event: Any) -> bytes:
     """An event (an object, or what msgspec makes one of) as a frame. Raises `RequestError` (`unsupported_event`)."""
-    message = encode_message(event)
-    return len(message).to_bytes(4, "big") + message
+    return _frame(encode_message(event))
 
 
 def encode_message(event: Any) -> bytes:
@@ -105,15 +105,28 @@ def delta_frames(event: Any) -> Callable[[str], bytes]:
     """What writes the frames of events like this one (of a message's or a call's deltas) for other deltas."""
     # The delta is the last field that these events have, so that all before it is always the same.
     tag, body = _tagged({**msgspec.to_builtins(event), "delta": ""})
-    head = body[:-1]
+    head, heads = body[:-1], _heads(tag)
+    shortest = len(body)
 
     def frame(delta: str) -> bytes:
         text = _utf8(delta)
-        inner = head + _varint(len(text)) + text
-        message = tag + _varint(len(inner)) + inner
-        return len(message).to_bytes(4, "big") + message
+        size = len(text)
+        if shortest + size < 0x80:
+            return heads[shortest + size] + head + _BYTES[size] + text
+        inner = head + _varint(size) + text
+        return _frame(tag + _varint(len(inner)) + inner)
 
     return frame
+
+
+@cache
+def _heads(tag: bytes) -> list[bytes]:
+    """What comes before the content of an event, by its length, where that is one byte."""
+    return [_frame(tag + _varint(length) + bytes(length))[: -length or None] for length in range(0x80)]
+
+
+def _frame(message: bytes) -> bytes:
+    return len(message).to_bytes(4, "big") + message
 
 
 def _tagged(event: Mapping[str, Any]) -> tuple[bytes, bytes]:

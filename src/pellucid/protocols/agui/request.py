@@ -12,23 +12,27 @@ Everything that is wrong is said with its place (`messages[3].content[0]: …`).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec.structs import replace
 
 from ...errors import RequestError
-from ...parts import ModelMessage, SealedPart
+from ...parts import ModelMessage, ModelResponse, SealedPart
 from ...settings import Effort, ModelCall, ModelSettings, ToolDefinition
 from ..decoding import decode, not_too_deep
 from ..functions import offered
 from . import messages as m
 from .dialects import DialectName
-from .history import history_of
+from .history import history_of, sealed_in
 
 PROPS = "pellucid"
 """The key of ours in `forwardedProps`."""
+
+MOST_QUOTED = 40
+"""How much of a wrong value is told again."""
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -66,6 +70,12 @@ class Request(NamedTuple):
     def messages(self) -> list[ModelMessage]:
         """The conversation. Raises `RequestError`."""
         return history_of(self.input.messages, self.input.context or [], self.resume)
+
+    def loose(self, messages: Sequence[ModelMessage]) -> list[SealedPart]:
+        """What came sealed and goes to no model: it is not in the conversation, or stands there a second time."""
+        said = [part for message in messages if isinstance(message, ModelResponse) for part in message.parts]
+        kept = {part.token: part.item_id for part in reversed(said) if isinstance(part, SealedPart)}
+        return [part for part in sealed_in(self.input.messages) if kept.get(part.token) != part.item_id]
 
     @property
     def tools(self) -> tuple[ToolDefinition, ...]:
@@ -129,9 +139,9 @@ def parse_input(data: bytes, query: Mapping[str, str] | None = None) -> Request:
     _differ([tool.name for tool in _tools(input)], "tools")
     props = input.forwarded_props
     ours = props.get(PROPS) if isinstance(props, dict) else None
-    options = _options({} if ours is None else ours, f"forwardedProps.{PROPS}", strict=True)
-    asked = {name: value for name, value in (query or {}).items() if name in Options.__struct_fields__}
-    over = _options(asked, "", strict=False)
+    options = _options({} if ours is None else ours, f"forwardedProps.{PROPS}")
+    asked = {name: value for name, value in (query or {}).items() if name in _RIGHT}
+    over = _options(asked)
     return Request(input, replace(options, **{name: getattr(over, name) for name in asked}))
 
 
@@ -146,14 +156,35 @@ def _differ(names: list[str], at: str) -> None:
             raise RequestError(f"{path}: there is a tool named {name!r} already", code="invalid_value", param=path)
 
 
-def _options(given: Any, at: str, strict: bool) -> Options:
+def _options(given: Any, at: str = "") -> Options:
+    """What stands at this place of the input; without one, in the query, where everything is text."""
+    if not isinstance(given, dict):
+        raise RequestError(f"{at}: must be an object with options in it", code="invalid_type", param=at)
+    for name in given:
+        if name not in _RIGHT:
+            where = f"{at}.{name}"
+            known = ", ".join(_RIGHT)
+            raise RequestError(f"{where}: no such option; there are {known}", code="unknown_option", param=where)
     try:
-        return msgspec.convert(given, Options, strict=strict)
+        return msgspec.convert(given, Options, strict=bool(at))
     except msgspec.ValidationError as error:
-        what, _, path = str(error).partition(" - at `$")
-        where = (at + path.rstrip("`")).lstrip(".") or at
-        right = "; there are " + ", ".join(Options.__struct_fields__) if "unknown field" in what else ""
-        raise RequestError(f"{where or 'query'}: {what}{right}", code="invalid_value", param=where or None) from None
+        name = str(error).partition("`$.")[2].rstrip("`")
+        where = f"{at}.{name}".lstrip(".")
+        value = json.dumps(given.get(name))
+        got = value if len(value) <= MOST_QUOTED else f"{value[:MOST_QUOTED]}…"
+        raise RequestError(
+            f"{where}: must be {_RIGHT.get(name)}, not {got}", code="invalid_value", param=where
+        ) from None
 
+
+def _right(kind: Any) -> str:
+    """What may stand where an option is of this type, or none."""
+    words = [str(word) for one in get_args(kind) if get_origin(one) is Literal for word in get_args(one)]
+    if words:
+        return "one of " + ", ".join(words)
+    return "true or false" if bool in get_args(kind) else "a model's public name"
+
+
+_RIGHT = {name: _right(kind) for name, kind in get_type_hints(Options).items()}
 
 __all__ = ["Options", "Request", "parse_input"]

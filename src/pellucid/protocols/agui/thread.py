@@ -1,16 +1,18 @@
 """The messages of a thread, as the official client builds them from a run's events: what MESSAGES_SNAPSHOT repeats.
 
 A call goes to the assistant's message that its start names, or to a new one; a result stands right behind the message
-that holds its call. `shaped` gives messages as a dialect has them.
+that holds its call. `shaped` gives messages as a dialect has them, `without` as they are for who may see less.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from msgspec.structs import replace
 
+from ...parts import Form
 from .dialects import Dialect
+from .marks import form_of, mark
 from .messages import (
     AssistantMessage,
     ContentPart,
@@ -79,12 +81,29 @@ def _shaped(message: Message, dialect: Dialect) -> Message:
         text, value = message.text, message.sealed
         if dialect.content_list:
             listed = message.content if isinstance(message.content, list) else [text] if text else []
-            return replace(message, content=listed, encrypted_content=value, encrypted_value=None)
+            metadata = message.metadata if dialect.marks else None
+            return replace(message, content=listed, encrypted_content=value, encrypted_value=None, metadata=metadata)
         return replace(message, content=text, encrypted_value=value, encrypted_content=None)
     if isinstance(message, ToolMessage) and not dialect.media_results:
         return replace(message, content=text_of(message.content))
     if isinstance(message, UserMessage) and dialect.reasoning == "thinking":
         return replace(message, content=text_of(message.content))
+    return message
+
+
+def without(messages: Sequence[Message], *, forms: Collection[Form], sealed: bool) -> list[Message]:
+    """The messages without what was thought, but in these forms; `sealed`: also without what is sealed."""
+    return [_without(one, forms, sealed) for one in messages]
+
+
+def _without(message: Message, forms: Collection[Form], sealed: bool) -> Message:
+    if isinstance(message, ReasoningMessage):
+        if form_of(message.metadata) not in forms:
+            message = replace(message, content="", metadata=mark(form="redacted"))
+        return replace(message, encrypted_value=None, encrypted_content=None) if sealed else message
+    if sealed and isinstance(message, AssistantMessage):
+        calls = message.tool_calls and [replace(call, encrypted_value=None) for call in message.tool_calls]
+        return replace(message, encrypted_value=None, tool_calls=calls)
     return message
 
 
@@ -102,4 +121,4 @@ def _own(message: Message) -> Message:
     return replace(message)
 
 
-__all__ = ["Thread", "shaped", "text_of"]
+__all__ = ["Thread", "shaped", "text_of", "without"]

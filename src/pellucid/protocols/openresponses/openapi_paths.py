@@ -140,7 +140,8 @@ def paths() -> dict[str, Any]:
         },
         "/v1/responses/compact": {
             "post": operation(
-                *("compactResponse", "A conversation, told again in less", "CompactedResponse"), takes="CompactRequest"
+                *("compactResponse", "Compact a conversation into one item that stands for it", "CompactedResponse"),
+                takes="CompactRequest",
             )
         },
         "/v1/responses/{id}": {
@@ -151,7 +152,9 @@ def paths() -> dict[str, Any]:
                 description=_CREATED,
                 stream=_stream(),
             ),
-            "delete": operation("deleteResponse", "Forget a response; stop it first if it runs", "DeletedResponse"),
+            "delete": operation(
+                "deleteResponse", "Delete a response; one that runs is stopped first", "DeletedResponse"
+            ),
         },
         "/v1/responses/{id}/cancel": {
             "parameters": [_RESPONSE_ID],
@@ -174,21 +177,24 @@ def paths() -> dict[str, Any]:
         },
         "/v1/conversations/{id}": {
             "parameters": [_CONVERSATION_ID],
-            "get": operation("getConversation", "A conversation", "Conversation"),
+            "get": operation("getConversation", "One conversation", "Conversation"),
             "post": operation(
-                "updateConversation", "Change what is noted of it", "Conversation", takes="UpdateConversation"
+                "updateConversation",
+                "Replace the metadata of a conversation",
+                "Conversation",
+                takes="UpdateConversation",
             ),
-            "delete": operation("deleteConversation", "Forget a conversation", "DeletedConversation"),
+            "delete": operation("deleteConversation", "Delete a conversation", "DeletedConversation"),
         },
         "/v1/conversations/{id}/items": {
             "parameters": [_CONVERSATION_ID],
-            "get": operation("listItems", "What was said in it", "ItemList", parameters=[*_PAGES, VIEW]),
-            "post": operation("addItems", "Add to it", "ItemList", takes="AddItems"),
+            "get": operation("listItems", "The items of a conversation", "ItemList", parameters=[*_PAGES, VIEW]),
+            "post": operation("addItems", "Add items to a conversation", "ItemList", takes="AddItems"),
         },
         "/v1/conversations/{id}/items/{item_id}": {
             "parameters": [_CONVERSATION_ID, _ITEM_ID],
             "get": operation("getItem", "One item", "KeptItem", parameters=[VIEW]),
-            "delete": operation("deleteItem", "Forget one item", "Conversation"),
+            "delete": operation("deleteItem", "Delete one item", "Conversation"),
         },
     }
 

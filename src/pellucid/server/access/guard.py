@@ -34,7 +34,7 @@ from .credentials import credential
 from .errors import Header, unauthorized
 from .jwt import Tokens, looks_like_token
 from .keys import Hasher, looks_like_key
-from .limits import Counting, Rates, tokens_of
+from .limits import Counting, Rates, counted, tokens_of
 from .pepper import find_pepper
 from .policy import Principal
 
@@ -113,6 +113,10 @@ class Guard:
     async def spend(self, principal: Principal, requests: int = 1) -> list[Header]:
         """Count a request; gives the `x-ratelimit-*` headers of its answer. Raises `AccessError`."""
         return await self._rates.spend(principal, requests)
+
+    def counts(self, principal: Principal) -> bool:
+        """Whether `charge` and `stream` do anything for this principal."""
+        return counted(principal.policy)
 
     async def charge(
         self, principal: Principal, usage: Usage, *, characters: int = 0, reasoning_characters: int = 0

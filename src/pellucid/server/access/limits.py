@@ -58,6 +58,11 @@ def limits_of(policy: Policy) -> dict[str, float]:
     return {counter: float(value) for counter, value in values.items() if value is not None}
 
 
+def counted(policy: Policy) -> bool:
+    """Whether there is anything that its holder's runs could come up against."""
+    return policy.streams is not None or bool(limits_of(policy))
+
+
 def tokens_of(usage: Usage, characters: int = 0, reasoning_characters: int = 0) -> dict[str, float]:
     """What a run is charged for. `characters` is how much it wrote in all, `reasoning_characters` how much of that was
     thought: they stand in for numbers that the provider did not report."""

@@ -44,6 +44,9 @@ class CreateResponse:
 
     async def _in_background(self, exchange: Exchange, asking: Asking, header: Header) -> None:
         services, row = self._services, asking.row(header)
+        # The run takes its place when it opens; whoever has none left is told so now, and not by a run that failed.
+        async with services.guard.stream(exchange.principal):
+            pass
         await services.detached.start(row, asking.run())
         if asking.request.stream:
             run = services.detached.follow(row)

@@ -1,0 +1,84 @@
+"""What a run of an agent begins with when it is served: to `asgi`, agents of ours and of others look the same.
+
+`Start` says what was asked, whoever is `Startable` gives the `Running`. `StateDeps` are dependencies that hold what a
+client's page and the agent both work on; the name is Pydantic AI's, whose own will do as well.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+
+from ..errors import RequestError
+from ..events import Event
+from ..parts import ModelMessage
+from ..runs import Running
+from ..settings import ModelSettings, ToolDefinition
+from ..tools import DeferredToolResults, shape_of
+
+State = TypeVar("State")
+
+
+@dataclass
+class StateDeps(Generic[State]):
+    """Dependencies of a run that are its state, typed as it is here. Each run has a copy of its own.
+
+    Any dataclass with a field `state` will do in its place.
+    """
+
+    state: State
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """One run."""
+
+    messages: list[ModelMessage]
+    """The conversation, the latest word included; nothing in it is sealed."""
+    tools: Sequence[ToolDefinition] = ()
+    """Functions of whoever asked: a call of one ends the run, and its result comes with the next."""
+    results: DeferredToolResults = field(default_factory=DeferredToolResults)
+    """What came of the calls that the run before left."""
+    deps: Any = None
+    settings: ModelSettings = field(default_factory=ModelSettings)
+    enrich: Callable[[list[Event]], list[Event]] | None = None
+    """What sees every batch once, before anybody else does."""
+
+
+@runtime_checkable
+class Startable(Protocol):
+    """An agent, as whoever serves it sees it."""
+
+    async def start(self, start: Start) -> Running:
+        """A run, not yet opened, in which faults are events and are logged. Raises `RequestError` for what this agent
+        cannot be asked."""
+        ...
+
+
+def with_state(deps: Any, state: Any) -> Any:
+    """`deps` for one run: those with a field `state` have this one in it, as the type of what they hold. One that says
+    nothing ({} or None) leaves theirs, but a copy of it. Raises `RequestError`."""
+    if not _holds_state(deps):
+        return deps
+    known = deps.state
+    if state in (None, {}):
+        return dataclasses.replace(deps, state=copy.deepcopy(known))
+    if known is None or isinstance(known, dict | list):
+        return dataclasses.replace(deps, state=state)
+    try:
+        # Of pydantic's errors, the words say what was wrong with what, and are ValueErrors as well.
+        return dataclasses.replace(deps, state=shape_of(type(known)).read(state))
+    except ValueError as error:
+        raise RequestError(f"state: {error}", code="invalid_value", param="state") from None
+
+
+def _holds_state(deps: Any) -> bool:
+    if not dataclasses.is_dataclass(deps) or isinstance(deps, type):
+        return False
+    return any(held.name == "state" for held in dataclasses.fields(deps))
+
+
+__all__ = ["Start", "Startable", "StateDeps", "with_state"]

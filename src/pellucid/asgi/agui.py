@@ -1,0 +1,225 @@
+"""An agent of yours as an application that AG-UI's clients talk to (see `pellucid.agui`).
+
+A client sends the whole conversation each time, and gets one run: nothing is kept here, and whoever leaves ends it.
+
+* Its own tools are offered to the agent; a call of one ends the run, and its result comes with the next.
+* Its state is what the agent's functions find in `ctx.deps.state`; what they `ctx.emit` leaves while they work.
+* What waits for somebody (`ApprovalRequired`, `CallDeferred`) is an interrupt, and `resume` goes on from there.
+* What is sealed of an answer comes back with the conversation, bound to its thread and its message; anything else in
+  its place is refused.
+* What breaks in an agent is RUN_ERROR, without a word of its text, which is logged by its place alone.
+
+A web page of another origin is kept out by its visitor's browser, which asks before it posts JSON for such a page, and
+is given no leave here; `starlette.middleware.cors` gives it, where that is wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import isawaitable
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+from ..agent.interrupts import approvals_of
+from ..agent.starting import Start, Startable, with_state
+from ..errors import ErrorInfo, IllegalEvent, PellucidError, RequestError
+from ..models.door import close_door
+from ..parts import ModelMessage, ModelResponse, SealedPart, ToolCallPart
+from ..protocols import agui
+from ..protocols.agui import Dialect, DialectName, Encoder, Request, dialect_for, dialect_of, parse_input
+from ..protocols.agui.history import belongs
+from ..protocols.agui.proto import MEDIA_TYPE, delta_frames, encode_frame
+from ..runs.seals import Seals
+from ..sealing import KeyFile, Keys, Sealed, Sealer, SealError, attach, default_key_file, env_keys
+from ..settings import ModelSettings
+from ..telemetry import log, place_of
+from ..tools import DeferredToolResults
+from ..view import Reader, Redactor, View, redact_error, view_of
+from . import http
+from .serving import FAULT, serve_stream
+
+DIALECT_HEADER = b"ag-ui-dialect"
+_TENANT = "agent"
+"""For whom this seals: whoever can ask the agent; each value is bound to its thread besides."""
+
+
+class AGUIApp:
+    """The ASGI application. See `pellucid.agui` for what it takes."""
+
+    def __init__(
+        self,
+        agent: Startable,
+        *,
+        path: str = "/",
+        dialect: DialectName | None = None,
+        view: View = "raw",
+        seal_keys: Keys | str | Path | None = None,
+        deps: Any = None,
+        max_body_bytes: int = 20_000_000,
+        body_seconds: float = 30.0,
+    ) -> None:
+        self._agent = agent
+        self._path = path.rstrip("/")
+        self._dialect = None if dialect is None else dialect_of(dialect, "dialect")
+        self._reader = Reader(view_of(view, "view"))
+        self._sealer = Sealer(_keys(seal_keys))
+        self._deps = deps
+        self._limits = max_body_bytes, body_seconds
+
+    async def __call__(self, scope: http.Scope, receive: http.Receive, send: http.Send) -> None:
+        if scope["type"] == "http":
+            await self._answer(_Exchange(scope, receive, send))
+        elif scope["type"] == "lifespan":
+            await _live(receive, send)
+        else:
+            await send({"type": "websocket.close"})
+
+    async def _answer(self, exchange: _Exchange) -> None:
+        exchange.reader = self._reader
+        try:
+            if exchange.path.rstrip("/") != self._path:
+                raise RequestError(f"the agent is at {self._path or '/'}", kind="not_found", code="not_found")
+            if exchange.scope["method"] != "POST":
+                await http.send_json(exchange.send, 405, _NOT_POSTED, [(b"allow", b"POST")])
+                return
+            await self._run(exchange)
+        except http.ClientGone:
+            pass
+        except Exception as error:
+            told = isinstance(error, PellucidError) and not isinstance(error, IllegalEvent)
+            if not told:
+                log.error("a fault of an agent, before its run began: %s", place_of(error))
+            if not exchange.started:
+                await exchange.refuse(error.info if isinstance(error, PellucidError) and told else FAULT)
+
+    async def _run(self, exchange: _Exchange) -> None:
+        if not (exchange.header(b"content-type") or "").lower().startswith("application/json"):
+            raise RequestError("a run is asked for with JSON; send Content-Type: application/json", code="not_json")
+        body = await http.read_body(exchange.scope, exchange.receive, *self._limits)
+        request = parse_input(body, exchange.query)
+        options, input = request.options, request.input
+        if options.model is not None or options.store:
+            name = "model" if options.model is not None else "store"
+            why = {"model": "an agent has a model of its own", "store": "nothing is kept here"}[name]
+            raise RequestError(f"{name}: {why}; leave it out", kind="unsupported", param=name)
+        dialect, sealer = self._dialect_of(exchange, request), self._sealer.of(_TENANT, request.thread_id)
+        exchange.reader = reader = self._reader.asking(options.view)
+        reasoning = options.reasoning != "off" and reader.view != "hidden"
+        messages = _opened(request, sealer.open)
+        asked = request.call(messages)
+        deps = self._deps(input) if callable(self._deps) else self._deps
+        run = await self._agent.start(
+            Start(
+                messages=asked.messages,
+                tools=asked.tools,
+                results=DeferredToolResults(approvals=approvals_of(request.resume)),
+                deps=with_state(await deps if isawaitable(deps) else deps, input.state),
+                settings=ModelSettings(**asked.settings),
+                enrich=Seals(sealer.seal) if reasoning else None,
+            )
+        )
+        snapshot = dialect.snapshot if options.snapshot is None else options.snapshot
+        binary = dialect.name == "1.0" and MEDIA_TYPE in (exchange.header(b"accept") or "")
+        encoder = Encoder(
+            request.thread_id,
+            request.run_id,
+            dialect,
+            parent_run_id=input.parent_run_id,
+            reasoning=reasoning,
+            chunks=bool(options.chunks),
+            history=input.messages if snapshot else [],
+            snapshot=snapshot,
+            frame=encode_frame if binary else None,
+            deltas=delta_frames if binary else None,
+        )
+        await serve_stream(exchange, run, Redactor(reader).feed, encoder, MEDIA_TYPE if binary else http.EVENT_STREAM)
+
+    def _dialect_of(self, exchange: _Exchange, request: Request) -> Dialect:
+        """What the client asks for, what its version speaks, or what clients are taken for here."""
+        if request.options.dialect is not None:
+            return dialect_of(request.options.dialect)
+        asked = exchange.header(DIALECT_HEADER)
+        if asked is not None:
+            return dialect_of(asked.lower(), "AG-UI-Dialect")
+        version = request.input.protocol_version
+        return self._dialect if version is None and self._dialect is not None else dialect_for(version)
+
+
+class _Exchange:
+    """One request and its answer (see `serving.Answering`)."""
+
+    def __init__(self, scope: http.Scope, receive: http.Receive, send: http.Send) -> None:
+        self.scope = scope
+        self.receive = receive
+        self.send = send
+        self.reader = Reader("hidden")
+        self.started = False
+
+    @property
+    def path(self) -> str:
+        """Within this application, wherever it is mounted."""
+        path: str = self.scope["path"]
+        return path.removeprefix(self.scope.get("root_path", ""))
+
+    def header(self, name: bytes) -> str | None:
+        found = [value for key, value in self.scope["headers"] if key == name]
+        return found[-1].decode("latin-1").strip() if found else None
+
+    @property
+    def query(self) -> dict[str, str]:
+        return dict(parse_qsl(self.scope["query_string"].decode("latin-1"), keep_blank_values=True))
+
+    async def stream(self, content_type: str = http.EVENT_STREAM) -> None:
+        self.started = True
+        await http.start_stream(self.send, None, content_type)
+
+    async def refuse(self, error: ErrorInfo) -> None:
+        self.started = True
+        error = redact_error(error, self.reader)
+        unread = [http.CLOSE] if error.kind in ("slow_request", "too_large") else []
+        headers = [*http.retry_after(error), *unread]
+        await http.send_json(self.send, agui.status_of(error), agui.error_body(error), headers)
+
+
+_NOT_POSTED = agui.error_body(ErrorInfo("invalid_request", "a run is asked for with POST", code="method_not_allowed"))
+
+
+def _keys(given: Keys | str | Path | None) -> Keys | Callable[[], Keys]:
+    if isinstance(given, Keys):
+        return given
+    known = env_keys() if given is None else None
+    return known if known is not None else KeyFile(default_key_file() if given is None else given)
+
+
+def _opened(request: Request, open_: Callable[[str], Sealed]) -> list[ModelMessage]:
+    """The conversation, what came back sealed in its place. Raises `SealError`, with its place."""
+
+    def opened(part: SealedPart) -> Sealed:
+        try:
+            sealed = open_(part.token)
+            calls = [inner.tool_call_id for inner in sealed.parts if isinstance(inner, ToolCallPart)]
+            if part.item_id is None or not belongs(part.item_id, sealed.item_id, calls):
+                raise SealError("seal_foreign", "this value was sealed for another message or call")
+        except SealError as error:
+            raise error.at(request.place_of(part)) from None
+        return sealed
+
+    said = request.messages()
+    # No wrong value is let pass, also where it goes to no model.
+    loose = [ModelResponse([part]) for part in request.loose(said)]
+    return attach([*said, *loose], opened).messages[: len(said)]
+
+
+async def _live(receive: http.Receive, send: http.Send) -> None:
+    """The application begins, and ends."""
+    while True:
+        message = await receive()
+        if message["type"] == "lifespan.shutdown":
+            await close_door()
+            await send({"type": "lifespan.shutdown.complete"})
+            return
+        await send({"type": "lifespan.startup.complete"})
+
+
+__all__ = ["DIALECT_HEADER", "AGUIApp"]

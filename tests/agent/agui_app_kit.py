@@ -1,0 +1,88 @@
+"""An agent's application under uvicorn, and AG-UI's clients of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from pellucid import agui
+from pellucid.protocols.agui import DialectName
+from pellucid.protocols.agui.verify import verify
+from pellucid.sealing import Keys
+from scripted import Reply
+from scripted.gateway import Served
+
+sys.path.append(str(Path(__file__).parents[1] / "agui"))
+
+from agui_kit import events_of
+from agui_node import converse
+
+KEYS = Keys.generate()
+USER = {"id": "u1", "role": "user", "content": "Why?"}
+FRONT = {
+    "name": "paint",
+    "description": "Paint the page.",
+    "parameters": {"type": "object", "properties": {"color": {"type": "string"}}, "required": ["color"]},
+}
+
+
+class App(Served):
+    """An application that runs, as a client sees it."""
+
+    def ask(self, *messages: Any, thread: str = "t", query: str = "", **more: Any) -> Reply:  # type: ignore[override]
+        """POST a run's input, as a client of 1.0 does."""
+        body = {"threadId": thread, "runId": "r", "protocolVersion": "1.0", "messages": list(messages) or [USER]}
+        data = json.dumps({**body, **more}).encode()
+        return self.request("POST", f"/{query}", data, {"Content-Type": "application/json"})
+
+    def events(self, *messages: Any, dialect: DialectName = "1.0", **more: Any) -> list[dict[str, Any]]:
+        """The events of a run, which are legal ones."""
+        reply = self.ask(*messages, query=f"?dialect={dialect}", **more)
+        assert reply.status == 200, reply.body
+        events: list[dict[str, Any]] = events_of(reply.body)
+        assert verify(events, dialect) is None, verify(events, dialect)
+        return events
+
+    def talk(self, *turns: dict[str, Any], client: str = "1.0.0") -> list[dict[str, Any]]:
+        """What the official client makes of a conversation (see `agui_node.converse`), which it takes without a word
+        of warning."""
+        [said] = converse([{"client": client, "url": self.url, "threadId": "t", "turns": list(turns)}])
+        assert [turn["warnings"] for turn in said] == [[]] * len(turns)
+        assert [turn["error"] for turn in said] == [None] * len(turns)
+        return said
+
+
+@contextmanager
+def serving(agent: Any, **options: Any) -> Iterator[App]:
+    """The application of this agent on a free port of this process."""
+    app = agui(agent, seal_keys=options.pop("seal_keys", KEYS), **options)
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None))
+    thread = threading.Thread(target=server.run, name="app")
+    thread.start()
+    end = time.monotonic() + 10
+    while not server.started:
+        assert thread.is_alive()
+        assert time.monotonic() < end
+        time.sleep(0.005)
+    try:
+        yield App(server.servers[0].sockets[0].getsockname()[1], server, thread)
+    finally:
+        server.should_exit = True
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def of(events: list[dict[str, Any]], *types: str) -> list[dict[str, Any]]:
+    return [event for event in events if event["type"] in types]
+
+
+def roles(turn: dict[str, Any]) -> list[str]:
+    return [message["role"] for message in turn["messages"]]

@@ -1,0 +1,478 @@
+"""`pellucid.agui(agent)`: an agent as an application, as AG-UI's own clients see it."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import logging
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from agent_kit import MakeAgent, calls
+from agui_app_kit import FRONT, USER, App, of, roles, serving
+
+from pellucid import (
+    Agent,
+    ApprovalRequired,
+    CallDeferred,
+    DeferredToolRequests,
+    DeferredToolResults,
+    ModelResponse,
+    RequestError,
+    RunContext,
+    StateDeps,
+    ToolApproved,
+    ToolDenied,
+    agui,
+)
+from pellucid.protocols.agui import (
+    ActivitySnapshotEvent,
+    CustomEvent,
+    Interrupt,
+    StateDeltaEvent,
+    StateSnapshotEvent,
+    StepFinishedEvent,
+    StepStartedEvent,
+)
+from scripted import Call, delta, say
+
+CLIENTS = ["1.0.0", "0.0.58", "0.0.45", "0.0.39"]
+
+
+def weather(city: str) -> str:
+    """The weather of a city."""
+    return f"rain in {city}"
+
+
+# --- talking -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_conversation_with_a_function(make_agent: MakeAgent, client: str) -> None:
+    agent, asked = make_agent(
+        calls(("weather", {"city": "Lyon"})),
+        say("So it rains.", "Take a coat."),
+        say("Again.", "Yes."),
+        tools=[weather],
+        instructions="Be brief.",
+        system_prompt="You know the weather.",
+    )
+    user, on = {"id": "u1", "role": "user", "content": "Coat?"}, {"id": "u2", "role": "user", "content": "Sure?"}
+    with serving(agent) as app:
+        first, second = app.talk({"messages": [user]}, {"messages": [on]}, client=client)
+    thought = [] if client == "0.0.39" else ["reasoning"]
+    assert roles(first) == ["user", *thought, "assistant", "tool", *thought, "assistant"]
+    assert [m["content"] for m in first["messages"] if m["role"] == "tool"] == ["rain in Lyon"]
+    assert second["messages"][-1]["content"] == "Yes. "
+    told = asked()[2].body["messages"]
+    assert [m["role"] for m in told] == ["system", "user", "assistant", "tool", "assistant", "user"]
+    assert "You know the weather." in told[0]["content"]
+    assert "Be brief." in told[0]["content"]
+
+
+def test_reasoning_comes_back_from_a_client_that_cannot_read_it(make_agent: MakeAgent) -> None:
+    agent, asked = make_agent(calls(("weather", {"city": "Lyon"})), say(), tools=[weather])
+    with serving(agent, view="sealed") as app:
+        [first, second] = app.talk(
+            {"messages": [USER], "tools": [FRONT]},
+            {"messages": [{"id": "u2", "role": "user", "content": "And?"}]},
+        )
+    assert second["accepted"]
+    thoughts = [m for m in first["messages"] if m["role"] == "reasoning"]
+    assert thoughts
+    assert all(m["content"] == "" and m["encryptedValue"] for m in thoughts)
+    assert "I must look." not in json.dumps(first["messages"])
+    # The upstream's profile wants thought back within a loop of functions: this is where it can be seen.
+    back = [m.get("reasoning_content") or m.get("reasoning") for m in asked()[1].body["messages"]]
+    assert "I must look." in back
+
+
+@pytest.mark.parametrize("spoilt", ["thread", "entity", "bytes", "key"])
+def test_what_was_sealed_elsewhere_is_refused_with_its_place(make_agent: MakeAgent, spoilt: str) -> None:
+    agent, _ = make_agent(say())
+    with serving(agent) as app:
+        events = app.events()
+        [value] = of(events, "REASONING_ENCRYPTED_VALUE")
+        back = {"id": value["entityId"], "role": "reasoning", "content": "", "encryptedValue": value["encryptedValue"]}
+        answer = {"id": "a", "role": "assistant", "content": "42."}
+        thread = "t"
+        assert app.ask(USER, back, answer, USER).status == 200
+        if spoilt == "thread":
+            thread = "other"
+        elif spoilt == "entity":
+            back["id"] = "rs_other"
+        elif spoilt == "bytes":
+            back["encryptedValue"] = back["encryptedValue"][:-8] + "AAAAAAAA"
+        else:
+            with serving(agent, seal_keys=None) as other:
+                reply = other.ask(USER, back, answer, USER)
+        if spoilt != "key":
+            reply = app.ask(USER, back, answer, USER, thread=thread)
+    assert reply.status == 400
+    assert reply.json["type"] == "RUN_ERROR"
+    assert reply.json["metadata"]["pellucid"]["param"] == "messages[1].encryptedValue"
+
+
+@pytest.mark.parametrize("view", ["raw", "summary", "sealed", "hidden"])
+@pytest.mark.parametrize("dialect", ["1.0", "0.x", "thinking", "proposal"])
+def test_every_view_in_every_dialect_is_legal(make_agent: MakeAgent, view: str, dialect: Any) -> None:
+    agent, _ = make_agent(calls(("weather", {"city": "Lyon"})), say("So it rains.", "Coat."), tools=[weather])
+    with serving(agent, view=view) as app:
+        events = app.events(dialect=dialect)
+        assert ("So it rains" in json.dumps(events)) == (view == "raw")
+        more = app.ask(query="?view=raw")
+    assert more.status == (200 if view == "raw" else 403)
+
+
+# --- the client's tools ------------------------------------------------------------------------------------------
+
+
+def test_a_tool_of_the_page_ends_the_run_and_its_result_comes_with_the_next(make_agent: MakeAgent) -> None:
+    agent, asked = make_agent(
+        calls(("weather", {"city": "Lyon"}), ("paint", {"color": "grey"})), say("Done.", "It is grey."), tools=[weather]
+    )
+    with serving(agent) as app:
+        first, second = app.talk(
+            {"messages": [USER], "tools": [FRONT]}, {"answers": {"paint": "painted"}, "tools": [FRONT]}
+        )
+    assert first["events"][-3:] == ["TOOL_CALL_END", "TOOL_CALL_RESULT", "RUN_FINISHED"]
+    assert second["messages"][-1]["content"] == "It is grey. "
+    told = asked()[1].body["messages"]
+    assert [m["content"] for m in told if m["role"] == "tool"] == ["rain in Lyon", "painted"]
+    assert [tool["function"]["name"] for tool in asked()[0].body["tools"]] == ["weather", "paint"]
+
+
+def test_a_tool_with_a_name_that_the_agent_has_is_refused(make_agent: MakeAgent) -> None:
+    agent, asked = make_agent(say(), tools=[weather])
+    with serving(agent) as app:
+        reply = app.ask(tools=[{**FRONT, "name": "weather"}])
+    assert (reply.status, asked()) == (400, [])
+    assert "'weather'" in reply.json["message"]
+
+
+# --- state, and what is said beside ------------------------------------------------------------------------------
+
+
+@dataclass
+class Recipe:
+    title: str = "none"
+    steps: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Kitchen:
+    state: Recipe
+    user: str
+
+
+def test_state_is_typed_and_each_run_s_own(make_agent: MakeAgent) -> None:
+    agent, asked = make_agent(calls(("add", {"step": "stir"})), say(), calls(("add", {"step": "boil"})), say())
+
+    @agent.instructions
+    def told(ctx: RunContext[Kitchen]) -> str:
+        return f"{ctx.deps.user} cooks {ctx.deps.state.title}."
+
+    @agent.tool
+    def add(ctx: RunContext[Kitchen], step: str) -> str:
+        ctx.deps.state.steps.append(step)
+        ctx.emit(StateSnapshotEvent(snapshot=vars(ctx.deps.state)))
+        return "added"
+
+    known = Kitchen(Recipe(), "")
+    with serving(agent, deps=lambda input: Kitchen(known.state, input.forwarded_props["user"])) as app:
+        props = {"user": "Ada"}
+        events = app.events(state={"title": "soup", "steps": ["cut"]}, forwardedProps=props)
+        assert [event["snapshot"] for event in of(events, "STATE_SNAPSHOT")] == [
+            {"title": "soup", "steps": ["cut", "stir"]}
+        ]
+        events = app.events(state={}, forwardedProps=props)
+        assert [event["snapshot"]["steps"] for event in of(events, "STATE_SNAPSHOT")] == [["boil"]]
+        wrong = app.ask(state={"title": 7, "steps": "no"}, forwardedProps=props)
+        none = app.ask()
+    assert known.state.steps == []
+    assert "Ada cooks soup." in asked()[0].body["messages"][0]["content"]
+    assert (wrong.status, wrong.json["metadata"]["pellucid"]["param"]) == (400, "state")
+    assert (none.status, none.json["code"]) == (500, "server_error")
+
+
+def test_state_deps_and_state_of_no_type(make_agent: MakeAgent) -> None:
+    seen: list[Any] = []
+
+    def look(ctx: RunContext[StateDeps[dict[str, Any]]]) -> str:
+        seen.append(ctx.deps.state)
+        return ""
+
+    agent, _ = make_agent(say(), instructions=look)
+    deps: StateDeps[dict[str, Any]] = StateDeps({"n": 1})
+    with serving(agent, deps=deps) as app:
+        app.events(state={"n": 2})
+        app.events()
+    assert seen == [{"n": 2}, {"n": 1}]
+    assert seen[1] is not deps.state
+
+
+@pytest.mark.parametrize("thread", [False, True], ids=["coroutine", "thread"])
+def test_what_a_function_says_leaves_while_it_works(make_agent: MakeAgent, thread: bool) -> None:
+    go = threading.Event()
+
+    async def slowly(ctx: RunContext[None]) -> str:
+        return await asyncio.to_thread(in_a_thread, ctx)
+
+    def in_a_thread(ctx: RunContext[None]) -> str:
+        ctx.emit(StepStartedEvent(step_name="look"))
+        ctx.emit(StateSnapshotEvent(snapshot={"at": 1}))
+        assert go.wait(5)
+        ctx.emit(StateDeltaEvent(delta=[{"op": "replace", "path": "/at", "value": 2}]))
+        ctx.emit(ActivitySnapshotEvent(message_id="act", activity_type="plan", content={"done": True}))
+        ctx.emit(CustomEvent(name="seen", value=None))
+        ctx.emit(StepFinishedEvent(step_name="look"))
+        return "done"
+
+    slowly.__name__ = in_a_thread.__name__ = "slowly"
+    agent, _ = make_agent(calls(("slowly", {})), say(), tools=[in_a_thread if thread else slowly])
+    with serving(agent) as app, _stream(app) as stream:
+        seen = stream.until(b"STATE_SNAPSHOT")
+        assert b"TOOL_CALL_RESULT" not in seen
+        go.set()
+        rest = stream.rest()
+        [turn] = app.talk({"messages": [USER]})
+    order = ["STATE_SNAPSHOT", "STATE_DELTA", "ACTIVITY_SNAPSHOT", "CUSTOM", "STEP_FINISHED", "TOOL_CALL_RESULT"]
+    assert [rest.index(name.encode()) for name in order] == sorted(rest.index(name.encode()) for name in order)
+    assert [name for name in turn["events"] if name in order] == order
+
+
+def test_what_is_no_event_cannot_be_emitted(make_agent: MakeAgent) -> None:
+    agent, _ = make_agent(say())
+
+    @agent.instructions
+    def told(ctx: RunContext[None]) -> str:
+        with pytest.raises(TypeError, match=r"str is no event .*pellucid\.protocols\.agui"):
+            ctx.emit("hello")
+        ctx.emit(CustomEvent(name="early", value=1))  # nobody reads yet, and nobody is hurt
+        return ""
+
+    assert agent.run_sync("Why?").output == "42. "
+
+
+# --- interrupts --------------------------------------------------------------------------------------------------
+
+
+def delete(ctx: RunContext[None], path: str) -> str:
+    """Delete a file."""
+    if not ctx.tool_call_approved:
+        raise ApprovalRequired({"path": path}, message=f"Delete {path}?")
+    return f"deleted {path}"
+
+
+@pytest.mark.parametrize(
+    ("settle", "result"),
+    [
+        ({"status": "resolved", "payload": {"approved": True}}, "deleted a.txt"),
+        ({"status": "resolved", "payload": {"approved": True, "editedArgs": {"path": "b.txt"}}}, "deleted b.txt"),
+        ({"status": "resolved", "payload": {"approved": False}}, "The tool call was denied."),
+        ({"status": "resolved", "payload": {"approved": False, "reason": "Not that."}}, "Not that."),
+        ({"status": "cancelled"}, "The user cancelled this."),
+    ],
+)
+@pytest.mark.parametrize("client", ["1.0.0", "0.0.58"])
+def test_a_call_that_needs_leave_waits_for_it(
+    make_agent: MakeAgent, settle: dict[str, Any], result: str, client: str
+) -> None:
+    agent, asked = make_agent(
+        calls(("delete", {"path": "a.txt"}), ("weather", {"city": "Lyon"})), say("Hm.", "All right."),
+        tools=[delete, weather],
+    )  # fmt: skip
+    with serving(agent) as app:
+        first, second = app.talk({"messages": [USER]}, {"settle": settle}, client=client)
+    [interrupt] = first["interrupts"]
+    assert (interrupt["reason"], interrupt["message"], interrupt["metadata"]) == (
+        "tool_call",
+        "Delete a.txt?",
+        {"path": "a.txt"},
+    )
+    assert len(asked()) == 2
+    assert second["interrupts"] == []
+    assert second["messages"][-1]["content"] == "All right. "
+    told = [m["content"] for m in asked()[1].body["messages"] if m["role"] == "tool"]
+    assert told == [result, "rain in Lyon"]
+    shown = {m["toolCallId"]: m["content"] for m in second["messages"] if m["role"] == "tool"}
+    assert shown[interrupt["toolCallId"]] == result
+
+
+def test_a_tool_may_always_need_leave(make_agent: MakeAgent) -> None:
+    agent, _ = make_agent(calls(("weather", {"city": "Lyon"})), say())
+    agent.tool_plain(requires_approval=True)(weather)
+    with serving(agent) as app:
+        [finished] = of(app.events(), "RUN_FINISHED")
+    [interrupt] = finished["outcome"]["interrupts"]
+    assert interrupt["message"] == "May weather be called?"
+    assert interrupt["responseSchema"]["required"] == ["approved"]
+
+
+def test_a_result_that_the_user_has(make_agent: MakeAgent) -> None:
+    def ask(question: str) -> str:
+        raise CallDeferred(message=question, response_schema={"type": "string"})
+
+    agent, asked = make_agent(calls(("ask", {"question": "How old?"})), say("Hm.", "Old."), tools=[ask])
+    with serving(agent) as app:
+        first, second = app.talk(
+            {"messages": [USER]}, {"settle": {"status": "resolved", "payload": "as old as the hills"}}
+        )
+    [interrupt] = first["interrupts"]
+    assert (interrupt["reason"], interrupt["message"], interrupt["responseSchema"]) == (
+        "input_required",
+        "How old?",
+        {"type": "string"},
+    )
+    assert interrupt["id"] == interrupt["toolCallId"]
+    assert second["messages"][-1]["content"] == "Old. "
+    assert asked()[1].body["messages"][-1]["content"] == "as old as the hills"
+
+
+def test_answers_that_fit_nothing_are_refused(make_agent: MakeAgent) -> None:
+    agent, asked = make_agent(calls(("delete", {"path": "a"})), say(), tools=[delete])
+    with serving(agent) as app:
+        events = app.events()
+        [start] = of(events, "TOOL_CALL_START")
+        id = start["toolCallId"]
+        function = {"name": "delete", "arguments": '{"path": "a"}'}
+        said = {"id": "a1", "role": "assistant", "toolCalls": [{"id": id, "type": "function", "function": function}]}
+
+        def answered(id: str, payload: Any) -> tuple[int, str]:
+            resume = [{"interruptId": id, "status": "resolved", "payload": payload}]
+            reply = app.ask(USER, said, resume=resume)
+            return reply.status, reply.json["message"]
+
+        status, message = answered(f"int-{id}", {"approved": "yes"})
+        assert (status, "resume[0].payload" in message) == (400, True)
+        status, message = answered("int-other", {"approved": True})
+        assert (status, "'other'" in message) == (400, True)
+    assert len(asked()) == 1
+
+
+def test_an_agent_s_own_interrupt(make_agent: MakeAgent) -> None:
+    agent, _ = make_agent(say())
+
+    @agent.output_validator
+    def doubts(ctx: RunContext[None], output: str) -> str:
+        ctx.emit(Interrupt(id="sure", reason="confirmation", message="Sure?"))
+        return output
+
+    with serving(agent) as app:
+        [finished] = of(app.events(), "RUN_FINISHED")
+    assert finished["outcome"] == {
+        "type": "interrupt",
+        "interrupts": [{"id": "sure", "reason": "confirmation", "message": "Sure?"}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("said", "result"),
+    [
+        (True, "deleted a"),
+        (ToolApproved({"path": "b"}), "deleted b"),
+        (False, "The tool call was denied."),
+        (ToolDenied("No."), "No."),
+    ],
+)
+def test_the_same_without_a_client(make_agent: MakeAgent, said: Any, result: str) -> None:
+    agent, asked = make_agent(calls(("delete", {"path": "a"})), say("Hm.", "Done."), tools=[delete])
+    first = agent.run_sync("Delete it.")
+    waits: Any = first.output
+    assert isinstance(waits, DeferredToolRequests)
+    [call] = waits.approvals
+    assert (waits.calls, waits.metadata) == ([], {call.tool_call_id: {"path": "a"}})
+    results = DeferredToolResults(approvals={call.tool_call_id: said})
+    second = agent.run_sync(message_history=first.all_messages(), deferred_tool_results=results)
+    assert second.output == "Done. "
+    assert asked()[1].body["messages"][-1]["content"] == result
+    assert [type(message) for message in second.new_messages()][-1] is ModelResponse
+    with pytest.raises(RequestError, match="no call with the id 'x' waits"):
+        agent.run_sync(message_history=first.all_messages(), deferred_tool_results=DeferredToolResults({"x": 1}))
+
+
+# --- what goes wrong ---------------------------------------------------------------------------------------------
+
+
+def test_what_breaks_is_an_error_without_its_text(make_agent: MakeAgent, caplog: pytest.LogCaptureFixture) -> None:
+    def breaks() -> str:
+        raise ValueError("the secret word")
+
+    agent, _ = make_agent(calls(("breaks", {})), tools=[breaks])
+    with caplog.at_level(logging.ERROR), serving(agent) as app:
+        [turn] = app.talk({"messages": [USER]})
+        events = app.events()
+    assert turn["failed"]
+    assert events[-1]["type"] == "RUN_ERROR"
+    assert "secret" not in json.dumps([turn, events])
+    assert "a fault between two turns" in caplog.text
+    assert "secret" not in caplog.text
+
+
+def test_a_model_that_is_not_there_is_an_http_error(make_agent: MakeAgent) -> None:
+    async def refuses(call: Call) -> None:
+        await call.answer(503, b"{}")
+
+    agent, _ = make_agent(refuses)
+    with serving(agent) as app:
+        assert app.ask().status == 503
+
+
+def test_who_leaves_ends_the_run(make_agent: MakeAgent) -> None:
+    gone = threading.Event()
+
+    async def waits() -> str:
+        try:
+            await asyncio.sleep(30)
+        finally:
+            gone.set()
+        return ""
+
+    async def thinks(call: Call) -> None:
+        await call.head()
+        await call.event(delta(reasoning_content="Hm."))
+        await call.gone()
+        gone.set()
+
+    for agent in (make_agent(thinks)[0], make_agent(calls(("waits", {})), tools=[waits])[0]):
+        gone.clear()
+        with serving(agent) as app:
+            with _stream(app) as stream:
+                stream.until(b"REASONING_MESSAGE_CONTENT" if not agent._toolbox.names else b"TOOL_CALL_END")
+            assert gone.wait(5)
+            app.idle()
+
+
+def test_requests_that_are_none(make_agent: MakeAgent) -> None:
+    agent, asked = make_agent(say())
+    head = {"Content-Type": "application/json"}
+    with serving(agent, path="/agent") as app:
+        assert app.request("POST", "/", b"{}", head).status == 404
+        assert app.request("GET", "/agent").status == 405
+        assert app.request("POST", "/agent", b"{}").status == 400  # any page could post text
+        assert app.request("POST", "/agent", b"{", head).json["type"] == "RUN_ERROR"
+        body = json.dumps({"threadId": "t", "runId": "r", "messages": [USER]}).encode()
+        assert app.request("POST", "/agent?model=other", body, head).json["metadata"]["pellucid"]["param"] == "model"
+        assert app.request("POST", "/agent?store=true", body, head).status == 400
+        assert asked() == []
+        assert app.request("POST", "/agent/", body, head).status == 200
+    with pytest.raises(TypeError, match="a str is no agent"):
+        agui("agent")
+    with pytest.raises(RequestError, match="'loud' is not a view"):
+        agui(Agent(), view="loud")  # type: ignore[arg-type]
+
+
+# --- helpers -----------------------------------------------------------------------------------------------------
+
+
+def _stream(app: App) -> Any:
+    from scripted import Stream
+
+    connection = http.client.HTTPConnection("127.0.0.1", app.port, timeout=20)
+    body = {"threadId": "t", "runId": "r", "protocolVersion": "1.0", "messages": [USER]}
+    connection.request("POST", "/", json.dumps(body).encode(), {"Content-Type": "application/json"})
+    sock = connection.sock
+    return Stream(sock, connection.getresponse())

@@ -1,0 +1,273 @@
+"""The official clients before the running gateway, from 1.0.0 to 0.0.39: what their messages are in the end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import agui_node
+import pytest
+from agui_gateway_kit import ON, USER, VERSIONS, WEATHER, Agent, path_of, plainly
+from state_kit import breaks, brief, calls, config_of, hangs
+
+from pellucid.protocols import agui
+from pellucid.protocols.agui import DialectName, side
+from scripted import Upstream, say
+from scripted.gateway import Served, serve
+
+each = pytest.mark.parametrize("client", VERSIONS)
+KNOWING = [client for client in VERSIONS if client != "0.0.39"]
+"""Those that have reasoning in their messages."""
+
+HALT = "agent:weather"
+AGENT = Agent(
+    HALT,
+    [
+        side(agui.StepStartedEvent(step_name="plan")),
+        side(agui.StateSnapshotEvent(snapshot={"n": 1})),
+        side(agui.ActivitySnapshotEvent(message_id="act", activity_type="plan", content={"done": 0})),
+        lambda emitter: emitter.thinking("k", "I must ask."),
+        side(agui.StepFinishedEvent(step_name="plan")),
+        lambda emitter: emitter.tool_call("f", "{}", name="weather", call_id="call_w"),
+        side(agui.Interrupt(id="call_w", reason="tool_call", message="May I?", tool_call_id="call_w")),
+    ],
+    [lambda emitter: emitter.text("t", "So be it.")],
+)
+
+
+def turn(**more: Any) -> dict[str, Any]:
+    return {"messages": [USER], **more}
+
+
+class Scene:
+    """What one client does: `turns`, of the model that `scripts` make; `query` goes with each."""
+
+    def __init__(self, *turns: dict[str, Any], model: str = "", script: Any = None, **query: Any) -> None:
+        self.turns = turns
+        self.model = model
+        self.script = script
+        self.query = query
+
+
+TOOLS = {"tools": [WEATHER]}
+FOLLOW = {"messages": [ON], **TOOLS, "answers": {"weather": "rain"}}
+SCENES: dict[str, Scene] = {
+    "plain": Scene(turn(), {"messages": [ON]}, script=say("Let me think.", "It is 42.")),
+    "off": Scene(turn(), {"messages": [ON]}, script=say(), reasoning="off"),
+    "chunks": Scene(turn(), {"messages": [ON]}, script=say("Let me think.", "It is 42."), chunks="true"),
+    "snapshot": Scene(turn(), {"messages": [ON]}, script=say("Let me think.", "It is 42."), snapshot="true"),
+    "sealed": Scene(turn(), {"messages": [ON]}, script=say("Let me think.", "It is 42."), view="sealed"),
+    "hidden": Scene(turn(), {"messages": [ON]}, script=say("Let me think.", "It is 42."), view="hidden"),
+    "front end": Scene(turn(**TOOLS), FOLLOW, script="front end"),
+    "server": Scene(turn(), {"messages": [ON]}, script="server"),
+    "interrupt": Scene(
+        turn(**TOOLS), {**TOOLS, "settle": {"status": "resolved", "payload": {"rain": True}}}, model=HALT
+    ),
+    "declined": Scene(turn(**TOOLS), {**TOOLS, "settle": {"status": "cancelled"}}, model=HALT),
+    "error": Scene(turn(), script=breaks),
+    "refused": Scene(turn(), script=say(), view="loud"),
+    "abort": Scene(turn(abort="REASONING_MESSAGE_CONTENT"), script=hangs),
+    "stored": Scene(turn(abort="REASONING_MESSAGE_CONTENT", runId="left"), script=hangs, store="true"),
+}
+
+
+async def front_end(call: Any) -> None:
+    results = sum(said["role"] == "tool" for said in call.body["messages"])
+    await (calls(reasoning="It rains.", text="Take a coat.") if results else calls("weather"))(call)
+
+
+async def server_side(call: Any) -> None:
+    results = sum(said["role"] == "tool" for said in call.body["messages"])
+    if results < 2:
+        await calls("look_up", reasoning=f"Look {results}.")(call)
+    else:
+        await calls(reasoning="Enough.", text="Moss.")(call)
+
+
+@pytest.fixture(scope="module")
+def gateway(upstream: Upstream) -> Iterator[Served]:
+    with serve(config_of(upstream, tools={"functions": ["state_kit:look_up"]}), more=[AGENT]) as running:
+        yield running
+
+
+Played = dict[tuple[str, str], tuple[str, list[dict[str, Any]]]]
+
+
+@pytest.fixture(scope="module")
+def played(gateway: Served, upstream: Upstream) -> Played:
+    """By scene and client: the model, and what came of each turn. All in one process of Node."""
+    scripts = {"front end": front_end, "server": server_side}
+    which: dict[tuple[str, str], str] = {}
+    conversations = []
+    for client, dialect in VERSIONS.items():
+        for name, scene in SCENES.items():
+            model = scene.model or f"vllm:{upstream.plays(scripts.get(scene.script, scene.script))}"
+            # Newer clients say what they speak, or are taken for what is in use; the oldest have to be named.
+            headers = {"AG-UI-Dialect": dialect} if client == "0.0.39" else {}
+            turns = list(scene.turns)
+            if client == "0.0.39" and "abort" in turns[0]:
+                turns = [{**turns[0], "abort": "THINKING_TEXT_MESSAGE_CONTENT"}]
+            url = gateway.url + path_of(model, **scene.query)
+            conversations.append(
+                {"client": client, "url": url, "headers": headers, "threadId": f"{name} {client}", "turns": turns}
+            )
+            which[name, client] = model
+    found = agui_node.converse(conversations)
+    return {key: (model, turns) for (key, model), turns in zip(which.items(), found, strict=True)}
+
+
+def last(played: Played, scene: str, client: str) -> list[dict[str, Any]]:
+    """The messages in the end, when all went well."""
+    turns = played[scene, client][1]
+    for one in turns:
+        assert (one["error"], one["failed"], one["warnings"]) == (None, None, []), one
+    messages: list[dict[str, Any]] = turns[-1]["messages"]
+    ids = [message["id"] for message in messages]
+    assert len(set(ids)) == len(ids)
+    return messages
+
+
+def thought(client: str, *texts: str) -> list[tuple[str, str]]:
+    return [("reasoning", text) for text in texts if client in KNOWING]
+
+
+@each
+@pytest.mark.parametrize("scene", ["plain", "chunks", "snapshot"])
+def test_two_turns(played: Played, client: str, scene: str) -> None:
+    messages = last(played, scene, client)
+    both = [*thought(client, "Let me think. "), ("assistant", "It is 42. ")]
+    assert plainly(messages) == [("user", "Why?"), *both, ("user", "And?"), *both]
+    for message in messages:
+        if message["role"] == "reasoning":
+            assert message["encryptedValue"]
+            # Older ones know no metadata.
+            assert message.get("metadata") == ({"pellucid": {"form": "raw"}} if client == "1.0.0" else None)
+
+
+@each
+@pytest.mark.parametrize("scene", ["off", "hidden"])
+def test_without_reasoning_everything_else_goes_on(played: Played, client: str, scene: str) -> None:
+    messages = last(played, scene, client)
+    assert [message["role"] for message in messages] == ["user", "assistant", "user", "assistant"]
+    for one in played[scene, client][1]:
+        assert not [kind for kind in one["events"] if kind.startswith(("REASONING_", "THINKING_"))]
+
+
+@pytest.mark.parametrize("client", KNOWING)
+def test_sealed_reasoning_is_an_empty_message_with_a_value(played: Played, upstream: Upstream, client: str) -> None:
+    messages = last(played, "sealed", client)
+    assert plainly(messages)[1] == ("reasoning", "")
+    assert messages[1]["encryptedValue"]
+    assert "think" not in json.dumps(played["sealed", client])
+    body = upstream.calls(played["sealed", client][0].partition(":")[2])[1].body
+    assert brief(body["messages"])[1] == ("assistant", ("Let me think. ", "It is 42. "))
+
+
+@each
+def test_front_end_tools(played: Played, upstream: Upstream, client: str) -> None:
+    messages = last(played, "front end", client)
+    assert plainly(messages) == [
+        ("user", "Why?"),
+        *thought(client, "I need help."),
+        ("assistant", "", "weather"),
+        ("tool", "rain"),
+        ("user", "And?"),
+        *thought(client, "It rains."),
+        ("assistant", "Take a coat."),
+    ]
+    [first] = [message for message in messages if message.get("toolCalls")]
+    assert json.loads(first["toolCalls"][0]["function"]["arguments"]) == {"word": "moss"}
+    body = upstream.calls(played["front end", client][0].partition(":")[2])[1].body
+    reasoning = "I need help." if client in KNOWING else None
+    assert brief(body["messages"])[1] == ("assistant", (reasoning, None, "weather"))
+    assert "weather" in [tool["function"]["name"] for tool in body["tools"]]
+
+
+@each
+def test_server_side_tools_with_thoughts_before_each_call(played: Played, upstream: Upstream, client: str) -> None:
+    messages = last(played, "server", client)
+    assert plainly(messages)[: -2 if client == "0.0.39" else -3] == [
+        ("user", "Why?"),
+        *thought(client, "Look 0."),
+        ("assistant", "", "look_up"),
+        ("tool", "moss is a word"),
+        *thought(client, "Look 1."),
+        ("assistant", "", "look_up"),
+        ("tool", "moss is a word"),
+        *thought(client, "Enough."),
+        ("assistant", "Moss."),
+    ]
+    if client in KNOWING:
+        *_, fourth = upstream.calls(played["server", client][0].partition(":")[2])
+        thoughts = [said[1][0] for said in brief(fourth.body["messages"]) if said[0] == "assistant"]
+        assert thoughts == ["Look 0.", "Look 1.", "Enough."]
+
+
+@each
+def test_interrupts_are_answered_by_the_next_run(played: Played, client: str) -> None:
+    messages = last(played, "interrupt", client)
+    first = played["interrupt", client][1][0]
+    assert first["events"][:2] == ["RUN_STARTED", "STEP_STARTED"]
+    assert ("activity", {"done": 0}) in plainly(messages) or client == "0.0.39"
+    if client not in ("1.0.0", "0.0.58"):
+        return  # older clients have no interrupts: their runs end well, and that is all
+    assert [one["id"] for one in first["interrupts"]] == ["call_w"]
+    assert plainly(messages)[-1] == ("assistant", "So be it.")
+    assert plainly(last(played, "declined", client))[-1] == ("assistant", "So be it.")
+    results = [
+        (part.outcome, part.content)
+        for call in AGENT.asked
+        for message in call.messages
+        for part in message.parts
+        if part.part_kind == "tool-return"
+    ]
+    assert ("success", {"rain": True}) in results
+    assert ("denied", "The user cancelled this.") in results
+
+
+@each
+def test_an_error_in_the_middle_is_told_and_what_was_said_stays(played: Played, client: str) -> None:
+    [only] = played["error", client][1]
+    assert only["error"] is None
+    assert "out of memory" in only["failed"]
+    assert only["events"][-1] == "RUN_ERROR"
+    assert plainly(only["messages"]) == [("user", "Why?"), *thought(client, "Hm."), ("assistant", "It is")]
+
+
+@each
+def test_what_is_refused_is_an_http_error(played: Played, client: str) -> None:
+    [only] = played["refused", client][1]
+    assert not only["accepted"]
+    assert "400" in only["error"]
+    assert "RUN_STARTED" not in only["events"]
+
+
+@each
+def test_to_abort_closes_the_upstream_at_once(played: Played, upstream: Upstream, client: str) -> None:
+    [call] = upstream.calls(played["abort", client][0].partition(":")[2])
+    assert call.connection.closed.wait(1)
+    assert plainly(played["abort", client][1][0]["messages"]) == [("user", "Why?"), *thought(client, "Hm.")]
+
+
+@each
+def test_a_stored_run_goes_on_without_its_client_until_it_is_cancelled(
+    gateway: Served, played: Played, upstream: Upstream, client: str
+) -> None:
+    [call] = upstream.calls(played["stored", client][0].partition(":")[2])
+    assert not call.connection.closed.wait(0.05)
+    reply = gateway.request("POST", f"/ag-ui/cancel?threadId=stored%20{client}&runId=left")
+    assert reply.json == {"threadId": f"stored {client}", "runId": "left", "status": "cancelled"}
+    assert call.connection.closed.wait(1)
+
+
+@pytest.mark.parametrize("dialect", ["0.x", "1.0"])
+@pytest.mark.parametrize("chunks", ["true", "false"])
+def test_the_newest_client_takes_what_older_ones_get(
+    gateway: Served, upstream: Upstream, dialect: DialectName, chunks: str
+) -> None:
+    model = f"vllm:{upstream.plays(say('Let me think.', 'It is 42.'))}"
+    url = gateway.url + path_of(model, dialect=dialect, chunks=chunks)
+    [[one]] = agui_node.converse([{"client": "1.0.0", "url": url, "threadId": "t", "turns": [turn()]}])
+    assert (one["error"], one["failed"], one["warnings"]) == (None, None, [])
+    assert plainly(one["messages"]) == [("user", "Why?"), ("reasoning", "Let me think. "), ("assistant", "It is 42. ")]

@@ -1,0 +1,314 @@
+"""Reasoning comes back from AG-UI's clients sealed: the model gets the very history that a stateful client's would.
+
+The official clients carry it in `encryptedValue`, a client of the proposal in `encryptedContent`; none can read it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import agui_node
+import pytest
+from agui_gateway_kit import ON, USER, WEATHER, asked, path_of, post, refused, run, streamed
+from agui_seed_reader import read
+from seal_kit import CANARIES, MORE, SECRET, Canary, configured, name_of, sent, serving
+
+from pellucid.sealing import change_keys
+from scripted import Upstream
+from scripted.gateway import Served
+
+NAMES = ("stream", "whole", "fields", "reasoning", "details", "tags", "raw", "server tools")
+WHOLE = [canary for canary in [*CANARIES, *MORE] if canary.name in NAMES]
+BROKEN = [canary for canary in WHOLE if canary.row == "deepseek-anthropic"]
+"""Its stream breaks off once all is said: its run fails, and what was said counts."""
+[CLAUDE] = [canary for canary in CANARIES if (canary.row, canary.name) == ("anthropic", "stream")]
+[GEMINI] = [canary for canary in CANARIES if (canary.row, canary.name) == ("google", "stream")]
+
+CLIENTS = [("1.0.0", "raw"), ("1.0.0", "summary"), ("1.0.0", "sealed"), ("0.0.58", "raw"), ("0.0.45", "raw")]
+LAST = {"id": "u3", "role": "user", "content": "So?"}
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("seals") / "keys.json"
+
+
+@pytest.fixture(scope="module")
+def gateway(upstream: Upstream, keys: Path) -> Iterator[Served]:
+    with serving(configured(upstream, sealing={"keys_file": str(keys)})) as running:
+        yield running
+
+
+# --- three turns on every wire -----------------------------------------------------------------------------------
+
+Bodies = list[dict[str, Any]]
+
+
+def got(upstream: Upstream, model: str, since: int = 0) -> Bodies:
+    """What the model got; the ids of calls whose own were taken already (scripts repeat them) are made anew."""
+    said = json.dumps(sent(upstream, model)[since:])
+    bodies: Bodies = json.loads(re.sub(r"call_[0-9a-f]{32}", "call_fresh", said))
+    return bodies
+
+
+def in_process(gateway: Served, upstream: Upstream, canary: Canary) -> tuple[str, Bodies]:
+    """The model, and what it gets in three turns of a client whose history never left the gateway."""
+    model = name_of(upstream, canary)
+    tool = {"type": "function", "strict": None, **WEATHER}
+    on: list[dict[str, Any]] = []
+    more: dict[str, Any] = {}
+    for message in (USER, ON, LAST):
+        said = [*on, {"type": "message", "role": "user", "content": message["content"]}]
+        reply = gateway.post({"model": model, "input": said, "tools": [tool], "reasoning": {"effort": "high"}, **more})
+        assert reply.status == 200, reply.body
+        calls = [item["call_id"] for item in reply.json["output"] if item["type"] == "function_call"]
+        on = [{"type": "function_call_output", "call_id": id, "output": "rain"} for id in calls]
+        more = {"previous_response_id": reply.json["id"]}
+    bodies = got(upstream, model)
+    for body in bodies:
+        for item in body.get("input", []):
+            if item.get("type") == "function_call":
+                item.pop("id", None)  # no provider asks for the id of a call's item: for it alone there is no carrier
+    return model, bodies
+
+
+Expected = dict[tuple[str, str], tuple[str, Bodies]]
+Told = dict[tuple[str, str, str, str], tuple[list[dict[str, Any]], Bodies]]
+"""By wire, canary, client and view: what came of each turn, and what went upstream."""
+
+
+@pytest.fixture(scope="module")
+def expected(gateway: Served, upstream: Upstream) -> Expected:
+    return {(canary.row, canary.name): in_process(gateway, upstream, canary) for canary in WHOLE}
+
+
+@pytest.fixture(scope="module")
+def told(gateway: Served, upstream: Upstream, expected: Expected) -> Told:
+    """All of them, in one process of Node."""
+    which = [(canary, client, view) for canary in WHOLE for client, view in CLIENTS]
+    conversations = []
+    for number, (canary, client, view) in enumerate(which):
+        model, _ = expected[canary.row, canary.name]
+        url = gateway.url + path_of(model, effort="high", view=view)
+        turns = [{"messages": [message], "tools": [WEATHER], "answers": {"weather": "rain"}} for message in (USER, ON)]
+        turns.append({"messages": [LAST], "tools": [WEATHER], "answers": {"weather": "rain"}})
+        conversations.append({"client": client, "url": url, "threadId": f"thread {number}", "turns": turns})
+    out: Told = {}
+    places = {model: len(bodies) for model, bodies in expected.values()}
+    for (canary, client, view), turns in zip(which, agui_node.converse(conversations), strict=True):
+        model, _ = expected[canary.row, canary.name]
+        place = places[model]
+        places[model] += 3
+        out[canary.row, canary.name, client, view] = turns, got(upstream, model)[place : place + 3]
+    return out
+
+
+@pytest.mark.parametrize(("client", "view"), CLIENTS)
+@pytest.mark.parametrize("canary", WHOLE, ids=lambda canary: f"{canary.row}-{canary.name}")
+def test_official_clients_give_back_the_history(
+    told: Told, expected: Expected, canary: Canary, client: str, view: str
+) -> None:
+    turns, bodies = told[canary.row, canary.name, client, view]
+    assert bodies == expected[canary.row, canary.name][1]
+    for turn in turns:
+        assert (turn["error"], turn["warnings"]) == (None, [])
+        assert bool(turn["failed"]) is (canary in BROKEN)
+    if view != "raw":
+        readable = [message["content"] for message in turns[-1]["messages"] if message["role"] == "reasoning"]
+        assert SECRET not in json.dumps(turns)
+        assert view == "summary" or not any(readable)
+
+
+@pytest.mark.parametrize("view", ["raw", "sealed"])
+@pytest.mark.parametrize(
+    "canary", [one for one in WHOLE if one not in BROKEN], ids=lambda canary: f"{canary.row}-{canary.name}"
+)
+def test_a_client_of_the_proposal_gives_it_back(
+    gateway: Served,
+    upstream: Upstream,
+    expected: Expected,
+    canary: Canary,
+    view: str,
+) -> None:
+    model, bodies = expected[canary.row, canary.name]
+    before = len(sent(upstream, model))
+    messages: list[dict[str, Any]] = []
+    blobs: list[str] = []
+    for message in (USER, ON, LAST):
+        messages = [*answered(messages), message]
+        body = asked(*messages, thread=f"{view} {canary.row} {canary.name}", run=message["id"], tools=[WEATHER])
+        reader = read(run(gateway, model, body, "proposal", effort="high", view=view), messages)
+        messages = reader.messages
+        blobs += reader.blobs
+    assert got(upstream, model, before) == bodies
+    # What was told on spans is what the history has: nothing else, and nothing twice.
+    kept = [said["encryptedContent"] for said in messages if "encryptedContent" in said]
+    assert sorted(blobs) == sorted(kept)
+    assert len(set(kept)) == len(kept) > 0
+
+
+# --- what is refused ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def claude(upstream: Upstream) -> str:
+    return name_of(upstream, CLAUDE)
+
+
+@pytest.fixture(scope="module")
+def said(gateway: Served, claude: str) -> list[dict[str, Any]]:
+    """A turn of Claude's in the thread `t`: thought, redacted thought, text, a call."""
+    return turn_of(gateway, claude)
+
+
+def turn_of(gateway: Served, model: str, headers: dict[str, str] | None = None) -> list[dict[str, Any]]:
+    body = asked(tools=[WEATHER], forwardedProps={"pellucid": {"dialect": "1.0", "snapshot": True}})
+    reply = post(gateway, model, body, headers)
+    messages: list[dict[str, Any]] = streamed(reply, "1.0")[-2]["messages"]
+    return answered(messages)
+
+
+def answered(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same, with a result for every call."""
+    known = {message.get("toolCallId") for message in messages}
+    calls = [call["id"] for message in messages for call in message.get("toolCalls") or []]
+    results = [{"role": "tool", "toolCallId": id, "content": "rain"} for id in calls if id not in known]
+    return messages + [{"id": f"result-{len(messages)}-{at}", **one} for at, one in enumerate(results)]
+
+
+def values(messages: list[dict[str, Any]]) -> list[int]:
+    return [at for at, message in enumerate(messages) if message.get("encryptedValue")]
+
+
+def changed(messages: list[dict[str, Any]], at: int, **fields: Any) -> list[dict[str, Any]]:
+    return [{**message, **fields} if place == at else message for place, message in enumerate(messages)]
+
+
+def answer(gateway: Served, model: str, messages: list[dict[str, Any]], **more: Any) -> Any:
+    thread = more.pop("thread", "t")
+    return post(gateway, model, asked(*messages, ON, thread=thread, run="r2", tools=[WEATHER]), **more)
+
+
+def test_given_back_as_it_came_it_is_taken(gateway: Served, claude: str, said: list[dict[str, Any]]) -> None:
+    assert len(values(said)) >= 2
+    reply = answer(gateway, claude, said)
+    assert reply.status == 200, reply.body
+    assert "pellucid-warning" not in reply.headers
+
+
+@pytest.mark.parametrize("where", [0.01, 0.3, 0.6, 0.99])
+def test_a_changed_value_is_refused(gateway: Served, claude: str, said: list[dict[str, Any]], where: float) -> None:
+    for at in values(said):
+        value = said[at]["encryptedValue"]
+        place = int(where * len(value))
+        other = value[:place] + ("A" if value[place] != "A" else "B") + value[place + 1 :]
+        code, param, words = refused(answer(gateway, claude, changed(said, at, encryptedValue=other)))
+        assert code in ("seal_broken", "seal_key_unknown", "seal_foreign")
+        assert param == f"messages[{at}].encryptedValue"
+        assert words.startswith(f"{param}: ")
+        assert SECRET not in words
+
+
+def test_a_value_of_another_thread_is_refused(gateway: Served, claude: str, said: list[dict[str, Any]]) -> None:
+    code, param, words = refused(answer(gateway, claude, said, thread="another"))
+    assert (code, param) == ("seal_foreign", f"messages[{values(said)[0]}].encryptedValue")
+    assert "thread" in words
+
+
+def test_a_value_that_was_moved_to_another_message_is_refused(
+    gateway: Served, claude: str, said: list[dict[str, Any]]
+) -> None:
+    one, other, *_ = values(said)
+    swapped = changed(changed(said, one, encryptedValue=said[other]["encryptedValue"]), other, encryptedValue=None)
+    code, param, words = refused(answer(gateway, claude, swapped))
+    assert (code, param) == ("seal_foreign", f"messages[{one}].encryptedValue")
+    assert "sealed for another message or call" in words
+    copied = changed(said, other, encryptedValue=said[one]["encryptedValue"])
+    assert refused(answer(gateway, claude, copied))[:2] == ("seal_foreign", f"messages[{other}].encryptedValue")
+
+
+def test_no_wrong_value_passes_where_it_would_go_to_no_model(
+    gateway: Served, claude: str, said: list[dict[str, Any]]
+) -> None:
+    """Reasoning of a turn that was broken off goes to no model; what came sealed with it is looked at all the same."""
+    [thought] = [said[at] for at in values(said)[:1]]
+    assert answer(gateway, claude, [USER, thought]).status == 200
+    wrong = {**thought, "encryptedValue": thought["encryptedValue"][:-4] + "AAAA"}
+    assert refused(answer(gateway, claude, [USER, wrong]))[:2] == ("seal_broken", "messages[1].encryptedValue")
+    assert refused(answer(gateway, claude, [USER, thought], thread="x"))[0] == "seal_foreign"
+    assert refused(answer(gateway, claude, [USER, {**thought, "id": "rs_other"}]))[0] == "seal_foreign"
+
+
+def test_given_twice_it_counts_once(
+    gateway: Served, upstream: Upstream, claude: str, said: list[dict[str, Any]]
+) -> None:
+    bodies = []
+    for times in (1, 2):
+        messages = [one for at, one in enumerate(said) for _ in range(times if at in values(said) else 1)]
+        assert answer(gateway, claude, messages).status == 200
+        bodies.append(sent(upstream, claude)[-1])
+    thoughts = [[part for part in body["messages"][1]["content"] if "thinking" in part["type"]] for body in bodies]
+    assert thoughts[0] == thoughts[1] != []
+
+
+def test_signed_calls_and_texts_carry_their_own(gateway: Served, upstream: Upstream) -> None:
+    """What Gemini signs is sealed on the call and on the text, and moves with neither."""
+    model = name_of(upstream, GEMINI)
+    messages = turn_of(gateway, model)
+    [holder] = [message for message in messages if message.get("toolCalls")]
+    [call] = holder["toolCalls"]
+    assert call["encryptedValue"]
+    assert answer(gateway, model, messages).status == 200
+    moved = [
+        {**one, "toolCalls": [{**call, "id": "other"}]} if one is holder else one
+        for one in messages
+        if one["role"] != "tool"
+    ]
+    at = messages.index(holder)
+    code, param, _ = refused(answer(gateway, model, moved))
+    assert (code, param) == ("seal_foreign", f"messages[{at}].toolCalls[0].encryptedValue")
+
+
+def test_another_model_gets_what_is_readable_and_the_answer_says_so(
+    gateway: Served, upstream: Upstream, said: list[dict[str, Any]]
+) -> None:
+    other = name_of(upstream, CLAUDE)
+    reply = answer(gateway, other, said)
+    assert reply.status == 200
+    assert "another model" in reply.headers["pellucid-warning"]
+    [body] = sent(upstream, other)
+    assert not any(word in json.dumps(body) for word in ("signature", "redacted_thinking", "encrypted"))
+
+
+def test_another_tenant_s_is_refused(upstream: Upstream, claude: str, tmp_path: Path) -> None:
+    found: list[dict[str, Any]] = []
+    for owner in ("acme", "other"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("THE_KEY", "k" * 32)
+            access = {"key_env": "THE_KEY", "key_owner": owner}
+            config = configured(upstream, sealing={"keys_file": str(tmp_path / "keys.json")}, access=access)
+            with serving(config) as running:
+                mine = {"Authorization": "Bearer " + "k" * 32}
+                if found:
+                    code, param, words = refused(answer(running, claude, found, headers=mine))
+                    assert (code, param) == ("seal_foreign", f"messages[{values(found)[0]}].encryptedValue")
+                    assert "acme" not in words
+                found = turn_of(running, claude, mine)
+
+
+def test_a_rotated_key_s_are_taken_and_a_retired_key_s_refused(
+    gateway: Served, claude: str, keys: Path, tmp_path: Path, upstream: Upstream
+) -> None:
+    messages = turn_of(gateway, claude)
+    with serving(configured(upstream, sealing={"keys_file": str(tmp_path / "others.json")})) as other:
+        assert refused(answer(other, claude, messages))[0] == "seal_key_unknown"
+    change_keys(keys, lambda now: now.rotate(datetime.now(UTC)))
+    assert answer(gateway, claude, messages).status == 200
+    change_keys(keys, lambda now: now.retire(now.keys[1].kid, datetime.now(UTC)))
+    code, param, _ = refused(answer(gateway, claude, messages))
+    assert (code, param) == ("seal_key_retired", f"messages[{values(messages)[0]}].encryptedValue")
