@@ -429,6 +429,11 @@ class Emitter:
         if self._held and not self._replaying and self._all_closable():
             self._let_go()
 
+    def settle(self) -> None:
+        """Nothing that is open goes on, whatever comes next."""
+        if not (self.failed or self._ended):
+            self._close_all(complete=True)
+
     # --- items and whole parts -----------------------------------------------------------------------------
 
     def item(

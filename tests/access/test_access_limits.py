@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pellucid.parts import Usage
 from pellucid.relay import open_relay
 from pellucid.server.access import AccessError, Guard, Policy, Principal, headers_of
-from pellucid.server.access.limits import Rates, tokens_of
+from pellucid.server.access.limits import COUNTERS, Rates, counted, tokens_of
 from service_redis import RedisService, redis_service
 
 pytestmark = pytest.mark.anyio
@@ -191,3 +191,9 @@ def test_what_was_reported_is_charged_as_it_is_and_what_was_not_is_never_free(
     if usage.output_tokens is None and thought + said:
         assert charged["tokens"] > (usage.input_tokens or 0)
     assert charged["tokens"] >= 0
+
+
+@pytest.mark.parametrize("field", [*COUNTERS.values(), "streams"])
+def test_whoever_has_a_limit_is_counted_and_nobody_else(field: str) -> None:
+    assert counted(Policy(**{field: 1}))
+    assert not counted(Policy(max_output_tokens=1, max_body_bytes=1, models=[]))

@@ -6,7 +6,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,10 @@ FRONT = {
 }
 
 
+SPOKEN = {"0.0.39": "/?dialect=thinking"}
+"""What the oldest clients have to say of themselves, who do not say their version."""
+
+
 class App(Served):
     """An application that runs, as a client sees it."""
 
@@ -51,13 +55,23 @@ class App(Served):
         assert verify(events, dialect) is None, verify(events, dialect)
         return events
 
-    def talk(self, *turns: dict[str, Any], client: str = "1.0.0") -> list[dict[str, Any]]:
-        """What the official client makes of a conversation (see `agui_node.converse`), which it takes without a word
-        of warning."""
-        [said] = converse([{"client": client, "url": self.url, "threadId": "t", "turns": list(turns)}])
-        assert [turn["warnings"] for turn in said] == [[]] * len(turns)
-        assert [turn["error"] for turn in said] == [None] * len(turns)
+    def talk(self, *turns: dict[str, Any]) -> list[dict[str, Any]]:
+        """What the official client makes of a conversation (see `agui_node.converse`)."""
+        [said] = self.talks(("1.0.0", turns))
         return said
+
+    def talks(self, *conversations: tuple[str, Sequence[dict[str, Any]]]) -> list[list[dict[str, Any]]]:
+        """The same for many, each by a client of some version; no client has a word to say against it."""
+        gave = converse(
+            [
+                {"client": client, "url": self.url + SPOKEN.get(client, ""), "threadId": f"t{number}", "turns": list(turns)}
+                for number, (client, turns) in enumerate(conversations)
+            ]
+        )
+        for (client, _), said in zip(conversations, gave, strict=True):
+            for turn in said:
+                assert (turn["error"], turn["warnings"]) == (None, []), client
+        return gave
 
 
 @contextmanager

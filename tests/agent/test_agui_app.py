@@ -50,27 +50,25 @@ def weather(city: str) -> str:
 # --- talking -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-def test_a_conversation_with_a_function(make_agent: MakeAgent, client: str) -> None:
+def test_a_conversation_with_a_function(make_agent: MakeAgent) -> None:
+    scripts = [calls(("weather", {"city": "Lyon"})), say("So it rains.", "Take a coat."), say("Again.", "Yes.")]
     agent, asked = make_agent(
-        calls(("weather", {"city": "Lyon"})),
-        say("So it rains.", "Take a coat."),
-        say("Again.", "Yes."),
+        *(script for _ in CLIENTS for script in scripts),
         tools=[weather],
         instructions="Be brief.",
         system_prompt="You know the weather.",
     )
     user, on = {"id": "u1", "role": "user", "content": "Coat?"}, {"id": "u2", "role": "user", "content": "Sure?"}
     with serving(agent) as app:
-        first, second = app.talk({"messages": [user]}, {"messages": [on]}, client=client)
-    thought = [] if client == "0.0.39" else ["reasoning"]
-    assert roles(first) == ["user", *thought, "assistant", "tool", *thought, "assistant"]
-    assert [m["content"] for m in first["messages"] if m["role"] == "tool"] == ["rain in Lyon"]
-    assert second["messages"][-1]["content"] == "Yes. "
-    told = asked()[2].body["messages"]
-    assert [m["role"] for m in told] == ["system", "user", "assistant", "tool", "assistant", "user"]
-    assert "You know the weather." in told[0]["content"]
-    assert "Be brief." in told[0]["content"]
+        talks = app.talks(*((client, [{"messages": [user]}, {"messages": [on]}]) for client in CLIENTS))
+    for number, (client, (first, second)) in enumerate(zip(CLIENTS, talks, strict=True)):
+        thought = [] if client == "0.0.39" else ["reasoning"]
+        assert roles(first) == ["user", *thought, "assistant", "tool", *thought, "assistant"]
+        assert [m["content"] for m in first["messages"] if m["role"] == "tool"] == ["rain in Lyon"]
+        assert second["messages"][-1]["content"] == "Yes. "
+        told = asked()[3 * number + 2].body["messages"]
+        assert [m["role"] for m in told] == ["system", "system", "user", "assistant", "tool", "assistant", "user"]
+        assert [m["content"] for m in told[:2]] == ["Be brief.", "You know the weather."]
 
 
 def test_reasoning_comes_back_from_a_client_that_cannot_read_it(make_agent: MakeAgent) -> None:
@@ -122,7 +120,7 @@ def test_every_view_in_every_dialect_is_legal(make_agent: MakeAgent, view: str, 
     agent, _ = make_agent(calls(("weather", {"city": "Lyon"})), say("So it rains.", "Coat."), tools=[weather])
     with serving(agent, view=view) as app:
         events = app.events(dialect=dialect)
-        assert ("So it rains" in json.dumps(events)) == (view == "raw")
+        assert ("rains. " in json.dumps(events)) == (view == "raw")
         more = app.ask(query="?view=raw")
     assert more.status == (200 if view == "raw" else 403)
 
@@ -232,7 +230,8 @@ def test_what_a_function_says_leaves_while_it_works(make_agent: MakeAgent, threa
         return "done"
 
     slowly.__name__ = in_a_thread.__name__ = "slowly"
-    agent, _ = make_agent(calls(("slowly", {})), say(), tools=[in_a_thread if thread else slowly])
+    scripts = [calls(("slowly", {})), say()]
+    agent, _ = make_agent(*scripts, *scripts, tools=[in_a_thread if thread else slowly])
     with serving(agent) as app, _stream(app) as stream:
         seen = stream.until(b"STATE_SNAPSHOT")
         assert b"TOOL_CALL_RESULT" not in seen
@@ -267,39 +266,32 @@ def delete(ctx: RunContext[None], path: str) -> str:
     return f"deleted {path}"
 
 
-@pytest.mark.parametrize(
-    ("settle", "result"),
-    [
-        ({"status": "resolved", "payload": {"approved": True}}, "deleted a.txt"),
-        ({"status": "resolved", "payload": {"approved": True, "editedArgs": {"path": "b.txt"}}}, "deleted b.txt"),
-        ({"status": "resolved", "payload": {"approved": False}}, "The tool call was denied."),
-        ({"status": "resolved", "payload": {"approved": False, "reason": "Not that."}}, "Not that."),
-        ({"status": "cancelled"}, "The user cancelled this."),
-    ],
-)
-@pytest.mark.parametrize("client", ["1.0.0", "0.0.58"])
-def test_a_call_that_needs_leave_waits_for_it(
-    make_agent: MakeAgent, settle: dict[str, Any], result: str, client: str
-) -> None:
-    agent, asked = make_agent(
-        calls(("delete", {"path": "a.txt"}), ("weather", {"city": "Lyon"})), say("Hm.", "All right."),
-        tools=[delete, weather],
-    )  # fmt: skip
+SETTLED: list[tuple[str, dict[str, Any], str]] = [
+    ("1.0.0", {"status": "resolved", "payload": {"approved": True}}, "deleted a.txt"),
+    ("1.0.0", {"status": "resolved", "payload": {"approved": True, "editedArgs": {"path": "b"}}}, "deleted b"),
+    ("1.0.0", {"status": "resolved", "payload": {"approved": False}}, "The tool call was denied."),
+    ("0.0.58", {"status": "resolved", "payload": {"approved": False, "reason": "Not that."}}, "Not that."),
+    ("0.0.58", {"status": "cancelled"}, "The user cancelled this."),
+]
+
+
+def test_a_call_that_needs_leave_waits_for_it(make_agent: MakeAgent) -> None:
+    both = calls(("delete", {"path": "a.txt"}), ("weather", {"city": "Lyon"}))
+    scripts = [both, say("Hm.", "All right.")] * len(SETTLED)
+    agent, asked = make_agent(*scripts, tools=[delete, weather])
     with serving(agent) as app:
-        first, second = app.talk({"messages": [USER]}, {"settle": settle}, client=client)
-    [interrupt] = first["interrupts"]
-    assert (interrupt["reason"], interrupt["message"], interrupt["metadata"]) == (
-        "tool_call",
-        "Delete a.txt?",
-        {"path": "a.txt"},
-    )
-    assert len(asked()) == 2
-    assert second["interrupts"] == []
-    assert second["messages"][-1]["content"] == "All right. "
-    told = [m["content"] for m in asked()[1].body["messages"] if m["role"] == "tool"]
-    assert told == [result, "rain in Lyon"]
-    shown = {m["toolCallId"]: m["content"] for m in second["messages"] if m["role"] == "tool"}
-    assert shown[interrupt["toolCallId"]] == result
+        talks = app.talks(*((client, [{"messages": [USER]}, {"settle": settle}]) for client, settle, _ in SETTLED))
+    for number, ((_, _, result), (first, second)) in enumerate(zip(SETTLED, talks, strict=True)):
+        [interrupt] = first["interrupts"]
+        asks = (interrupt["reason"], interrupt["message"], interrupt["metadata"])
+        assert asks == ("tool_call", "Delete a.txt?", {"path": "a.txt"})
+        assert second["interrupts"] == []
+        assert second["messages"][-1]["content"] == "All right. "
+        told = [m["content"] for m in asked()[2 * number + 1].body["messages"] if m["role"] == "tool"]
+        assert told == [result, "rain in Lyon"]
+        shown = {m["toolCallId"]: m["content"] for m in second["messages"] if m["role"] == "tool"}
+        assert shown[interrupt["toolCallId"]] == result
+    assert len(asked()) == 2 * len(SETTLED)
 
 
 def test_a_tool_may_always_need_leave(make_agent: MakeAgent) -> None:

@@ -50,6 +50,7 @@ class Header(msgspec.Struct, frozen=True):
     reasoning: bool = True
     chunks: bool = False
     snapshot: bool | None = None
+    stored: bool = False
     history: list[Message] = []
     """The messages before, where the run ends with all of them."""
     protocol: str = "agui"
@@ -64,6 +65,7 @@ class Header(msgspec.Struct, frozen=True):
             chunks=self.chunks,
             model=self.model if reader.counts else None,
             history=_told_to(reader.view, self.history),
+            ahead=not self.stored,  # what is told again is told in the same bytes
             snapshot=self.snapshot,
             frame=encode_frame if binary else None,
             deltas=delta_frames if binary else None,
@@ -90,7 +92,7 @@ class AGUI:
             exchange.reader = exchange.reader.asking(options.view)
         store = principal.policy.may_store(bool(options.store))
         messages = self._opened(prepared, request)
-        header = self._asked(exchange, request, prepared)
+        header = self._asked(exchange, request, prepared, store)
         seals = header.reasoning and exchange.reader.view != "hidden"
         run = prepared.run(prepared.call(messages), seals=seals, thread=thread)
         prepared.warn()
@@ -148,7 +150,7 @@ class AGUI:
         loose = [ModelResponse([part]) for part in request.loose(said)]
         return prepared.opened([*said, *loose], thread=request.thread_id, fits=_fits)[: len(said)]
 
-    def _asked(self, exchange: Exchange, request: Request, prepared: Prepared) -> Header:
+    def _asked(self, exchange: Exchange, request: Request, prepared: Prepared, store: bool) -> Header:
         options, dialect = request.options, self._dialect(exchange, request)
         snapshot = dialect_of(dialect).snapshot if options.snapshot is None else options.snapshot
         return Header(
@@ -162,6 +164,7 @@ class AGUI:
             reasoning=options.reasoning != "off",
             chunks=bool(options.chunks),
             snapshot=options.snapshot,
+            stored=store,
             history=list(request.input.messages) if snapshot else [],
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import __version__
+from ..protocols.agui import openapi as agui
 from ..protocols.chat_completions import openapi as chat_completions
 from ..protocols.openresponses import openapi as openresponses
 from ..protocols.openresponses import openapi_paths
@@ -106,12 +107,13 @@ def document() -> dict[str, Any]:
         },
         # Whoever asks from the same machine needs none, as long as no key has been made.
         "security": [*({name: []} for name in _SECURITY), {}],
-        "paths": {**openapi_paths.paths(), **chat_completions.paths(), **_plain()},
+        "paths": {**openapi_paths.paths(), **chat_completions.paths(), **agui.paths(), **_plain()},
         "components": {
             "securitySchemes": _SECURITY,
             "schemas": {
                 **openresponses.schemas(),
                 **chat_completions.schemas(),
+                **agui.schemas(),
                 "Model": _MODEL,
                 "Models": _MODELS,
                 "Status": _STATUS,

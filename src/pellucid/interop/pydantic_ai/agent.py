@@ -264,7 +264,9 @@ class Teller:
             case AgentRunResultEvent():
                 self._ended(event.result)
                 side += interrupts_of(event.result.output, self._callers) if self._served else []
-            case theirs.FunctionToolCallEvent() | theirs.OutputToolCallEvent() | theirs.OutputToolResultEvent():
+            case theirs.FunctionToolCallEvent():
+                self.emit.settle()  # the call was shown when the model made it, and now nothing comes until it returns
+            case theirs.OutputToolCallEvent() | theirs.OutputToolResultEvent():
                 pass  # the call was shown when the model made it, and how the agent takes its own answer is its own
             case _:
                 side.append((aside_of(event) if self._served else None) or _aside(event))

@@ -83,8 +83,9 @@ class Encoder:
     `reasoning`: whether any of it is told. `seals`: whether the reader takes what is sealed. `chunks`: the model's
     messages and calls as chunks. `timestamps`: whether each event after the first has the time of its batch. `model`:
     whose usage it is, as it was asked for. `snapshot`: whether the run ends with all messages, of which `history` are
-    those before it; None leaves it to the dialect. `frame`: what writes events, if not server-sent events; `deltas`:
-    what writes those that come by the thousand, to the same bytes.
+    those before it; None leaves it to the dialect. `ahead`: whether what is sealed of a whole batch may be told with
+    its beginning; without, how events are batched makes no difference. `frame`: what writes events, if not
+    server-sent events; `deltas`: what writes those that come by the thousand, to the same bytes.
     """
 
     def __init__(
@@ -101,6 +102,7 @@ class Encoder:
         model: str | None = None,
         history: Sequence[Message] = (),
         snapshot: bool | None = None,
+        ahead: bool = True,
         frame: Frame | None = None,
         deltas: Deltas | None = None,
     ) -> None:
@@ -109,7 +111,7 @@ class Encoder:
         self._thread_id, self._run_id, self._parent_run_id = shown(thread_id), shown(run_id), parent_run_id
         self._reasoning = reasoning
         self._seals = seals and reasoning and self.dialect.seals != "none"
-        self._seals_ahead = self._seals and self.dialect.seals == "span"
+        self._seals_ahead = ahead and self._seals and self.dialect.seals == "span"
         self._chunks = chunks
         self._timestamps = timestamps
         self._model = model

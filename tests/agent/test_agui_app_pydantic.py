@@ -1,0 +1,236 @@
+"""The same application with an agent of Pydantic AI's."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pydantic_ai")
+
+from ag_ui import core
+from agui_app_kit import FRONT, USER, of, roles, serving
+from pydantic import BaseModel
+from pydantic_ai import Agent, ApprovalRequired, CallDeferred, CustomEvent, ModelRetry, RunContext, ToolReturn
+from pydantic_ai import messages as theirs
+from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
+from pydantic_ai.ui import StateDeps
+
+from pellucid.events import Event
+from pellucid.fold import fold
+from pellucid.interop.pydantic_ai import PydanticAgent
+from pellucid.agent import Start
+from pellucid.parts import ModelRequest, ModelResponse, UserPromptPart
+
+Turn = Sequence[str | dict[int, Any]]
+
+
+def agent_of(*turns: Turn, **more: Any) -> tuple[Agent[Any, Any], list[list[theirs.ModelMessage]]]:
+    """An agent whose model says this, turn by turn; and what it was asked."""
+    asked: list[list[theirs.ModelMessage]] = []
+
+    async def says(messages: list[theirs.ModelMessage], info: AgentInfo) -> AsyncIterator[str | dict[int, Any]]:
+        asked.append(list(messages))
+        for piece in turns[len(asked) - 1]:
+            yield piece
+
+    return Agent(FunctionModel(stream_function=says), name="agent", **more), asked
+
+
+def call(name: str, arguments: dict[str, Any], id: str, at: int = 1) -> dict[int, Any]:
+    return {at: DeltaToolCall(name=name, json_args=json.dumps(arguments), tool_call_id=id)}
+
+
+THINKS = {0: DeltaThinkingPart(content="I should look.", signature="sig-1")}
+
+
+def weather(city: str) -> str:
+    return f"rain in {city}"
+
+
+def kinds(messages: list[theirs.ModelMessage]) -> list[list[str]]:
+    return [[part.part_kind for part in message.parts] for message in messages]
+
+
+def test_its_functions_are_functions_and_its_thoughts_come_back_signed() -> None:
+    agent, asked = agent_of(
+        [THINKS, call("weather", {"city": "Oslo"}, "c1"), call("weather", {"city": "Rome"}, "c2", 2)],
+        [{0: DeltaThinkingPart(content="Wet.")}, call("weather", {"city": "Bonn"}, "c3")],
+        ["Rain ", "everywhere."],
+        ["Yes."],
+        tools=[weather],
+        instructions="Be brief.",
+    )
+    with serving(agent, view="sealed") as app:
+        first, second = app.talk({"messages": [USER]}, {"messages": [{**USER, "id": "u2"}]})
+    assert roles(first) == ["user", "reasoning", "assistant", "tool", "tool", "reasoning", "assistant", "tool", "assistant"]
+    assert [m["content"] for m in first["messages"] if m["role"] == "tool"] == [
+        f"rain in {city}" for city in ("Oslo", "Rome", "Bonn")
+    ]
+    assert "I should look." not in json.dumps(first)
+    assert second["messages"][-1]["content"] == "Yes."
+    assert kinds(asked[3]) == [
+        ["user-prompt"],
+        ["thinking", "tool-call", "tool-call"],
+        ["tool-return", "tool-return"],
+        ["thinking", "tool-call"],
+        ["tool-return"],
+        ["text"],
+        ["user-prompt"],
+    ]
+    thought: Any = asked[3][1].parts[0]
+    assert (thought.content, thought.signature) == ("I should look.", "sig-1")
+
+
+def test_what_is_told_of_it_is_a_legal_run() -> None:
+    def fails(n: int) -> str:
+        raise ModelRetry("Try 2.")
+
+    agent, _ = agent_of(
+        [THINKS, call("fails", {"n": 1}, "c1"), call("weather", {"city": "Rome"}, "c2", 2)],
+        ["Well, ", call("weather", {}, "c3")],
+        [call("weather", {"city": "Rome"}, "c4", 0)],
+        ["So be it."],
+        tools=[fails, weather],
+        retries=2,
+    )
+
+    async def read() -> list[Event]:
+        run = await PydanticAgent(agent).start(Start(messages=[ModelRequest([UserPromptPart("Why?")])]))
+        await run.open()
+        events: list[Event] = []
+        while True:
+            await run.wait()
+            if (batch := run.take()) is None:
+                return events
+            events += batch
+
+    folded = fold(asyncio.run(read()))
+    assert folded.ended is not None
+    assert folded.ended.status == "completed"
+    assert folded.unanswered == []
+    turns = [message for message in folded.messages if isinstance(message, ModelResponse)]
+    assert [[part.part_kind for part in turn.parts] for turn in turns] == [
+        ["thinking", "tool-call", "tool-call"],
+        ["text", "tool-call"],
+        ["tool-call"],
+        ["text"],
+    ]
+
+
+class Recipe(BaseModel):
+    title: str = "none"
+    steps: list[str] = []
+
+
+@dataclass(kw_only=True)
+class Progress(CustomEvent):
+    done: int
+
+
+def test_state_and_what_it_says_beside() -> None:
+    go = threading.Event()
+    agent, _ = agent_of([call("add", {"step": "stir"}, "c1", 0)], ["Done."], deps_type=StateDeps[Recipe])
+
+    @agent.tool
+    async def add(ctx: RunContext[StateDeps[Recipe]], step: str) -> ToolReturn:
+        await ctx.emit(Progress(done=1))
+        assert await asyncio.to_thread(go.wait, 5)
+        state = ctx.deps.state
+        state.steps.append(step)
+        return ToolReturn("added", metadata=[core.StateSnapshotEvent(snapshot=state.model_dump())])
+
+    known = StateDeps(Recipe())
+    with serving(agent, deps=known) as app:
+        threading.Timer(0.2, go.set).start()
+        events = app.events(state={"title": "soup", "steps": ["cut"]})
+        wrong = app.ask(state={"title": []})
+    assert known.state.steps == []
+    assert [(e["name"], e["value"]) for e in of(events, "CUSTOM")] == [("progress", {"done": 1})]
+    assert [e["snapshot"] for e in of(events, "STATE_SNAPSHOT")] == [{"title": "soup", "steps": ["cut", "stir"]}]
+    assert (wrong.status, wrong.json["metadata"]["pellucid"]["param"]) == (400, "state")
+
+
+def test_a_tool_of_the_page() -> None:
+    agent, asked = agent_of(
+        [call("weather", {"city": "Oslo"}, "c1"), call("paint", {"color": "grey"}, "c2", 2)], ["It is."], tools=[weather]
+    )
+    with serving(agent) as app:
+        first, second = app.talk(
+            {"messages": [USER], "tools": [FRONT]}, {"answers": {"paint": "painted"}, "tools": [FRONT]}
+        )
+    assert [m["content"] for m in first["messages"] if m["role"] == "tool"] == ["rain in Oslo"]
+    assert second["messages"][-1]["content"] == "It is."
+    assert sorted(part.content for part in asked[1][-1].parts) == ["painted", "rain in Oslo"]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("payload", "result"),
+    [({"approved": True, "editedArgs": {"path": "b"}}, "deleted b"), ({"approved": False, "reason": "No."}, "No.")],
+)
+def test_leave(payload: dict[str, Any], result: str) -> None:
+    agent, asked = agent_of(
+        [THINKS, call("delete", {"path": "a"}, "c1"), call("weather", {"city": "Oslo"}, "c2", 2)], ["All right."],
+        tools=[weather],
+    )  # fmt: skip
+
+    @agent.tool
+    def delete(ctx: RunContext[None], path: str) -> str:
+        if not ctx.tool_call_approved:
+            raise ApprovalRequired({"path": path})
+        return f"deleted {path}"
+
+    with serving(agent) as app:
+        first, second = app.talk({"messages": [USER]}, {"settle": {"status": "resolved", "payload": payload}})
+    [interrupt] = first["interrupts"]
+    assert (interrupt["reason"], interrupt["metadata"]) == ("tool_call", {"path": "a"})
+    assert second["interrupts"] == []
+    shown = {m["toolCallId"]: m["content"] for m in second["messages"] if m["role"] == "tool"}
+    assert shown[interrupt["toolCallId"]] == result
+    assert second["messages"][-1]["content"] == "All right."
+    answers = [part.content for part in asked[1][-1].parts + asked[1][-2].parts if part.part_kind == "tool-return"]
+    assert sorted(answers) == sorted([result, "rain in Oslo"])
+
+
+def test_a_result_that_the_user_has() -> None:
+    agent, asked = agent_of([call("ask", {}, "c1")], ["Old."])
+
+    @agent.tool_plain
+    def ask() -> str:
+        raise CallDeferred
+
+    with serving(agent) as app:
+        first, second = app.talk({"messages": [USER]}, {"settle": {"status": "resolved", "payload": "ninety"}})
+    assert [one["reason"] for one in first["interrupts"]] == ["input_required"]
+    assert second["messages"][-1]["content"] == "Old."
+    assert kinds(asked[1])[-1] == ["tool-return"]
+
+
+def test_what_breaks_is_an_error_without_its_text_and_who_leaves_ends_the_run() -> None:
+    gone = threading.Event()
+    agent, _ = agent_of([THINKS, call("breaks", {}, "c1")], [THINKS, call("waits", {}, "c2")])
+
+    @agent.tool_plain
+    def breaks() -> str:
+        raise ValueError("the secret word")
+
+    @agent.tool_plain
+    async def waits() -> str:
+        try:
+            await asyncio.sleep(30)
+        finally:
+            gone.set()
+        return ""
+
+    with serving(agent) as app:
+        events = app.events()
+        app.talk({"messages": [USER], "abort": "TOOL_CALL_END"})
+        assert gone.wait(5)
+        app.idle()
+    assert events[-1]["type"] == "RUN_ERROR"
+    assert "secret" not in json.dumps(events)

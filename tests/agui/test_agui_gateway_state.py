@@ -1,0 +1,275 @@
+"""Runs that are kept, and runs of which nothing is: told again anywhere, for whoever may; deleted; or never there."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agui_gateway_kit import ON, USER, WEATHER, asked, begin, plainly, post, refused, run, streamed, texts
+from redis import Redis
+from state_kit import Caller, breaks, calls, config_of, hangs, make_keys, serving
+
+from pellucid.server.access import Policy
+from pellucid.telemetry import log
+from scripted import Call, Reply, Upstream, delta, say
+from scripted.gateway import Served, serve
+from service_postgres import PostgresServer, postgres_server
+from service_redis import RedisService
+from service_redis import redis as redis_server
+
+__all__ = ["postgres_server", "redis_server"]
+
+MARK = "marked-Qz7"
+
+
+def kept(gateway: Any, run: str, method: str = "GET", thread: str = "t", path: str = "/ag-ui", **headers: str) -> Reply:
+    reply: Reply = gateway.request(method, f"{path}?threadId={thread}&runId={run}", None, headers)
+    return reply
+
+
+# --- nothing is kept ---------------------------------------------------------------------------------------------
+
+
+def every_byte(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file())
+
+
+def all_of_redis(url: str) -> bytes:
+    with Redis.from_url(url) as redis:
+        return b"\n".join(b"%b %b" % (key, redis.dump(key) or b"") for key in redis.scan_iter(count=1000))
+
+
+async def everything(call: Call) -> None:
+    """A turn that calls a function of this server, then one that calls the client's, then an answer; all marked."""
+    results = sum(said["role"] == "tool" for said in call.body["messages"])
+    names = [["look_up"], ["weather"], []][min(results, 2)]
+    arguments = json.dumps({"word": f"{MARK}-arguments"})
+    await calls(*names, reasoning=f"{MARK}-thought", arguments=arguments, text=f"{MARK}-answer")(call)
+
+
+def say_all(gateway: Served, upstream: Upstream, **query: Any) -> None:
+    """Whatever can be asked, in every dialect, to its end, broken off and abandoned."""
+    model = f"vllm:{upstream.plays(everything)}"
+    user = {**USER, "content": f"{MARK}-prompt"}
+    more: dict[str, Any] = {"tools": [WEATHER], "state": {"x": MARK}, "context": [{"description": MARK, "value": MARK}]}
+    for dialect in ("1.0", "0.x", "thinking", "proposal"):
+        props = {"pellucid": {"dialect": dialect, "snapshot": True}, "theirs": MARK}
+        body = asked(user, run=f"{MARK}-{dialect}", thread=f"{MARK}-thread", **more, forwardedProps=props)
+        events = streamed(post(gateway, model, body, **query), dialect)  # type: ignore[arg-type]
+        messages = events[-2]["messages"]
+        [call] = [made["id"] for said in messages for made in said.get("toolCalls") or []][-1:]
+        on = [*messages, {"id": "result", "role": "tool", "toolCallId": call, "content": f"{MARK}-result"}, ON]
+        body = {**body, "messages": on, "runId": f"{MARK}-{dialect}-2"}
+        assert post(gateway, model, body, **query).status == 200
+    broken = asked(user, run="broken", thread=f"{MARK}-thread")
+    assert b"RUN_ERROR" in post(gateway, f"vllm:{upstream.plays(breaks)}", broken, **query).body
+    name = upstream.plays(hangs)
+    with begin(gateway, f"vllm:{name}", asked(user, run="left", thread=f"{MARK}-thread"), **query) as left:
+        left.until("Hm.")
+    if query.get("store") == "true":
+        assert kept(gateway, "left", "POST", f"{MARK}-thread", "/ag-ui/cancel").json["status"] == "cancelled"
+    gateway.idle()
+
+
+@pytest.mark.parametrize("query", [{}, {"store": "false"}, {"store": "true"}], ids=["unasked", "false", "true"])
+def test_what_is_not_to_be_stored_is_nowhere(
+    upstream: Upstream,
+    tmp_path: Path,
+    redis_server: RedisService,
+    caplog: pytest.LogCaptureFixture,
+    query: dict[str, str],
+) -> None:
+    """Neither in the database's file, nor between replicas, nor in the log; unless it is: then it could be found."""
+    caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.DEBUG, logger=log.name)
+    with Redis.from_url(redis_server.url) as door:
+        door.flushall()
+    functions = {"functions": ["state_kit:look_up"]}
+    url = f"sqlite:///{tmp_path / 'store.sqlite'}"
+    with serving(upstream, url, relay={"url": redis_server.url}, tools=functions) as running:
+        say_all(running, upstream, **query)
+        relayed = all_of_redis(redis_server.url)
+        found = every_byte(tmp_path)
+        assert (tmp_path / "store.sqlite-wal").exists()
+    found += every_byte(tmp_path)
+    stored = query.get("store") == "true"
+    for what in ("thread", "prompt", "result"):
+        assert (f"{MARK}-{what}".encode() in found) is stored, what
+    assert stored or MARK.encode() not in found + relayed
+    assert MARK not in caplog.text
+
+
+# --- kept --------------------------------------------------------------------------------------------------------
+
+
+class Halves:
+    """A script that thinks, and answers once it may."""
+
+    def __init__(self) -> None:
+        self.may = threading.Event()
+
+    async def __call__(self, call: Call) -> None:
+        await call.head()
+        await call.event(delta(reasoning_content="Let me see."))
+        await asyncio.to_thread(self.may.wait, 10)
+        await call.event(delta(content="It is 42."))
+        await call.event(delta("stop"))
+        await call.event({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 9}})
+        await call.event(b"[DONE]")
+        await call.end()
+
+
+@pytest.fixture(scope="module")
+def replicas(
+    upstream: Upstream,
+    postgres_server: PostgresServer,
+    redis_server: RedisService,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[Served, Served]]:
+    """Two gateways on one PostgreSQL, one Redis and one file of keys."""
+    shared = {
+        "storage": {"url": postgres_server.database()},
+        "relay": {"url": f"{redis_server.url}?prefix=agui:"},
+        "sealing": {"keys_file": str(tmp_path_factory.mktemp("keys") / "keys.json")},
+    }
+    with serve(config_of(upstream, **shared)) as one, serve(config_of(upstream, **shared)) as two:
+        yield one, two
+
+
+@pytest.mark.parametrize("dialect", ["1.0", "0.x", "thinking", "proposal"])
+def test_a_run_is_told_again_on_any_replica_live_and_finished(
+    replicas: tuple[Served, Served], upstream: Upstream, dialect: Any
+) -> None:
+    one, two = replicas
+    script, id = Halves(), f"halves-{dialect}"
+    body = asked(run=id)
+    word = "THINKING_TEXT_MESSAGE_CONTENT" if dialect == "thinking" else "REASONING_MESSAGE_CONTENT"
+    model = f"vllm:{upstream.plays(script)}"
+    live: list[bytes] = []
+
+    def follow() -> None:
+        live.append(kept(two, id).body)
+
+    with begin(one, model, body, store="true", dialect=dialect) as stream:
+        stream.until(word)
+        follower = threading.Thread(target=follow)
+        follower.start()
+        script.may.set()
+        first = stream.rest()
+        follower.join(10)
+    assert live == [first]
+    for replica in replicas:
+        again = kept(replica, id)
+        assert again.body == first
+        streamed(again, dialect)
+    assert b"It is 42." in first
+
+
+def test_who_left_comes_back(replicas: tuple[Served, Served], upstream: Upstream) -> None:
+    one, two = replicas
+    script = Halves()
+    name = upstream.plays(script)
+    with begin(one, f"vllm:{name}", asked(run="left"), store="true") as stream:
+        stream.until("REASONING_MESSAGE_CONTENT")
+        seen = stream.seen
+    script.may.set()
+    whole = kept(two, "left").body
+    assert whole.startswith(seen)
+    assert texts(streamed(kept(one, "left")), "TEXT_MESSAGE") == "It is 42."
+
+
+def test_it_is_cancelled_from_another_replica_and_that_is_how_it_ends(
+    replicas: tuple[Served, Served], upstream: Upstream
+) -> None:
+    one, two = replicas
+    name = upstream.plays(hangs)
+    with begin(one, f"vllm:{name}", asked(run="stop", protocolVersion="1.0"), store="true") as stream:
+        stream.until("REASONING_MESSAGE_CONTENT")
+        assert kept(two, "stop", "POST", path="/ag-ui/cancel").json["status"] == "cancelled"
+        said = stream.rest()
+    [call] = upstream.calls(name)
+    assert call.connection.closed.wait(2)
+    events = streamed(kept(two, "stop"), "1.0")
+    assert events[-1]["outcome"] == {"type": "cancelled"}
+    assert kept(two, "stop").body == said
+    # Whoever has no such outcome is told so in `metadata`.
+    old = upstream.plays(hangs)
+    with begin(one, f"vllm:{old}", asked(run="old"), store="true") as stream:
+        stream.until("REASONING_MESSAGE_CONTENT")
+        kept(two, "old", "POST", path="/ag-ui/cancel")
+    assert streamed(kept(one, "old"))[-1]["metadata"] == {"pellucid": {"status": "cancelled"}}
+
+
+def test_what_is_deleted_is_gone_and_its_id_is_free(replicas: tuple[Served, Served], upstream: Upstream) -> None:
+    one, two = replicas
+    model = f"vllm:{upstream.plays(say())}"
+    body = asked(run="gone")
+    assert post(one, model, body, store="true").status == 200
+    code, param, _ = refused(post(two, model, body, store="true"))
+    assert (code, param) == ("already_exists", "runId")
+    assert kept(two, "gone", "DELETE").json == {"threadId": "t", "runId": "gone", "deleted": True}
+    for method, path in (("GET", "/ag-ui"), ("DELETE", "/ag-ui"), ("POST", "/ag-ui/cancel")):
+        assert refused(kept(one, "gone", method, path=path), 404)[0] == "run_not_found"
+    assert post(one, model, body, store="true").status == 200
+
+
+def test_the_next_turn_needs_nothing_that_is_kept(replicas: tuple[Served, Served], upstream: Upstream) -> None:
+    """What came sealed from one replica is opened by another, also once the run was deleted."""
+    one, two = replicas
+    name = upstream.plays(say("Let me see.", "42."))
+    messages = run(one, f"vllm:{name}", asked(run="first"), store="true", snapshot="true")[-2]["messages"]
+    assert kept(two, "first", "DELETE").status == 200
+    later = run(two, f"vllm:{name}", asked(*messages, ON, run="second"), snapshot="true", view="sealed")
+    history = upstream.calls(name)[1].body["messages"]
+    assert (history[1]["reasoning_content"], history[1]["content"]) == ("Let me see. ", "42. ")
+    assert ("reasoning", "") in plainly(later[-2]["messages"])
+
+
+# --- whose it is -------------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_its_tenant_s_and_is_read_by_each_key_as_that_may(upstream: Upstream, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'store.sqlite'}"
+    views = {f"acme/{view}": Policy(view=view) for view in ("raw", "sealed", "hidden")}  # type: ignore[arg-type]
+    keys = make_keys(url, {**views, "acme/forgetful": Policy(store=False), "other": None})
+    with serving(upstream, url, access={"keys": True}) as gateway:
+        callers = {name: Caller(gateway, key) for name, key in keys.items()}
+        before = [
+            USER,
+            {"id": "r", "role": "reasoning", "content": "An earlier thought."},
+            {"id": "a", "role": "assistant", "content": "Earlier."},
+            ON,
+        ]
+        body = asked(*before, run="mine", forwardedProps={"pellucid": {"store": True, "snapshot": True}})
+        model = f"vllm:{upstream.plays(say('Let me see.', '42.'))}"
+        path = f"/ag-ui?model={model}"
+        assert callers["acme/raw"].do("POST", path, body).status == 200
+        code, param, words = refused(callers["acme/forgetful"].do("POST", path, body), 403)
+        assert (code, param) == ("store_not_allowed", "store")
+        assert "store: false" in words
+
+        mine = "/ag-ui?threadId=t&runId=mine"
+        for method, where in (("GET", mine), ("DELETE", mine), ("POST", mine.replace("?", "/cancel?"))):
+            assert refused(callers["other"].do(method, where), 404)[0] == "run_not_found"
+        assert callers["other"].do("POST", path, body).status == 200, "another tenant's ids are no concern of ours"
+
+        told = {view: callers[f"acme/{view}"].do("GET", mine) for view in ("raw", "sealed", "hidden")}
+        told["asked"] = callers["acme/raw"].do("GET", f"{mine}&view=sealed")
+        said = {view: json.dumps(streamed(reply)) for view, reply in told.items()}
+        assert all(word in said["raw"] for word in ("Let ", "An earlier thought.", "encryptedValue"))
+        for view in ("sealed", "hidden", "asked"):
+            assert "Let " not in said[view]
+            assert "An earlier thought." not in said[view], "what came before is thought as well"
+            assert ("encryptedValue" in said[view]) is (view != "hidden")
+            assert "42." in said[view]
+        code, _, words = refused(callers["acme/sealed"].do("GET", f"{mine}&view=raw"), 403)
+        assert code == "view_not_allowed"
+        assert "ask for 'sealed' or 'hidden'" in words
+        # It is no response of another protocol.
+        assert callers["acme/raw"].do("GET", "/v1/responses/mine").status == 404
