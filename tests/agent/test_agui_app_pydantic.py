@@ -69,9 +69,9 @@ def test_its_functions_are_functions_and_its_thoughts_come_back_signed() -> None
     with serving(agent, view="sealed") as app:
         first, second = app.talk({"messages": [USER]}, {"messages": [{**USER, "id": "u2"}]})
     assert roles(first) == ["user", "reasoning", "assistant", "tool", "tool", "reasoning", "assistant", "tool", "assistant"]
-    assert [m["content"] for m in first["messages"] if m["role"] == "tool"] == [
-        f"rain in {city}" for city in ("Oslo", "Rome", "Bonn")
-    ]
+    results = [m["content"] for m in first["messages"] if m["role"] == "tool"]
+    assert sorted(results[:2]) == ["rain in Oslo", "rain in Rome"]  # in the order in which they returned
+    assert results[2:] == ["rain in Bonn"]
     assert "I should look." not in json.dumps(first)
     assert second["messages"][-1]["content"] == "Yes."
     assert kinds(asked[3]) == [

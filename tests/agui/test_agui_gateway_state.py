@@ -206,17 +206,40 @@ def test_it_is_cancelled_from_another_replica_and_that_is_how_it_ends(
     assert streamed(kept(one, "old"))[-1]["metadata"] == {"pellucid": {"status": "cancelled"}}
 
 
-def test_what_is_deleted_is_gone_and_its_id_is_free(replicas: tuple[Served, Served], upstream: Upstream) -> None:
+def test_what_is_deleted_is_gone_and_its_id_is_not_used_again(
+    replicas: tuple[Served, Served], upstream: Upstream
+) -> None:
     one, two = replicas
     model = f"vllm:{upstream.plays(say())}"
     body = asked(run="gone")
     assert post(one, model, body, store="true").status == 200
-    code, param, _ = refused(post(two, model, body, store="true"))
-    assert (code, param) == ("already_exists", "runId")
+    for again in (one, two):
+        assert refused(post(again, model, body, store="true"))[:2] == ("already_exists", "runId")
     assert kept(two, "gone", "DELETE").json == {"threadId": "t", "runId": "gone", "deleted": True}
     for method, path in (("GET", "/ag-ui"), ("DELETE", "/ag-ui"), ("POST", "/ag-ui/cancel")):
         assert refused(kept(one, "gone", method, path=path), 404)[0] == "run_not_found"
-    assert post(one, model, body, store="true").status == 200
+    # Whoever still writes or reads the old one could not be told apart from the new one.
+    for again in (one, two):
+        assert refused(post(again, model, body, store="true"))[:2] == ("already_exists", "runId")
+
+
+def test_of_many_that_begin_the_same_run_one_does(replicas: tuple[Served, Served], upstream: Upstream) -> None:
+    script = Halves()
+    model = f"vllm:{upstream.plays(script)}"
+    replies: list[Reply] = []
+
+    def ask(gateway: Served) -> None:
+        replies.append(post(gateway, model, asked(run="same"), store="true"))
+
+    threads = [threading.Thread(target=ask, args=(gateway,)) for gateway in replicas * 3]
+    for thread in threads:
+        thread.start()
+    script.may.set()
+    for thread in threads:
+        thread.join(10)
+    first, *others = sorted(replies, key=lambda reply: reply.status)
+    assert texts(streamed(first), "TEXT_MESSAGE") == "It is 42."
+    assert [refused(other)[:2] for other in others] == [("already_exists", "runId")] * 5
 
 
 def test_the_next_turn_needs_nothing_that_is_kept(replicas: tuple[Served, Served], upstream: Upstream) -> None:

@@ -100,10 +100,13 @@ def there(api: Served) -> dict[str, dict[str, str]]:
     conversation = made("/v1/conversations", {"items": [item]})["id"]
     [kept] = api.request("GET", f"/v1/conversations/{conversation}/items").json["data"]
     response = made("/v1/responses", {"input": "Why?", "background": True})["id"]
+    run = {"threadId": "t", "runId": "r", "messages": [{"id": "m", "role": "user", "content": "Hi"}]}
+    api.request("POST", "/ag-ui?store=true", json.dumps(run).encode())
     return {
         "/v1/models/": {"id": "any"},
         "/v1/responses/": {"id": response},
         "/v1/conversations/": {"id": conversation, "item_id": kept["id"]},
+        "/ag-ui": {"threadId": "t", "runId": "r", "model": "any"},
     }
 
 
@@ -122,6 +125,7 @@ def test_whatever_is_asked(
         nonlocal accepted
         if of_what_there_is:
             case.path_parameters = {**case.path_parameters, **{n: known[n] for n in case.path_parameters if n in known}}
+            case.query = {**case.query, **{n: known[n] for n in case.query if n in known}}
         response = case.call(base_url=api.url)
         accepted += response.status_code == 200
         if response.headers["content-type"][0].startswith("text/event-stream"):

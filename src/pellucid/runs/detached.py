@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 
-from ..errors import ErrorInfo, PellucidError
+from ..errors import ErrorInfo, PellucidError, RequestError
 from ..events import RunEndEvent
 from ..fold import fold
 from ..relay import Fenced, LogLost, Relay
@@ -43,6 +43,12 @@ END_SECONDS = 10.0
 """How long the ends of runs that were broken off have, to be kept."""
 
 
+def _taken() -> RequestError:
+    return RequestError(
+        "there is, or was, a run with this id already; each needs an id of its own", code="already_exists"
+    )
+
+
 class Detached:
     """The detached runs of one process, and its eye on those of others."""
 
@@ -57,17 +63,24 @@ class Detached:
         self._watch: asyncio.Task[None] | None = None
         self._stopping: ErrorInfo | None = None
 
-    async def start(self, row: StoredResponse, run: Running) -> None:
-        """Drive `run` from now on; its log can be followed at once. Raises `PellucidError` if nothing was begun."""
+    async def start(self, row: StoredResponse, run: Running, *, chosen: bool = False) -> None:
+        """Drive `run` from now on; its log can be followed at once. Raises `PellucidError` if nothing was begun.
+
+        `chosen`: the id was not made here, so there may be, or have been, a run with it. That is refused.
+        """
         if self._stopping is not None:
             raise PellucidError(self._stopping)
         driver = Driver(self.store, self.relay, self.holder, self.lease_seconds, row, run)
         lease = driver.lease
+        if lease.name in self._mine:
+            raise _taken()
         self._mine.add(lease.name)
         try:
             if not await lease.claim():
-                raise RuntimeError(f"the run {row.id} has a driver already")
+                raise _taken()
             try:
+                if chosen:
+                    await self._unused(lease.name, lease.fence)
                 await self.store.responses.begin(row, lease.fence)
             except BaseException:
                 await lease.release()
@@ -80,6 +93,13 @@ class Detached:
         task.add_done_callback(lambda _: self._gone(lease.name))
         if (why := self.stopping) is not None:  # meanwhile
             driver.stop(why)
+
+    async def _unused(self, name: str, fence: int) -> None:
+        """Raises `RequestError` if the relay still knows a run of that name, though its log be gone."""
+        try:
+            await self.relay.append(name, [], fence)
+        except (Fenced, LogLost):
+            raise _taken() from None
 
     def follow(self, row: StoredResponse) -> LiveLog:
         """The run, from its beginning, wherever it is driven."""

@@ -98,14 +98,18 @@ class AGUI:
         prepared.warn()
         if store:
             row = self._row(exchange, header, messages_to_json(messages))
-            if await services.store.responses.get(principal.owner, row.id) is not None:
+            exchange.watch.response_id = row.id
+            try:
+                await services.detached.start(row, run, chosen=True)
+            except RequestError as error:
+                if error.info.code != "already_exists":
+                    raise
                 raise RequestError(
-                    f"runId: there is a run {request.run_id!r} of this thread already; each has an id of its own",
+                    f"runId: there is, or was, a run {request.run_id!r} of this thread already; give each an id of its "
+                    "own",
                     code="already_exists",
                     param="runId",
-                )
-            exchange.watch.response_id = row.id
-            await services.detached.start(row, run)
+                ) from None
             run = services.detached.follow(row)
         await self._serve(exchange, run, header)
 

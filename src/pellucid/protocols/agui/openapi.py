@@ -54,10 +54,19 @@ def _tag(event: type[Any]) -> str:
 
 
 def paths() -> dict[str, Schema]:
-    asked = [_parameter(name, "query", f"As `forwardedProps.pellucid.{name}`.") for name in Options.__struct_fields__]
+    _, components = msgspec.json.schema_components([Options])
+    asked = [
+        _parameter(name, "query", f"As `forwardedProps.pellucid.{name}`.", _of_text(schema))
+        for name, schema in components["Options"]["properties"].items()
+    ]
     headers = [
         _parameter("AG-UI-Dialect", "header", "What the client speaks.", {"enum": list(DIALECTS)}),
-        _parameter("Pellucid-View", "header", "In what form reasoning is wanted: no more than the key allows."),
+        _parameter(
+            "Pellucid-View",
+            "header",
+            "In what form reasoning is wanted: no more than the key allows.",
+            _of_text(components["Options"]["properties"]["view"]),
+        ),
     ]
     which = [
         _parameter("threadId", "query", "The thread.", required=True),
@@ -91,6 +100,13 @@ def paths() -> dict[str, Schema]:
             }
         },
     }
+
+
+def _of_text(schema: Schema) -> Schema:
+    """What may stand in a query: no null."""
+    others = [one for one in schema.get("anyOf", [schema]) if one.get("type") != "null"]
+    words = [word for word in others[0].get("enum", []) if word is not None]
+    return {"enum": words} if words else {name: value for name, value in others[0].items() if name != "default"}
 
 
 def _operation(id: str, summary: str, content: Schema) -> Schema:
