@@ -16,7 +16,7 @@ import msgspec
 from starlette.routing import BaseRoute
 
 from ..asgi.serving import serve_stream
-from ..errors import RequestError
+from ..errors import PellucidError, RequestError
 from ..parts import ModelMessage, ModelResponse, SealedPart, ToolCallPart, messages_to_json
 from ..protocols import agui
 from ..protocols.agui import DialectName, Encoder, Message, Request, dialect_for, dialect_of, parse_input
@@ -101,7 +101,7 @@ class AGUI:
             exchange.watch.response_id = row.id
             try:
                 await services.detached.start(row, run, chosen=True)
-            except RequestError as error:
+            except PellucidError as error:
                 if error.info.code != "already_exists":
                     raise
                 raise RequestError(

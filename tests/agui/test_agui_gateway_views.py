@@ -1,0 +1,189 @@
+"""What each reader sees of a run at `/ag-ui`, in every dialect; which dialect it is; and what the classes make of it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from ag_ui.core import Event as TheirEvent
+from agui_gateway_kit import ON, USER, WEATHER, Agent, asked, post, run, streamed, texts
+from pydantic import TypeAdapter
+from seal_kit import CANARIES, MORE, SECRET, SUMMARY, Canary, configured, keyed, name_of
+from state_kit import config_of
+
+from pellucid.protocols import agui
+from pellucid.protocols.agui import DialectName, shapes, side
+from pellucid.server.config import check_config
+from pellucid.view.sides import SIDES
+from scripted import Upstream, say
+from scripted.gateway import Served, serve
+
+LESSER = ["summary", "sealed", "hidden"]
+DIALECTS: list[DialectName] = ["1.0", "0.x", "thinking", "proposal"]
+STATEFUL = Agent(
+    "agent:stateful",
+    [
+        side(agui.StateSnapshotEvent(snapshot={"n": 1}, raw_event={"thought": SECRET})),
+        side(agui.StateDeltaEvent(delta=[], metadata={"thought": SECRET})),
+        side(agui.StepStartedEvent(step_name="plan")),
+        side(agui.ActivitySnapshotEvent(message_id="act", activity_type="plan", content={"done": 0})),
+        side(agui.RawEvent(event={"thought": SECRET})),
+        side(agui.CustomEvent(name="thought", value=SECRET)),
+        side(agui.ReasoningMessageChunkEvent(message_id="mused", delta=SECRET)),
+        side(agui.TextMessageChunkEvent(message_id="said", delta=SECRET)),
+        side(agui.MessagesSnapshotEvent(messages=[agui.ReasoningMessage(id="r", content=SECRET)])),
+        lambda emitter: emitter.thinking("k", SECRET),
+        lambda emitter: emitter.text("t", "The answer."),
+    ],
+)
+
+
+@pytest.fixture(scope="module")
+def gateway(upstream: Upstream) -> Iterator[Served]:
+    with keyed():
+        config = check_config(configured(upstream), {"SOME_KEY": "none-of-a-provider"})
+        with serve(config, more=[STATEFUL]) as running:
+            yield running
+
+
+@pytest.fixture(autouse=True)
+def _logs(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    with caplog.at_level(logging.DEBUG):
+        yield
+    assert SECRET not in caplog.text
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("canary", [*CANARIES, *MORE], ids=lambda canary: f"{canary.row}-{canary.name}")
+def test_no_byte_of_what_is_withheld(gateway: Served, upstream: Upstream, canary: Canary, dialect: DialectName) -> None:
+    model = name_of(upstream, canary)
+    for view in LESSER:
+        for more in ({}, {"chunks": "true", "snapshot": "true"}):
+            reply = post(gateway, model, asked(tools=[WEATHER]), view=view, dialect=dialect, **more)
+            assert SECRET.encode() not in reply.body
+            assert SECRET not in str(reply.headers)
+            assert view == "summary" or SUMMARY.encode() not in reply.body
+            if reply.status == 200:
+                events = streamed(reply, dialect)
+                assert canary.answers is False or texts(events, "TEXT_MESSAGE").endswith("The answer.")
+                thought = [event for event in events if event["type"].startswith(("REASONING", "THINKING"))]
+                assert not (thought and view == "hidden")
+                assert b"encrypted" not in reply.body or view != "hidden"
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_of_an_agent_its_own_words_leave_and_nothing_of_its_model(gateway: Served, dialect: DialectName) -> None:
+    for view in LESSER:
+        reply = post(gateway, STATEFUL.name, view=view, dialect=dialect)
+        assert SECRET.encode() not in reply.body
+        kinds = [event["type"] for event in streamed(reply, dialect)]
+        assert kinds[1:4] == ["STATE_SNAPSHOT", "STATE_DELTA", "STEP_STARTED"]
+        assert ("ACTIVITY_SNAPSHOT" in kinds) is (dialect != "thinking")
+        assert texts(streamed(reply, dialect), "TEXT_MESSAGE") == "The answer."
+    raw = [event["type"] for event in run(gateway, STATEFUL.name, dialect="1.0")]
+    assert {"RAW", "CUSTOM", "MESSAGES_SNAPSHOT"} <= set(raw)
+
+
+def test_what_is_named_of_a_side_event_is_a_field_of_it() -> None:
+    for (namespace, name), fields in SIDES.items():
+        if namespace == "agui" and fields is not None:
+            row = "Interrupt" if name == "interrupt" else name
+            known = {part.split(":")[0].rstrip("?~") for part in str(_row(row)).split()}
+            assert fields - {"timestamp", "subagentRunId"} <= known, name
+
+
+def _row(name: str) -> str:
+    classes = {cls.__struct_config__.tag: cls for cls in vars(agui).values() if hasattr(cls, "__struct_config__")}
+    found = agui.Interrupt if name == "Interrupt" else classes[name]
+    return " ".join(found.__struct_encode_fields__)
+
+
+def test_what_the_text_is_rides_in_metadata(gateway: Served, upstream: Upstream) -> None:
+    [claude] = [one for one in CANARIES if (one.row, one.name) == ("anthropic", "stream")]
+    [vllm] = [one for one in CANARIES if (one.row, one.name) == ("vllm", "reasoning")]
+    for canary, view, form in ((claude, "raw", "summary"), (vllm, "raw", "raw"), (vllm, "sealed", "redacted")):
+        for dialect in ("1.0", "0.x"):
+            events = run(gateway, name_of(upstream, canary), dialect=dialect, view=view)  # type: ignore[arg-type]
+            start = next(event for event in events if event["type"] == "REASONING_MESSAGE_START")
+            assert start["metadata"] == {"pellucid": {"form": form}}, (canary.row, view)
+
+
+# --- which dialect -----------------------------------------------------------------------------------------------
+
+
+def dialect_of(events: list[dict[str, Any]]) -> str:
+    if any(event["type"].startswith("THINKING_") for event in events):
+        return "thinking"
+    if any(event.get("role") == "assistant" and event["type"] == "REASONING_MESSAGE_START" for event in events):
+        return "proposal"
+    return events[0].get("protocolVersion", "0.x")  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("usual", [None, "thinking"])
+def test_the_query_goes_before_the_header_and_that_before_the_version(upstream: Upstream, usual: str | None) -> None:
+    server = {} if usual is None else {"agui_dialect": usual}
+    with serve(config_of(upstream, server=server)) as gateway:
+        model = f"vllm:{upstream.plays(say())}"
+
+        def told(version: str | None, header: str | None, props: str | None, query: str | None) -> str:
+            more = {} if version is None else {"protocolVersion": version}
+            forwarded = {"forwardedProps": {"pellucid": {} if props is None else {"dialect": props}}}
+            headers = {} if header is None else {"AG-UI-Dialect": header}
+            named = {} if query is None else {"dialect": query}
+            reply = post(gateway, model, asked(**more, **forwarded), headers, **named)
+            events = [json.loads(line.removeprefix("data: ")) for line in reply.body.decode().split("\n\n") if line]
+            return dialect_of(events)
+
+        assert told(None, None, None, None) == (usual or "0.x")
+        assert told("1.0", None, None, None) == "1.0"
+        assert told("0.9", None, None, None) == "0.x"
+        assert told("1.0", "Proposal", None, None) == "proposal"
+        assert told("1.0", "proposal", "thinking", None) == "thinking"
+        assert told("1.0", "proposal", "thinking", "0.x") == "0.x"
+
+
+def test_without_counts_no_usage_is_told(upstream: Upstream, tmp_path: Any) -> None:
+    from state_kit import Caller, make_keys, serving
+
+    from pellucid.server.access import Policy
+
+    url = f"sqlite:///{tmp_path / 'store.sqlite'}"
+    keys = make_keys(url, {"acme/some": Policy(counts=False), "acme/all": None})
+    with serving(upstream, url, access={"keys": True}) as gateway:
+        path = f"/ag-ui?model=vllm:{upstream.plays(say())}"
+        for dialect in DIALECTS:
+            some = Caller(gateway, keys["acme/some"]).do("POST", f"{path}&dialect={dialect}", asked())
+            every = Caller(gateway, keys["acme/all"]).do("POST", f"{path}&dialect={dialect}", asked())
+            assert b"okens" not in some.body
+            assert b"usage" not in some.body
+            assert streamed(every, dialect)[-1]["usage"][0]["outputTokens"] == 9
+
+
+# --- the official classes for Python -----------------------------------------------------------------------------
+
+theirs: TypeAdapter[Any] = TypeAdapter(TheirEvent)
+
+
+@pytest.mark.parametrize("dialect", ["1.0", "0.x"])
+@pytest.mark.parametrize("view", ["raw", *LESSER])
+def test_the_official_python_classes_read_every_event_and_give_it_back(
+    gateway: Served, upstream: Upstream, view: str, dialect: DialectName
+) -> None:
+    models = [STATEFUL.name, *(name_of(upstream, canary) for canary in [*CANARIES, *MORE])]
+    kinds = set()
+    for model in models:
+        for more in ({"snapshot": "true"}, {"chunks": "true"}):
+            body = asked(USER, {"id": "a", "role": "assistant", "content": "Hm."}, ON, tools=[WEATHER])
+            reply = post(gateway, model, body, view=view, dialect=dialect, **more)
+            if reply.status == 200:
+                for event in streamed(reply, dialect):
+                    read = theirs.validate_python(event)
+                    assert read.type == event["type"]
+                    assert read.model_dump(mode="json", by_alias=True, exclude_none=True) == event
+                    kinds.add(event["type"])
+    assert {"MESSAGES_SNAPSHOT", "RUN_ERROR", "TEXT_MESSAGE_CHUNK", "TOOL_CALL_ARGS", "STATE_DELTA"} <= kinds
+    assert ("REASONING_ENCRYPTED_VALUE" in kinds) is (view != "hidden")
+    assert shapes is not None
