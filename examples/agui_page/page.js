@@ -56,7 +56,11 @@ const subscriber = {
     const called = element(event.toolCallId, 'tool');
     called.textContent += ` → ${event.content}`;
   },
-  onStepStartedEvent: ({ event }) => show(crypto.randomUUID(), 'tool', `${event.stepName} …`),
+  onStepStartedEvent: ({ event }) => show(`step ${event.stepName}`, 'tool', `${event.stepName} …`),
+  onStepFinishedEvent: ({ event }) => {
+    shown.get(`step ${event.stepName}`)?.remove();
+    shown.delete(`step ${event.stepName}`);
+  },
   onRunErrorEvent: ({ event }) => show(crypto.randomUUID(), 'error', event.message),
 };
 

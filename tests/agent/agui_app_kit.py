@@ -23,7 +23,7 @@ from scripted.gateway import Served
 sys.path.append(str(Path(__file__).parents[1] / "agui"))
 
 from agui_kit import events_of
-from agui_node import converse
+from agui_node import converse, decode
 
 KEYS = Keys.generate()
 USER = {"id": "u1", "role": "user", "content": "Why?"}
@@ -64,7 +64,12 @@ class App(Served):
         """The same for many, each by a client of some version; no client has a word to say against it."""
         gave = converse(
             [
-                {"client": client, "url": self.url + SPOKEN.get(client, ""), "threadId": f"t{number}", "turns": list(turns)}
+                {
+                    "client": client,
+                    "url": self.url + SPOKEN.get(client, ""),
+                    "threadId": f"t{number}",
+                    "turns": list(turns),
+                }
                 for number, (client, turns) in enumerate(conversations)
             ]
         )
@@ -77,7 +82,13 @@ class App(Served):
 @contextmanager
 def serving(agent: Any, **options: Any) -> Iterator[App]:
     """The application of this agent on a free port of this process."""
-    app = agui(agent, seal_keys=options.pop("seal_keys", KEYS), **options)
+    with running(agui(agent, seal_keys=options.pop("seal_keys", KEYS), **options)) as app:
+        yield app
+
+
+@contextmanager
+def running(app: Any) -> Iterator[App]:
+    """Any application on a free port of this process."""
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None))
     thread = threading.Thread(target=server.run, name="app")
     thread.start()
@@ -100,3 +111,6 @@ def of(events: list[dict[str, Any]], *types: str) -> list[dict[str, Any]]:
 
 def roles(turn: dict[str, Any]) -> list[str]:
     return [message["role"] for message in turn["messages"]]
+
+
+__all__ = ["FRONT", "KEYS", "USER", "App", "decode", "of", "roles", "running", "serving"]

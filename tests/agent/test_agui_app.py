@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from agent_kit import MakeAgent, calls
-from agui_app_kit import FRONT, USER, App, of, roles, serving
+from agui_app_kit import FRONT, USER, App, decode, of, roles, serving
 
 from pellucid import (
     Agent,
@@ -37,6 +37,7 @@ from pellucid.protocols.agui import (
     StepFinishedEvent,
     StepStartedEvent,
 )
+from pellucid.protocols.agui.proto import MEDIA_TYPE
 from scripted import Call, delta, say
 
 CLIENTS = ["1.0.0", "0.0.58", "0.0.45", "0.0.39"]
@@ -123,6 +124,21 @@ def test_every_view_in_every_dialect_is_legal(make_agent: MakeAgent, view: str, 
         assert ("rains. " in json.dumps(events)) == (view == "raw")
         more = app.ask(query="?view=raw")
     assert more.status == (200 if view == "raw" else 403)
+
+
+def test_frames_of_protobuf_for_who_asks_for_them(make_agent: MakeAgent) -> None:
+    agent, _ = make_agent(say())
+    body = {"threadId": "t", "runId": "r", "protocolVersion": "1.0", "messages": [USER]}
+    head = {"Content-Type": "application/json", "Accept": MEDIA_TYPE}
+    with serving(agent) as app:
+        reply = app.request("POST", "/", json.dumps(body).encode(), head)
+    assert reply.headers["content-type"] == MEDIA_TYPE
+    frames, rest = [], reply.body
+    while rest:
+        size = int.from_bytes(rest[:4], "big")
+        frames, rest = [*frames, rest[4 : 4 + size]], rest[4 + size :]
+    told = [one["event"]["type"] for one in decode(frames)]
+    assert (told[0], told[-1]) == ("RUN_STARTED", "RUN_FINISHED")
 
 
 # --- the client's tools ------------------------------------------------------------------------------------------

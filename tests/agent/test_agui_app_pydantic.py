@@ -21,10 +21,10 @@ from pydantic_ai import messages as theirs
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
 from pydantic_ai.ui import StateDeps
 
+from pellucid.agent import Start
 from pellucid.events import Event
 from pellucid.fold import fold
 from pellucid.interop.pydantic_ai import PydanticAgent
-from pellucid.agent import Start
 from pellucid.parts import ModelRequest, ModelResponse, UserPromptPart
 
 Turn = Sequence[str | dict[int, Any]]
@@ -68,7 +68,17 @@ def test_its_functions_are_functions_and_its_thoughts_come_back_signed() -> None
     )
     with serving(agent, view="sealed") as app:
         first, second = app.talk({"messages": [USER]}, {"messages": [{**USER, "id": "u2"}]})
-    assert roles(first) == ["user", "reasoning", "assistant", "tool", "tool", "reasoning", "assistant", "tool", "assistant"]
+    assert roles(first) == [
+        "user",
+        "reasoning",
+        "assistant",
+        "tool",
+        "tool",
+        "reasoning",
+        "assistant",
+        "tool",
+        "assistant",
+    ]
     results = [m["content"] for m in first["messages"] if m["role"] == "tool"]
     assert sorted(results[:2]) == ["rain in Oslo", "rain in Rome"]  # in the order in which they returned
     assert results[2:] == ["rain in Bonn"]
@@ -158,7 +168,9 @@ def test_state_and_what_it_says_beside() -> None:
 
 def test_a_tool_of_the_page() -> None:
     agent, asked = agent_of(
-        [call("weather", {"city": "Oslo"}, "c1"), call("paint", {"color": "grey"}, "c2", 2)], ["It is."], tools=[weather]
+        [call("weather", {"city": "Oslo"}, "c1"), call("paint", {"color": "grey"}, "c2", 2)],
+        ["It is."],
+        tools=[weather],
     )
     with serving(agent) as app:
         first, second = app.talk(

@@ -97,7 +97,7 @@ class SeedReader:
 
     def _other(self, kind: str, event: Event) -> None:
         if kind in ("TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_CHUNK"):
-            self.text += event["delta"]
+            self.text += event.get("delta", "")
         elif kind == "MESSAGES_SNAPSHOT":
             for message in event["messages"]:
                 if message["role"] == "reasoning":

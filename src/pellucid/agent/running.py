@@ -51,7 +51,6 @@ from ..tools import (
 from ..tools.calling import Result, arguments_of
 from ..tools.functions import takes_context
 from .errors import UnexpectedModelBehavior
-from .interrupts import interrupt_of
 from .limits import RunUsage, UsageLimits, run_usage
 from .output import Output
 from .results import AgentRunResult
@@ -280,9 +279,11 @@ class AgentRun(Generic[Out]):
         self._tool_calls += len(functions)
         gate = self._gate = Gate([call.tool_call_id for call in plan.pending])
         called = await call_all(plan.toolbox, functions, self.ctx, self._attempts, gate)
-        for call in calls:
-            if call.tool_call_id in gate.left:
-                self._left.append(call)
+        if gate.left:
+            from .interrupts import interrupt_of  # a protocol, of which most runs need nothing
+
+            self._left = [call for call in calls if call.tool_call_id in gate.left]
+            for call in self._left:
                 self._run.emit(interrupt_of(call, gate.left[call.tool_call_id]))
         made = {result.tool_call_id: result for result in (*answers.values(), *called)}
         results = [made[call.tool_call_id] for call in calls if call.tool_call_id in made]

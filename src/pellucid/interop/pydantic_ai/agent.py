@@ -126,10 +126,10 @@ class PydanticAgent:
             more["toolsets"] = [*more.get("toolsets", ()), ExternalToolset(said.tools_to(call.tools))]
         if call.tools or (start is not None and not getattr(self._agent, "_output_validators", None)):
             more["output_type"] = [self._agent.output_type, DeferredToolRequests]
-        if start is not None:
+        if start is not None and (start.results.approvals or start.results.calls):
+            more["deferred_tool_results"] = results_to(start.results)
+        if start is not None and start.deps is not None:
             more["deps"] = start.deps
-            if start.results.approvals or start.results.calls:
-                more["deferred_tool_results"] = results_to(start.results)
         elif self._deps is not None:
             more["deps"] = self._deps(call)
         more["capabilities"] = [*more.get("capabilities", ()), ReinjectSystemPrompt()]

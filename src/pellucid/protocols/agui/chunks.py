@@ -193,6 +193,8 @@ def chunked(event: e.AGUIEvent, dialect: Dialect) -> list[e.AGUIEvent]:
     """The chunks that say the same; the end of a message says nothing, but for reasoning in the proposal."""
     kind = type(event)
     if form := _STARTS.get(kind):
+        if form is _THOUGHT and dialect.empty_chunk_closes:
+            return []  # a chunk without text would close it; the first one with text opens it
         said = {name: getattr(event, name) for name in (form.id, *form.said)}
         return [_like(event, form, **said)]
     if form := _MORES.get(kind):

@@ -1,0 +1,150 @@
+"""Calls that are left to somebody else, in the machine of a run and in what an agent says while it works."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from agent_kit import MakeAgent, calls
+
+from pellucid import (
+    CallDeferred,
+    DeferredToolRequests,
+    DeferredToolResults,
+    FunctionToolResultEvent,
+    RequestError,
+    RunContext,
+    SideEvent,
+)
+from pellucid.errors import ErrorInfo, IllegalEvent
+from pellucid.events import FunctionToolCallEvent
+from pellucid.fold import fold
+from pellucid.parts import ModelRequest, ModelResponse, ToolCallPart, ToolReturnPart, UserPromptPart
+from pellucid.run import CallModel, CallTools, Minter, Run
+from pellucid.settings import ModelCall, ToolDefinition
+from pellucid.tools import ServerTools
+from scripted import say
+
+pytestmark = pytest.mark.anyio
+
+A, B = ToolCallPart("f", "{}", "a"), ToolCallPart("f", "{}", "b")
+CALL = ModelCall("m", [ModelRequest([UserPromptPart("?")]), ModelResponse([A, B])])
+
+
+def test_a_run_that_begins_with_calls_answers_them_first() -> None:
+    run = Run(CALL, Minter(b"m"), server_tools={"f"}, pending=[A, B])
+    assert run.start() == [CallTools((A, B))]
+    results: Any = [ToolReturnPart("f", 1, "a"), ToolReturnPart("f", 2, "b")]
+    events, [effect] = run.results(results)
+    assert [type(event) for event in events] == [FunctionToolCallEvent] * 2 + [FunctionToolResultEvent] * 2
+    assert isinstance(effect, CallModel)
+    assert effect.call.messages == [*CALL.messages, ModelRequest(results)]
+    fold(events)
+
+
+@pytest.mark.parametrize("error", [None, ErrorInfo("server_error", "no")])
+def test_and_answers_them_itself_when_it_is_ended_before(error: ErrorInfo | None) -> None:
+    run = Run(CALL, Minter(b"m"), server_tools={"f"}, pending=[A, B])
+    run.start()
+    if error is None:
+        run.cancel()
+    folded = fold(run.end(error))
+    assert folded.unanswered == []
+    assert folded.ended is not None
+    assert folded.ended.status == ("cancelled" if error is None else "failed")
+
+
+def test_calls_that_are_left_end_the_run_and_no_call_may_be_forgotten() -> None:
+    run = Run(CALL, Minter(b"m"), server_tools={"f"}, pending=[A, B])
+    run.start()
+    one: Any = [ToolReturnPart("f", 1, "a")]
+    with pytest.raises(IllegalEvent):
+        run.results(one)
+    with pytest.raises(IllegalEvent):
+        run.results(one, left={"c"})
+    events, effects = run.results(one, left={"b"})
+    folded = fold(events)
+    assert effects == []
+    assert [call.tool_call_id for call in folded.unanswered] == ["b"]
+    assert folded.ended is not None
+    assert folded.ended.status == "completed"
+
+
+async def test_what_is_emitted_comes_while_the_function_works(make_agent: MakeAgent) -> None:
+    seen, go = asyncio.Event(), asyncio.Event()
+
+    async def slowly(ctx: RunContext[None]) -> str:
+        ctx.emit(SideEvent("mine", "began"))
+        await go.wait()
+        ctx.emit(SideEvent("mine", "over"))
+        return "done"
+
+    agent, _ = make_agent(calls(("slowly", {})), say(), tools=[slowly])
+    told: list[str] = []
+    async for event in agent.run_stream_events("Why?"):
+        if isinstance(event, SideEvent):
+            told.append(event.name)
+            go.set()
+            seen.set()
+        elif isinstance(event, FunctionToolResultEvent):
+            told.append("result")
+    assert told == ["began", "over", "result"]
+
+
+async def test_who_stops_waiting_for_functions_has_stopped_them(make_agent: MakeAgent) -> None:
+    over: list[str] = []
+
+    async def waits(ctx: RunContext[None]) -> str:
+        ctx.emit(SideEvent("mine", "began"))
+        try:
+            await asyncio.sleep(30)
+        finally:
+            await asyncio.sleep(0)
+            over.append("over")
+        return ""
+
+    agent, _ = make_agent(calls(("waits", {}), ("waits", {})), tools=[waits])
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.3):
+            await agent.run("Why?")
+    assert over == ["over", "over"]
+    assert not [task for task in asyncio.all_tasks() if task.get_name() == "functions"]
+
+
+async def test_tools_of_somebody_else_s(make_agent: MakeAgent) -> None:
+    paint = ToolDefinition("paint", {"type": "object", "properties": {}}, "Paint.")
+    agent, asked = make_agent(calls(("paint", {}), ("look", {})), say("Hm.", "Done."), tools=[_look])
+    async with agent.iter("Paint.", external_tools=[paint]) as run:
+        first = await run.finish()
+    waits: Any = first.output
+    assert isinstance(waits, DeferredToolRequests)
+    [call] = waits.calls
+    assert (call.tool_name, waits.approvals) == ("paint", [])
+    second = await agent.run(
+        message_history=first.all_messages(),
+        deferred_tool_results=DeferredToolResults({call.tool_call_id: "painted"}),
+        external_tools=[paint],
+    )
+    assert second.output == "Done. "
+    assert [m["content"] for m in asked()[1].body["messages"] if m["role"] == "tool"] == ["painted", "seen"]
+    with pytest.raises(RequestError, match="'look'"):
+        async with agent.iter("?", external_tools=[ToolDefinition("look")]):
+            pass
+
+
+async def test_behind_a_server_there_is_nobody_to_ask() -> None:
+    def later() -> str:
+        raise CallDeferred
+
+    context: RunContext[None] = RunContext(None, None)
+    [result] = await ServerTools([later]).call([ToolCallPart("later", "{}", "c")], context)
+    assert isinstance(result, ToolReturnPart)
+    assert (result.outcome, "nobody is here" in str(result.content)) == ("failed", True)
+
+
+def _look() -> str:
+    return "seen"
+
+
+_look.__name__ = "look"

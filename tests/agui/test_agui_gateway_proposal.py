@@ -1,0 +1,163 @@
+"""The proposal's "Testing Strategy", point by point, at the running gateway, by a client written from it alone."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import agui_node
+import pytest
+from agui_gateway_kit import ON, USER, asked, begin, path_of, plainly, post, refused, run, streamed
+from agui_kit import events_of
+from agui_seed_reader import FIELDS, REMOVED, read
+from seal_kit import CANARIES, SECRET, configured, name_of, sent, serving
+
+from scripted import Call, Upstream, delta, say
+from scripted.gateway import Served
+
+REASONING = [canary for canary in CANARIES if canary.name in ("stream", "fields", "reasoning", "details", "tags")]
+
+
+@pytest.fixture(scope="module")
+def gateway(upstream: Upstream) -> Iterator[Served]:
+    with serving(configured(upstream)) as running:
+        yield running
+
+
+def plays(upstream: Upstream, *scripts: Any) -> str:
+    return f"vllm:{upstream.plays(*(scripts or (say('Let me think.', 'It is 42.'),)))}"
+
+
+# --- "Unit tests for new event types" ----------------------------------------------------------------------------
+
+
+def test_unit_tests_for_new_event_types(gateway: Served, upstream: Upstream) -> None:
+    whole = run(gateway, plays(upstream), dialect="proposal")
+    chunked = run(gateway, plays(upstream), dialect="proposal", chunks="true")
+    seen = {event["type"] for event in [*whole, *chunked]}
+    assert set(FIELDS) <= seen
+    assert not seen & set(REMOVED)
+    for events in (whole, chunked):
+        reader = read(events, [USER])
+        assert [text for _, text in reader.told] == ["Let me think. "]
+        assert reader.text == "It is 42. "
+        [_, thought, text] = plainly(reader.messages)
+        assert (thought, text) == (("reasoning", ["Let me think. "]), ("assistant", "It is 42. "))
+
+
+def test_the_basic_flow_of_its_examples(gateway: Served, upstream: Upstream) -> None:
+    # Of a run that is stored, all readers get the same bytes: so what it says never hangs on what came together.
+    events = run(gateway, plays(upstream), dialect="proposal", store="true")
+    assert [event["type"] for event in events][:9] == [
+        "RUN_STARTED",
+        "REASONING_START",
+        "REASONING_MESSAGE_START",
+        "REASONING_MESSAGE_CONTENT",
+        "REASONING_MESSAGE_CONTENT",
+        "REASONING_MESSAGE_CONTENT",
+        "REASONING_MESSAGE_END",
+        "REASONING_END",
+        "REASONING_START",  # a value that was not known when it began: the second span is empty
+    ]
+    assert set(events[8]) == {"type", "messageId", "encryptedContent"}
+    assert events[9] == {"type": "REASONING_END", "messageId": events[8]["messageId"]}
+
+
+# --- "Integration tests with reasoning-capable models" -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("view", ["raw", "summary", "sealed", "hidden"])
+@pytest.mark.parametrize("canary", REASONING, ids=lambda canary: f"{canary.row}-{canary.name}")
+def test_integration_tests_with_reasoning_capable_models(
+    gateway: Served, upstream: Upstream, canary: Any, view: str
+) -> None:
+    for more in ({}, {"chunks": "true"}):
+        reader = read(run(gateway, name_of(upstream, canary), dialect="proposal", view=view, **more), [USER])
+        assert reader.text == "The answer."
+        assert bool(reader.spans) is (view != "hidden")
+        assert bool(reader.blobs) is (view != "hidden")
+        shown = "".join(text for _, text in reader.told)
+        assert view != "raw" or shown
+        assert view != "sealed" or not shown
+        assert view == "raw" or SECRET not in shown
+
+
+# --- "Backward compatibility tests with existing clients" --------------------------------------------------------
+
+
+def test_backward_compatibility_tests_with_existing_clients(gateway: Served, upstream: Upstream) -> None:
+    """Clients that were there before know no event of reasoning; without them nothing else changes."""
+    model = plays(upstream)
+    told = [run(gateway, model, dialect=dialect, reasoning="off") for dialect in ("0.x", "proposal")]  # type: ignore[arg-type]
+    for events in told:
+        assert not [event for event in events if event["type"].startswith(("REASONING_", "THINKING_"))]
+    turns = [{"messages": [USER]}, {"messages": [ON]}]
+    clients = [
+        {"client": client, "url": gateway.url + path_of(model, reasoning="off"), "threadId": client, "turns": turns}
+        for client in ("1.0.0", "0.0.58", "0.0.45", "0.0.39")
+    ]
+    for *_, last in agui_node.converse(clients):  # type: ignore[arg-type]
+        assert (last["error"], last["failed"], last["warnings"]) == (None, None, [])
+        assert [role for role, *_ in plainly(last["messages"])] == ["user", "assistant", "user", "assistant"]
+
+
+def test_reasoning_messages_are_optional_in_the_history(gateway: Served, upstream: Upstream) -> None:
+    model = plays(upstream)
+    messages = read(run(gateway, model, dialect="proposal"), [USER]).messages
+    without = [message for message in messages if message["role"] != "reasoning"]
+    assert read(run(gateway, model, asked(*without, ON), "proposal"), [*without, ON]).text == "It is 42. "
+
+
+# --- "Encryption/decryption roundtrip tests" ---------------------------------------------------------------------
+
+
+def test_encryption_decryption_roundtrip_tests(gateway: Served, upstream: Upstream) -> None:
+    """The client cannot read it; the gateway, which kept nothing, can; nobody can change it."""
+    model = plays(upstream)
+    reader = read(run(gateway, model, dialect="proposal", view="sealed", store="false"), [USER])
+    [blob] = reader.blobs
+    assert "think" not in json.dumps(reader.messages)
+    [thought] = [message for message in reader.messages if message["role"] == "reasoning"]
+    assert (thought["content"], thought["encryptedContent"]) == ([], blob)
+    run(gateway, model, asked(*reader.messages, ON), "proposal", view="sealed")
+    assert sent(upstream, model)[1]["messages"][1]["reasoning_content"] == "Let me think. "
+    thought["encryptedContent"] = blob[:-2] + "AA"
+    body = asked(*reader.messages, ON)
+    at = body["messages"].index(thought)
+    assert refused(post(gateway, model, body, dialect="proposal"))[:2] == (
+        "seal_broken",
+        f"messages[{at}].encryptedContent",
+    )
+
+
+# --- "Performance tests for reasoning event streaming" -----------------------------------------------------------
+
+
+def test_performance_tests_for_reasoning_event_streaming(gateway: Served, upstream: Upstream) -> None:
+    """Nothing waits for the encrypted value: each delta is told before the next is thought. And there may be many."""
+
+    async def one_by_one(call: Call) -> None:
+        await call.head()
+        for number in range(5):
+            await call.event(delta(reasoning_content=f"thought-{number} "))
+            await call.gone() if number == 4 else None
+
+    model = plays(upstream, one_by_one)
+    with begin(gateway, model, dialect="proposal") as stream:
+        for number in range(5):
+            stream.until(f"thought-{number} ")
+    words = 5_000
+    model = plays(upstream, say("x " * words, "Done."))
+    began = time.perf_counter()
+    events = events_of(post(gateway, model, dialect="proposal").body)
+    seconds = time.perf_counter() - began
+    reader = read(events, [USER])
+    assert len(reader.told[0][1]) >= 2 * words
+    assert seconds < 5, "a thousand events a second is far less than it can do"
+
+
+def test_every_event_is_read_by_the_verifier_too(gateway: Served, upstream: Upstream) -> None:
+    for canary in REASONING:
+        streamed(post(gateway, name_of(upstream, canary), dialect="proposal"), "proposal")
