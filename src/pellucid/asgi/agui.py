@@ -198,8 +198,7 @@ def _opened(request: Request, open_: Callable[[str], Sealed]) -> list[ModelMessa
     def opened(part: SealedPart) -> Sealed:
         try:
             sealed = open_(part.token)
-            calls = [inner.tool_call_id for inner in sealed.parts if isinstance(inner, ToolCallPart)]
-            if part.item_id is None or not belongs(part.item_id, sealed.item_id, calls):
+            if not fits(part, sealed):
                 raise SealError("seal_foreign", "this value was sealed for another message or call")
         except SealError as error:
             raise error.at(request.place_of(part)) from None
@@ -209,6 +208,12 @@ def _opened(request: Request, open_: Callable[[str], Sealed]) -> list[ModelMessa
     # No wrong value is let pass, also where it goes to no model.
     loose = [ModelResponse([part]) for part in request.loose(said)]
     return attach([*said, *loose], opened).messages[: len(said)]
+
+
+def fits(part: SealedPart, sealed: Sealed) -> bool:
+    """Whether it was sealed for the message or the call on which it came back."""
+    calls = [inner.tool_call_id for inner in sealed.parts if isinstance(inner, ToolCallPart)]
+    return part.item_id is not None and belongs(part.item_id, sealed.item_id, calls)
 
 
 async def _live(receive: http.Receive, send: http.Send) -> None:
@@ -222,4 +227,4 @@ async def _live(receive: http.Receive, send: http.Send) -> None:
         await send({"type": "lifespan.startup.complete"})
 
 
-__all__ = ["DIALECT_HEADER", "AGUIApp"]
+__all__ = ["DIALECT_HEADER", "AGUIApp", "fits"]

@@ -15,17 +15,16 @@ import time
 import msgspec
 from starlette.routing import BaseRoute
 
+from ..asgi.agui import fits
 from ..asgi.serving import serve_stream
 from ..errors import PellucidError, RequestError
-from ..parts import ModelMessage, ModelResponse, SealedPart, ToolCallPart, messages_to_json
+from ..parts import ModelMessage, ModelResponse, messages_to_json
 from ..protocols import agui
 from ..protocols.agui import DialectName, Encoder, Message, Request, dialect_for, dialect_of, parse_input
-from ..protocols.agui.history import belongs
 from ..protocols.agui.proto import MEDIA_TYPE, delta_frames, encode_frame
 from ..protocols.agui.thread import without
 from ..run import Minter
 from ..runs import Running
-from ..sealing import Sealed
 from ..storage import StoredResponse
 from ..view import Reader, Redactor, View, lesser
 from .exchange import Door, Endpoint, Exchange
@@ -152,7 +151,7 @@ class AGUI:
         """The conversation. What is sealed is looked at also where it goes to no model: no wrong value is let pass."""
         said = request.messages()
         loose = [ModelResponse([part]) for part in request.loose(said)]
-        return prepared.opened([*said, *loose], thread=request.thread_id, fits=_fits)[: len(said)]
+        return prepared.opened([*said, *loose], thread=request.thread_id, fits=fits)[: len(said)]
 
     def _asked(self, exchange: Exchange, request: Request, prepared: Prepared, store: bool) -> Header:
         options, dialect = request.options, self._dialect(exchange, request)
@@ -226,11 +225,6 @@ def _row_id(thread: str, run: str) -> str:
     """Ids of clients may be anything, and as long as they like."""
     name = "\0".join((str(len(thread)), thread, run)).encode("utf-8", "surrogatepass")
     return f"agui_{hashlib.blake2b(name, digest_size=16).hexdigest()}"
-
-
-def _fits(part: SealedPart, sealed: Sealed) -> bool:
-    calls = [inner.tool_call_id for inner in sealed.parts if isinstance(inner, ToolCallPart)]
-    return part.item_id is not None and belongs(part.item_id, sealed.item_id, calls)
 
 
 SPOKEN = ["POST /ag-ui"]
