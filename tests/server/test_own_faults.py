@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pellucid.events import Event, RunEndEvent
 from pellucid.protocols.openresponses import Encoder
 from pellucid.protocols.openresponses.verify import verify
 from pellucid.providers.answer import AnswerDecoder
@@ -120,3 +121,18 @@ def test_even_if_what_is_open_cannot_be_closed(
     assert [x["type"] for x in reply.events][-2:] == ["error", "response.failed"]
     assert reply.body.endswith(b"data: [DONE]\n\n")
     gateway.idle()
+
+
+def test_with_the_end_in_hand(gateway: Served, upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run is over, and its end was not told: the client must not take what it has for the whole."""
+    whole = Encoder.feed
+
+    def broken(encoder: Encoder, events: list[Event], now: int) -> bytes:
+        if any(isinstance(event, RunEndEvent) and event.status == "completed" for event in events):
+            raise RuntimeError(SECRET)
+        return whole(encoder, events, now)
+
+    monkeypatch.setattr(Encoder, "feed", broken)
+    reply = gateway.ask(upstream.plays(say()), stream=True)
+    assert [x["type"] for x in reply.events][-2:] == ["error", "response.failed"]
+    assert reply.body.endswith(b"data: [DONE]\n\n")

@@ -131,11 +131,14 @@ async def _stream(send: http.Send, run: Running, redact: Redact, encoder: Encode
 
 async def last_words(run: Running, redact: Redact, encoder: Encoder, why: ErrorInfo) -> bytes:
     """What ends a stream in the middle, closing what is open as far as it can still be closed."""
+    end = RunEndEvent("failed", error=why)
     try:
-        return encoder.feed(redact(await run.stop(why)), run.now)
+        events = await run.stop(why)
+        # A run that is over has nothing more to tell; but its end did not reach the client.
+        return encoder.feed(redact(events if events else [end]), run.now)
     except Exception as error:
         log.error("a stream could not be closed in form: %s", place_of(error))
-        return encoder.feed([RunEndEvent("failed", error=why)], run.now)
+        return encoder.feed([end], run.now)
 
 
 def is_told(error: Exception) -> bool:
