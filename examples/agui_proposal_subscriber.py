@@ -13,6 +13,7 @@ import sys
 import uuid
 from collections.abc import Iterator
 from typing import Any
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 Event = dict[str, Any]
@@ -134,9 +135,12 @@ def run(url: str, subscriber: Subscriber, thread: str) -> None:
     body = {"threadId": thread, "runId": str(uuid.uuid4()), "messages": subscriber.messages}
     head = {"Content-Type": "application/json", "Accept": "text/event-stream"}
     asked = Request(f"{url}?dialect=proposal", json.dumps(body).encode(), head)
-    with urlopen(asked) as answer:
-        for event in events(answer):
-            subscriber.feed(event)
+    try:
+        with urlopen(asked) as answer:
+            for event in events(answer):
+                subscriber.feed(event)
+    except HTTPError as error:
+        sys.exit(f"{url} refused the run: {error.code} {error.read().decode()}")
 
 
 def events(lines: Any) -> Iterator[Event]:
@@ -147,6 +151,8 @@ def events(lines: Any) -> Iterator[Event]:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        sys.exit(f"usage: {sys.argv[0]} URL QUESTION [QUESTION …]")
     url, *questions = sys.argv[1:]
     subscriber, thread = Subscriber(), str(uuid.uuid4())
     for question in questions:

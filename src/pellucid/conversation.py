@@ -11,7 +11,8 @@ what the system or a developer said, wherever it stood.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import chain, groupby, pairwise
+from typing import cast
 
 from msgspec.structs import replace
 
@@ -37,16 +38,11 @@ UNREADABLE = 4_000
 def joined(*pieces: Sequence[ModelMessage]) -> list[ModelMessage]:
     """The pieces as one conversation: what was said to the model in a row is one request, results first."""
     out: list[ModelMessage] = []
-    for message in (message for piece in pieces for message in piece):
-        last = out[-1] if out else None
-        if isinstance(message, ModelRequest) and isinstance(last, ModelRequest):
-            out[-1] = replace(
-                last,
-                parts=[*last.parts, *message.parts],
-                instructions=message.instructions or last.instructions,
-            )
+    for asks, messages in groupby(chain.from_iterable(pieces), lambda message: isinstance(message, ModelRequest)):
+        if asks:
+            out.append(_one(cast("list[ModelRequest]", list(messages))))
         else:
-            out.append(message)
+            out.extend(messages)
     for at in range(1, len(out)):
         said, message = out[at - 1], out[at]
         if isinstance(message, ModelRequest) and isinstance(said, ModelResponse) and len(message.parts) > 1:
@@ -54,13 +50,24 @@ def joined(*pieces: Sequence[ModelMessage]) -> list[ModelMessage]:
     return out
 
 
+def _one(requests: list[ModelRequest]) -> ModelRequest:
+    if len(requests) == 1:
+        return requests[0]
+    instructions = next((one.instructions for one in reversed(requests) if one.instructions), None)
+    return replace(requests[0], parts=[part for one in requests for part in one.parts], instructions=instructions)
+
+
 def _results_first(parts: list[ModelRequestPart], said: ModelResponse) -> list[ModelRequestPart]:
     place = {call.tool_call_id: index for index, call in enumerate(said.tool_calls)}
-    results = [
-        part for part in parts if isinstance(part, ToolReturnPart | RetryPromptPart) and part.tool_call_id in place
-    ]
-    others = [part for part in parts if part not in results]
-    return [*sorted(results, key=lambda part: place[part.tool_call_id]), *others]
+    # The sort is stable: what is no result of these calls stays in its order behind them.
+    return sorted(
+        parts,
+        key=lambda part: (
+            place.get(part.tool_call_id, len(place))
+            if isinstance(part, ToolReturnPart | RetryPromptPart)
+            else len(place)
+        ),
+    )
 
 
 def droppable(messages: Sequence[ModelMessage]) -> int:

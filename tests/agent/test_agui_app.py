@@ -21,6 +21,7 @@ from pellucid import (
     DeferredToolRequests,
     DeferredToolResults,
     ModelResponse,
+    ModelRetry,
     RequestError,
     RunContext,
     StateDeps,
@@ -28,6 +29,7 @@ from pellucid import (
     ToolDenied,
     agui,
 )
+from pellucid.agent import Start, UnexpectedModelBehavior
 from pellucid.protocols.agui import (
     ActivitySnapshotEvent,
     CustomEvent,
@@ -165,6 +167,7 @@ def test_a_tool_with_a_name_that_the_agent_has_is_refused(make_agent: MakeAgent)
         reply = app.ask(tools=[{**FRONT, "name": "weather"}])
     assert (reply.status, asked()) == (400, [])
     assert "'weather'" in reply.json["message"]
+    assert reply.json["metadata"]["pellucid"]["param"] == "tools[0].name"
 
 
 # --- state, and what is said beside ------------------------------------------------------------------------------
@@ -357,8 +360,59 @@ def test_answers_that_fit_nothing_are_refused(make_agent: MakeAgent) -> None:
         status, message = answered(f"int-{id}", {"approved": "yes"})
         assert (status, "resume[0].payload" in message) == (400, True)
         status, message = answered("int-other", {"approved": True})
-        assert (status, "'other'" in message) == (400, True)
+        assert (status, "resume[0].interruptId" in message) == (400, True)
     assert len(asked()) == 1
+
+
+def entry(id: str, payload: Any = None) -> dict[str, Any]:
+    return {"interruptId": id, "status": "resolved", "payload": {"approved": True} if payload is None else payload}
+
+
+WAITS = {
+    "id": "a1",
+    "role": "assistant",
+    "toolCalls": [
+        {"id": id, "type": "function", "function": {"name": name, "arguments": '{"path": "a"}'}}
+        for id, name in (("c1", "delete"), ("c2", "delete"), ("c3", "paint"))
+    ],
+}
+PAINTED = {"id": "t1", "role": "tool", "toolCallId": "c3", "content": "painted"}
+
+
+@pytest.mark.parametrize(
+    ("messages", "resume", "code", "param"),
+    [
+        ([PAINTED], [entry("int-c1"), entry("int-zz")], "no_such_interrupt", "resume[1].interruptId"),
+        ([PAINTED], [entry("zz", "x")], "no_such_interrupt", "resume[0].interruptId"),
+        ([PAINTED], [entry("int-c1"), entry("int-c2"), entry("c3", "x")], "no_such_interrupt", "resume[2].interruptId"),
+        ([], [entry("int-c1"), entry("int-c2"), entry("int-c3")], "no_such_interrupt", "resume[2].interruptId"),
+        ([PAINTED], [entry("int-c1"), entry("c1", "x"), entry("int-c2")], "invalid_value", "resume[1].interruptId"),
+        ([PAINTED], [entry("int-c1")], "missing", "resume"),
+        ([], [entry("int-c1"), entry("int-c2")], "missing", "resume"),
+        ([PAINTED], [entry("int-c1"), entry("int-c2")], None, None),
+        ([PAINTED], [entry("int-c1"), entry("c2", "gone")], None, None),
+    ],
+)
+def test_each_answer_has_its_interrupt_and_each_interrupt_its_answer(
+    make_agent: MakeAgent, messages: Any, resume: Any, code: str | None, param: str | None
+) -> None:
+    agent, asked = make_agent(say(), tools=[delete])
+    with serving(agent) as app:
+        reply = app.ask(USER, WAITS, *messages, resume=resume, tools=[FRONT])
+    if code is None:
+        assert (reply.status, len(asked())) == (200, 1)
+    else:
+        assert (reply.status, asked()) == (400, [])
+        assert (reply.json["code"], reply.json["metadata"]["pellucid"]["param"]) == (code, param)
+
+
+def test_an_answer_to_an_agent_s_own_interrupt_is_for_its_deps(make_agent: MakeAgent) -> None:
+    agent, _ = make_agent(say(), say())
+    seen: list[Any] = []
+    with serving(agent, deps=lambda input: seen.append(input.resume[0].payload)) as app:
+        assert app.ask(resume=[entry("sure", "yes")]).status == 200
+        assert app.ask(resume=[entry("int-c1")]).json["code"] == "no_such_interrupt"
+    assert seen == ["yes"]
 
 
 def test_an_agent_s_own_interrupt(make_agent: MakeAgent) -> None:
@@ -418,6 +472,76 @@ def test_what_breaks_is_an_error_without_its_text(make_agent: MakeAgent, caplog:
     assert "secret" not in json.dumps([turn, events])
     assert "a fault between two turns" in caplog.text
     assert "secret" not in caplog.text
+
+
+async def refuses_to_say(call: Call) -> None:
+    await call.head()
+    await call.event(delta(refusal="the secret word"))
+    await call.event(delta("stop"))
+    await call.event(b"[DONE]")
+    await call.end()
+
+
+def asks_again() -> str:
+    raise ModelRetry("the secret word")
+
+
+def never_enough(output: str) -> str:
+    raise ModelRetry("the secret word")
+
+
+@pytest.mark.parametrize("view", ["raw", "hidden"])
+@pytest.mark.parametrize(
+    ("script", "code", "message"),
+    [
+        (calls(("asks_again", {})), "retries", "the tool 'asks_again' failed more than 1 times in a row"),
+        (calls(("weather", {"city": ["the secret word"]})), "retries", "the tool 'weather' failed more than"),
+        (calls(("weather", '{"the secret word": 1}')), "retries", "the tool 'weather' failed more than"),
+        (say("Hm.", "42."), "retries", "the answer failed more than 1 times in a row"),
+        (refuses_to_say, "refusal", "the model refused"),
+    ],
+)
+def test_what_breaks_for_good_quotes_nobody(
+    make_agent: MakeAgent, script: Any, code: str, message: str, view: str
+) -> None:
+    agent, _ = make_agent(script, tools=[asks_again, weather])
+    agent.output_validator(never_enough)
+    with serving(agent, view=view) as app:
+        error = app.events()[-1]
+    assert (error["type"], error["code"]) == ("RUN_ERROR", code)
+    assert message in error["message"]
+    assert "secret" not in json.dumps(error)
+    # Whoever runs it themselves is told all of it.
+    with pytest.raises(UnexpectedModelBehavior, match=r"secret|city"):
+        agent.run_sync("Why?")
+
+
+@pytest.mark.parametrize("dialect", ["1.0", "thinking"])
+def test_nothing_is_sealed_where_no_seal_can_be_told(make_agent: MakeAgent, dialect: Any) -> None:
+    agent, _ = make_agent(say())
+    started: list[Start] = []
+
+    class Watched:
+        async def start(self, start: Start) -> Any:
+            started.append(start)
+            return await agent.start(start)
+
+    with serving(Watched()) as app:
+        app.events(dialect=dialect)
+    assert [start.enrich is None for start in started] == [dialect == "thinking"]
+
+
+def test_who_brings_another_model_s_thoughts_is_told(make_agent: MakeAgent) -> None:
+    (first, _), (other, _) = make_agent(say()), make_agent(say())
+    with serving(first) as one, serving(other) as two:
+        [value] = of(one.events(), "REASONING_ENCRYPTED_VALUE")
+        back = {"id": value["entityId"], "role": "reasoning", "content": "", "encryptedValue": value["encryptedValue"]}
+        said = [USER, back, {"id": "a", "role": "assistant", "content": "42."}, {**USER, "id": "u2"}]
+        home, away = one.ask(*said), two.ask(*said)
+    assert (home.status, away.status) == (200, 200)
+    assert "pellucid-warning" not in {name.lower() for name in home.headers}
+    headers = {name.lower(): value for name, value in away.headers.items()}
+    assert "1 sealed item(s) were made by another model" in headers["pellucid-warning"]
 
 
 def test_a_model_that_is_not_there_is_an_http_error(make_agent: MakeAgent) -> None:

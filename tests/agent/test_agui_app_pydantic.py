@@ -223,6 +223,40 @@ def test_a_result_that_the_user_has() -> None:
     assert kinds(asked[1])[-1] == ["tool-return"]
 
 
+def test_a_tool_that_was_cancelled_elsewhere_ends_the_run_as_failed() -> None:
+    agent, _ = agent_of([THINKS, call("loses", {}, "c1")])
+
+    @agent.tool_plain
+    async def loses() -> str:
+        task = asyncio.ensure_future(asyncio.sleep(30))
+        await asyncio.sleep(0)
+        task.cancel()
+        await task
+        return ""
+
+    with serving(agent) as app:
+        error = app.events()[-1]
+    assert (error["type"], error["code"]) == ("RUN_ERROR", "agent_failed")
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "param"),
+    [
+        ({"resume": [{"interruptId": "int-zz", "status": "resolved", "payload": {"approved": True}}]},
+         "no_such_interrupt", "resume[0].interruptId"),
+        ({"tools": [FRONT, {**FRONT, "name": "weather"}]}, "invalid_value", "tools[1].name"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_asked_of_it_is_refused_with_its_place(
+    more: dict[str, Any], code: str, param: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent, asked = agent_of(["Hm."], tools=[weather])
+    with serving(agent) as app:
+        reply = app.ask(**more)
+    assert (reply.status, reply.json["code"], reply.json["metadata"]["pellucid"]["param"]) == (400, code, param)
+    assert (asked, caplog.text) == ([], "")
+
+
 def test_what_breaks_is_an_error_without_its_text_and_who_leaves_ends_the_run() -> None:
     gone = threading.Event()
     agent, _ = agent_of([THINKS, call("breaks", {}, "c1")], [THINKS, call("waits", {}, "c2")])

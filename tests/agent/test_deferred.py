@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Any
 
 import pytest
@@ -90,6 +91,24 @@ async def test_what_is_emitted_comes_while_the_function_works(make_agent: MakeAg
         elif isinstance(event, FunctionToolResultEvent):
             told.append("result")
     assert told == ["began", "over", "result"]
+
+
+async def test_nothing_that_threads_emit_is_lost(make_agent: MakeAgent) -> None:
+    often, at_once = 2000, 4
+
+    def talks(ctx: RunContext[None]) -> str:
+        for number in range(often):
+            ctx.emit(SideEvent("mine", str(number)))
+        return "done"
+
+    agent, _ = make_agent(calls(*[("talks", {})] * at_once), say(), tools=[talks])
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        told = [event async for event in agent.run_stream_events("Why?") if isinstance(event, SideEvent)]
+    finally:
+        sys.setswitchinterval(usual)
+    assert len(told) == often * at_once
 
 
 async def test_who_stops_waiting_for_functions_has_stopped_them(make_agent: MakeAgent) -> None:

@@ -221,3 +221,16 @@ def test_dialects_are_those_of_the_encoder() -> None:
             assert found is None or found.rule != "type", (name, kind)
     with pytest.raises(ValueError, match="there is no dialect '2'"):
         Verifier("2")  # type: ignore[arg-type]
+
+
+def test_what_is_sealed_of_chunks_follows_the_last_of_them() -> None:
+    started = {"type": "RUN_STARTED", "threadId": "t", "runId": "r"}
+    value = {"type": "REASONING_ENCRYPTED_VALUE", "subtype": "message", "entityId": "a", "encryptedValue": "v"}
+    rest = [value, {"type": "REASONING_END", "messageId": "s"}, {**started, "type": "RUN_FINISHED"}]
+    span = {"type": "REASONING_START", "messageId": "s"}
+    assert verify([started, span, {"type": "REASONING_MESSAGE_CHUNK", "messageId": "a", "delta": "x"}, *rest]) is None
+    whole = {"type": "REASONING_MESSAGE_START", "messageId": "a", "role": "reasoning"}
+    end = {"type": "REASONING_MESSAGE_END", "messageId": "a"}
+    early = verify([started, span, whole, value, end, *rest[1:]])
+    assert early is not None
+    assert early.rule == "order"

@@ -161,7 +161,7 @@ def test_results_come_in_the_order_of_the_calls(names: list[str], parallel: bool
 
 async def test_an_agent_s_rules_raise() -> None:
     box = Toolbox([breaks, asks_again, fails, slow], Rules(retries=1, timeout=0.05))
-    attempts = Attempts(lambda message, code: RuntimeError(f"{code}: {message}"))
+    attempts = Attempts(lambda message, code, said: RuntimeError(f"{code}: {message}: {said}"))
     with pytest.raises(ValueError, match="hunter2"):
         await call_all(box, calls("breaks"), CONTEXT, attempts)
     [failed] = await call_all(box, calls("fails"), CONTEXT, attempts)

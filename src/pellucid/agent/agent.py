@@ -35,7 +35,7 @@ from .output import OutputSpec, output_of
 from .results import AgentRunResult, AgentRunResultEvent, StreamedRunResult
 from .resuming import went_on
 from .running import AgentRun, Plan, warn
-from .starting import Start
+from .starting import Start, name_taken
 
 Out = TypeVar("Out")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -276,11 +276,9 @@ class Agent(Generic[Out]):
         if twice:
             raise RequestError(f"the tool {twice.pop()!r} has the name of the output: give one another name")
         external = frozenset(tool.name for tool in external_tools)
-        if external & {*output.tools, *self._toolbox.names}:
-            name = min(external & {*output.tools, *self._toolbox.names})
-            raise RequestError(
-                f"tools: this agent has a tool {name!r} of its own: give yours another name", param="tools"
-            )
+        for index, tool in enumerate(external_tools):
+            if tool.name in output.tools or tool.name in self._toolbox.names:
+                raise RequestError(**name_taken(index, tool.name))
         asked = _model(model if model is not None else self._model)
         results = deferred_tool_results or DeferredToolResults()
         history = list(message_history or ())

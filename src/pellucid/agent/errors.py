@@ -6,10 +6,13 @@ from ..errors import ErrorInfo, PellucidError
 
 
 class UnexpectedModelBehavior(PellucidError):
-    """The model did what an agent cannot go on from: too many wrong calls, no answer, an answer that was cut off."""
+    """The model did what an agent cannot go on from: too many wrong calls, no answer, an answer that was cut off.
 
-    def __init__(self, message: str, code: str) -> None:
-        super().__init__(ErrorInfo("model_error", message, code=code))
+    `said` is what the model, or a tool, had to say of it: in the exception's text, and in no lesser view.
+    """
+
+    def __init__(self, message: str, code: str, said: str | None = None) -> None:
+        super().__init__(ErrorInfo("model_error", message, code=code, said=said))
 
 
 class UsageLimitExceeded(PellucidError):

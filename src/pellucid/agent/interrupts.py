@@ -54,13 +54,19 @@ def interrupt_of(call: ToolCallPart, why: Deferral) -> SideEvent:
     return side(interrupt)
 
 
+def call_of(interrupt_id: str) -> str | None:
+    """The id of the call for which an interrupt of this id asks leave; None: it is no such interrupt."""
+    return interrupt_id.removeprefix(_APPROVAL) if interrupt_id.startswith(_APPROVAL) else None
+
+
 def approvals_of(resume: Sequence[ResumeEntry]) -> dict[str, bool | ToolApproved | ToolDenied]:
     """What was said to requests for leave, by the call's id; other entries are their agent's to understand. Raises
     `RequestError` naming the place."""
     said: dict[str, bool | ToolApproved | ToolDenied] = {}
     for index, entry in enumerate(resume):
-        if entry.interrupt_id.startswith(_APPROVAL):
-            said[entry.interrupt_id.removeprefix(_APPROVAL)] = _said(entry, f"resume[{index}].payload")
+        call = call_of(entry.interrupt_id)
+        if call is not None:
+            said[call] = _said(entry, f"resume[{index}].payload")
     return said
 
 
@@ -77,4 +83,4 @@ def _said(entry: ResumeEntry, at: str) -> ToolApproved | ToolDenied:
     return ToolDenied(answer.reason) if answer.reason else ToolDenied()
 
 
-__all__ = ["ANSWER", "approvals_of", "interrupt_of"]
+__all__ = ["ANSWER", "approvals_of", "call_of", "interrupt_of"]

@@ -18,7 +18,7 @@ def went_on(
     """
     if not results.calls and not results.approvals:
         return list(history), ()
-    waiting = _unanswered(history)
+    waiting = unanswered(history)
     for id in (*results.calls, *results.approvals):
         if id not in waiting:
             raise RequestError(f"no call with the id {id!r} waits at the end of the conversation", code="no_such_call")
@@ -27,7 +27,7 @@ def went_on(
     return [*history, *([ModelRequest([*given])] if given else [])], pending
 
 
-def _unanswered(history: Sequence[ModelMessage]) -> dict[str, ToolCallPart]:
+def unanswered(history: Sequence[ModelMessage]) -> dict[str, ToolCallPart]:
     """The calls of the last turn that have no result yet."""
     waiting: dict[str, ToolCallPart] = {}
     for message in history:
@@ -40,4 +40,4 @@ def _unanswered(history: Sequence[ModelMessage]) -> dict[str, ToolCallPart]:
     return waiting
 
 
-__all__ = ["went_on"]
+__all__ = ["unanswered", "went_on"]

@@ -26,6 +26,7 @@ from ..parts import (
     ModelMessage,
     ModelRequest,
     ModelResponse,
+    Origin,
     RefusalPart,
     RetryPromptPart,
     TextPart,
@@ -173,6 +174,11 @@ class AgentRun(Generic[Out]):
         await self._run.open()
 
     @property
+    def origin(self) -> Origin:
+        """The model's."""
+        return self._run.origin
+
+    @property
     def waiting(self) -> bool:
         return self._run.waiting
 
@@ -294,7 +300,7 @@ class AgentRun(Generic[Out]):
         self._plan.limits.check_tokens(self.usage)
         refusal = next((part.content for part in response.parts if isinstance(part, RefusalPart)), None)
         if refusal is not None:
-            raise UnexpectedModelBehavior(f"the model refused: {refusal}", "refusal")
+            raise UnexpectedModelBehavior("the model refused", "refusal", refusal)
         try:
             if not (response.text or "").strip():
                 raise ModelRetry("There was no answer. Give one, or call a tool.")

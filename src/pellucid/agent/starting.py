@@ -10,7 +10,7 @@ import copy
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, Protocol, TypedDict, TypeVar, runtime_checkable
 
 from ..errors import RequestError
 from ..events import Event
@@ -75,10 +75,23 @@ def with_state(deps: Any, state: Any) -> Any:
         raise RequestError(f"state: {error}", code="invalid_value", param="state") from None
 
 
+class NameTaken(TypedDict):
+    message: str
+    code: str
+    param: str
+
+
+def name_taken(index: int, name: str) -> NameTaken:
+    """What is wrong with a tool of whoever asked, which has the name of one of the agent's."""
+    at = f"tools[{index}].name"
+    what = f"{at}: this agent has a tool {name!r} of its own: give yours another name"
+    return {"message": what, "code": "invalid_value", "param": at}
+
+
 def _holds_state(deps: Any) -> bool:
     if not dataclasses.is_dataclass(deps) or isinstance(deps, type):
         return False
     return any(held.name == "state" for held in dataclasses.fields(deps))
 
 
-__all__ = ["Start", "Startable", "StateDeps", "with_state"]
+__all__ = ["Start", "Startable", "StateDeps", "name_taken", "with_state"]

@@ -25,18 +25,19 @@ from ..agent.interrupts import approvals_of
 from ..agent.starting import Start, Startable, with_state
 from ..errors import ErrorInfo, IllegalEvent, PellucidError, RequestError
 from ..models.door import close_door
-from ..parts import ModelMessage, ModelResponse, SealedPart, ToolCallPart
+from ..parts import ModelResponse, Origin, SealedPart, ToolCallPart
 from ..protocols import agui
 from ..protocols.agui import Dialect, DialectName, Encoder, Request, dialect_for, dialect_of, parse_input
 from ..protocols.agui.history import belongs
-from ..protocols.agui.proto import MEDIA_TYPE, delta_frames, encode_frame
+from ..protocols.agui.proto import MEDIA_TYPE, accepted, delta_frames, encode_frame
 from ..runs.seals import Seals
-from ..sealing import KeyFile, Keys, Sealed, Sealer, SealError, attach, default_key_file, env_keys
+from ..sealing import Attached, KeyFile, Keys, Sealed, Sealer, SealError, attach, default_key_file, env_keys
 from ..settings import ModelSettings
 from ..telemetry import log, place_of
 from ..tools import DeferredToolResults
 from ..view import Reader, Redactor, View, redact_error, view_of
 from . import http
+from .resume import check_resume
 from .serving import FAULT, serve_stream
 
 DIALECT_HEADER = b"ag-ui-dialect"
@@ -106,7 +107,9 @@ class AGUIApp:
         dialect, sealer = self._dialect_of(exchange, request), self._sealer.of(_TENANT, request.thread_id)
         exchange.reader = reader = self._reader.asking(options.view)
         reasoning = options.reasoning != "off" and reader.view != "hidden"
-        messages = _opened(request, sealer.open)
+        check_resume(request, understood=callable(self._deps))
+        attached = _opened(request, sealer.open)
+        messages = attached.messages
         asked = request.call(messages)
         deps = self._deps(input) if callable(self._deps) else self._deps
         run = await self._agent.start(
@@ -116,11 +119,13 @@ class AGUIApp:
                 results=DeferredToolResults(approvals=approvals_of(request.resume)),
                 deps=with_state(await deps if isawaitable(deps) else deps, input.state),
                 settings=ModelSettings(**asked.settings),
-                enrich=Seals(sealer.seal) if reasoning else None,
+                enrich=Seals(sealer.seal) if reasoning and dialect.seals != "none" else None,
             )
         )
+        origin = getattr(run, "origin", None)
+        exchange.warnings = attached.warnings(origin) if isinstance(origin, Origin) else []
         snapshot = dialect.snapshot if options.snapshot is None else options.snapshot
-        binary = dialect.name == "1.0" and MEDIA_TYPE in (exchange.header(b"accept") or "")
+        binary = dialect.name == "1.0" and accepted(exchange.header(b"accept"))
         encoder = Encoder(
             request.thread_id,
             request.run_id,
@@ -155,6 +160,8 @@ class _Exchange:
         self.send = send
         self.reader = Reader("hidden")
         self.started = False
+        self.warnings: list[str] = []
+        """What was asked for and could not be done."""
 
     @property
     def path(self) -> str:
@@ -172,13 +179,13 @@ class _Exchange:
 
     async def stream(self, content_type: str = http.EVENT_STREAM) -> None:
         self.started = True
-        await http.start_stream(self.send, None, content_type)
+        await http.start_stream(self.send, http.warned(self.warnings), content_type)
 
     async def refuse(self, error: ErrorInfo) -> None:
         self.started = True
         error = redact_error(error, self.reader)
         unread = [http.CLOSE] if error.kind in ("slow_request", "too_large") else []
-        headers = [*http.retry_after(error), *unread]
+        headers = [*http.retry_after(error), *unread, *http.warned(self.warnings)]
         await http.send_json(self.send, agui.status_of(error), agui.error_body(error), headers)
 
 
@@ -192,8 +199,9 @@ def _keys(given: Keys | str | Path | None) -> Keys | Callable[[], Keys]:
     return known if known is not None else KeyFile(default_key_file() if given is None else given)
 
 
-def _opened(request: Request, open_: Callable[[str], Sealed]) -> list[ModelMessage]:
-    """The conversation, what came back sealed in its place. Raises `SealError`, with its place."""
+def _opened(request: Request, open_: Callable[[str], Sealed]) -> Attached:
+    """The conversation, what came back sealed in its place, and what to tell about it. Raises `SealError`, with the
+    place of what is wrong."""
 
     def opened(part: SealedPart) -> Sealed:
         try:
@@ -207,7 +215,8 @@ def _opened(request: Request, open_: Callable[[str], Sealed]) -> list[ModelMessa
     said = request.messages()
     # No wrong value is let pass, also where it goes to no model.
     loose = [ModelResponse([part]) for part in request.loose(said)]
-    return attach([*said, *loose], opened).messages[: len(said)]
+    attached = attach([*said, *loose], opened)
+    return attached._replace(messages=attached.messages[: len(said)])
 
 
 def fits(part: SealedPart, sealed: Sealed) -> bool:

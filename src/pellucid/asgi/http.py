@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
 import msgspec
@@ -105,6 +105,9 @@ async def send_body(
     await send({"type": "http.response.body", "body": body})
 
 
+WARNING = b"pellucid-warning"
+"""The header that says what was asked for and could not be done, where that is no reason to refuse."""
+
 CLOSE = (b"connection", b"close")
 """For an answer to a request whose body will not be read."""
 
@@ -121,6 +124,11 @@ async def start_stream(
 ) -> None:
     head = [(b"content-type", content_type.encode()), *_STREAM_HEADERS, *(headers or [])]
     await send({"type": "http.response.start", "status": 200, "headers": head})
+
+
+def warned(warnings: Iterable[str]) -> list[tuple[bytes, bytes]]:
+    """What could not be done and is no reason to refuse, as headers."""
+    return [(WARNING, " ".join(text.split()).encode("ascii", "backslashreplace")) for text in dict.fromkeys(warnings)]
 
 
 def piece(data: bytes, *, last: bool = False) -> Message:

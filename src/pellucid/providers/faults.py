@@ -208,7 +208,8 @@ _SAYS_TOO_LONG = re.compile(
     r"|\bcontext[ _](?:length|size|window|limit)[^.]{0,60}(?:exceed|full|overflow|too small)"
     r"|input (?:length|tokens?)(?: count)?\b[^.]{0,40}exceed"
     r"|(?:maximum|exceeds?(?: the)?(?: max(?:imum)?)?) (?:prompt|model|input) length|exceeds max length"
-    r"|too many (?:input |prompt )?tokens|exceeded model token limit|reduce the length of the (?:messages|prompt)"
+    r"|too many (?:input|prompt) tokens|too many tokens(?: in| for|:)|exceeded model token limit"
+    r"|reduce the length of the (?:messages|prompt)"
     r"|`inputs` (?:tokens|must have less than)|range of input length should be",
     re.IGNORECASE,
 ).search

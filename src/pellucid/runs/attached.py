@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Container, Sequence
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
+from msgspec.structs import replace
+
 from ..errors import ErrorInfo, IllegalEvent, PellucidError
 from ..events import Event, RunEndEvent, SideEvent
 from ..models import Asked, Turn
-from ..parts import ModelResponse, RetryPromptPart, ToolCallPart, ToolReturnPart
+from ..parts import ModelResponse, Origin, RetryPromptPart, ToolCallPart, ToolReturnPart
 from ..run import CallModel, CallTools, CheckOutput, Effect, Mint, Run
 from ..settings import ModelCall
 from ..telemetry import log, place_of
@@ -97,7 +100,8 @@ class AttachedRun:
         pending: Sequence[ToolCallPart] = (),
     ) -> None:
         """`enrich` sees every batch once, before anybody else does (seals are written there). `log_faults`: whether
-        what is `raised` is logged, as nobody will raise it again. `pending`: calls to be answered first (see `Run`)."""
+        what is `raised` is logged, as nobody will raise it again: the run is served to others. `pending`: calls to be
+        answered first (see `Run`)."""
         self.run = Run(
             call, mint, server_tools=owner.tools, max_tool_calls=max_tool_calls, checks=owner.checks, pending=pending
         )
@@ -111,8 +115,8 @@ class AttachedRun:
         self._turn: Turn | None = None
         self._between: list[Event] | None = None
         """What came between two turns."""
-        self._sides: list[SideEvent] = []
-        """What was emitted and not yet taken."""
+        self._sides: deque[SideEvent] = deque()
+        """What was emitted and not yet taken. Threads add to it at any moment, so it is emptied and never replaced."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._answering: asyncio.Task[Answered] | None = None
         """The functions that are being called."""
@@ -136,6 +140,11 @@ class AttachedRun:
                 self._loop.call_soon_threadsafe(self._news.set)
 
     @property
+    def origin(self) -> Origin:
+        """Whose word it is."""
+        return self._model.origin
+
+    @property
     def ended(self) -> RunEndEvent | None:
         return self.run.ended
 
@@ -157,9 +166,15 @@ class AttachedRun:
         if not self._sides:
             return self._taken()
         ended = self.run.ended is not None and self._between is None
-        sides, self._sides = self._sides, []
+        sides = self._emitted()
         events = self._taken()
         return events if ended or events is None else [*sides, *events]
+
+    def _emitted(self) -> list[SideEvent]:
+        sides: list[SideEvent] = []
+        while self._sides:
+            sides.append(self._sides.popleft())
+        return sides
 
     def _taken(self) -> list[Event] | None:
         turn, between = self._turn, self._between
@@ -193,7 +208,7 @@ class AttachedRun:
         if self._answering is not None:
             self._answering.cancel()
         last = turn.cancel(error) if turn is not None else []
-        sides, self._sides = self._sides, []
+        sides = self._emitted()
         untaken, self._between = [*(sides if self.run.ended is None else ()), *(self._between or ())], None
         if self.run.ended is not None:
             return untaken
@@ -249,7 +264,11 @@ class AttachedRun:
             if self._log_faults and not told:
                 log.error("a fault between two turns: %s", place_of(error))
             # What anything else says is not for whoever reads the run.
-            events = self.run.end(error.info if isinstance(error, PellucidError) and told else FAULT)
+            info = error.info if isinstance(error, PellucidError) and told else FAULT
+            if self._log_faults and not isinstance(effect, CallModel):
+                # Of a run that is served, what a function or a check quotes is its author's to read.
+                info = replace(info, said=None)
+            events = self.run.end(info)
         self._between = events
 
     async def _answered(self, calls: tuple[ToolCallPart, ...]) -> Answered | None:

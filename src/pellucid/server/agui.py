@@ -21,7 +21,7 @@ from ..errors import PellucidError, RequestError
 from ..parts import ModelMessage, ModelResponse, messages_to_json
 from ..protocols import agui
 from ..protocols.agui import DialectName, Encoder, Message, Request, dialect_for, dialect_of, parse_input
-from ..protocols.agui.proto import MEDIA_TYPE, delta_frames, encode_frame
+from ..protocols.agui.proto import MEDIA_TYPE, accepted, delta_frames, encode_frame
 from ..protocols.agui.thread import without
 from ..run import Minter
 from ..runs import Running
@@ -92,7 +92,8 @@ class AGUI:
         store = principal.policy.may_store(bool(options.store))
         messages = self._opened(prepared, request)
         header = self._asked(exchange, request, prepared, store)
-        seals = header.reasoning and exchange.reader.view != "hidden"
+        told = dialect_of(header.dialect).seals != "none"
+        seals = told and header.reasoning and exchange.reader.view != "hidden"
         run = prepared.run(prepared.call(messages), seals=seals, thread=thread)
         prepared.warn()
         if store:
@@ -140,7 +141,7 @@ class AGUI:
     # --- what they share ---------------------------------------------------------------------------------------
 
     async def _serve(self, exchange: Exchange, run: Running, header: Header) -> None:
-        binary = header.dialect == "1.0" and MEDIA_TYPE in (exchange.header("accept") or "")
+        binary = header.dialect == "1.0" and accepted(exchange.header("accept"))
         encoder, redact = header.encoder(exchange.reader, binary=binary), Redactor(exchange.reader).feed
         if binary:
             await serve_stream(exchange, run, redact, encoder, MEDIA_TYPE)

@@ -23,8 +23,6 @@ from .config import ServerConfig
 from .observe import RequestWatch
 
 VIEW_HEADER = "pellucid-view"
-WARNING = b"pellucid-warning"
-"""The header that says what was asked for and could not be done, where that is no reason to refuse."""
 
 
 class ErrorForm(Protocol):
@@ -155,4 +153,4 @@ class Door:
             await exchange.refuse(info, more)
 
 
-__all__ = ["FAULT", "STOPPING", "VIEW_HEADER", "WARNING", "Door", "Endpoint", "ErrorForm", "Exchange"]
+__all__ = ["FAULT", "STOPPING", "VIEW_HEADER", "Door", "Endpoint", "ErrorForm", "Exchange"]

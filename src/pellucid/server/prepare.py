@@ -16,6 +16,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from ..asgi.http import warned
 from ..models import Asked
 from ..parts import ModelMessage, ModelResponse, SealedPart
 from ..run import Mint
@@ -25,7 +26,7 @@ from ..settings import ModelCall, ToolDefinition
 from ..tools import AnyTool
 from ..view import Reader, View
 from .compacted import told
-from .exchange import WARNING, Exchange
+from .exchange import Exchange
 from .services import Services, definitions
 
 
@@ -156,7 +157,7 @@ class Prepared:
 
     def warn(self) -> None:
         """Tell the warnings with whatever is answered."""
-        self._exchange.headers += [(WARNING, _in_a_header(warning)) for warning in dict.fromkeys(self.warnings)]
+        self._exchange.headers += warned(self.warnings)
 
 
 async def prepare(
@@ -184,10 +185,6 @@ async def prepare(
     # What is over its limits costs nothing more than this.
     exchange.headers += await services.guard.spend(exchange.principal)
     return Prepared(services, exchange, request, name, model, mint, await services.tools_for(exchange.principal))
-
-
-def _in_a_header(text: str) -> bytes:
-    return " ".join(text.split()).encode("ascii", "backslashreplace")
 
 
 __all__ = ["ClientRequest", "Prepared", "prepare"]

@@ -84,10 +84,10 @@ class Toolbox:
 
 
 class Attempts:
-    """How often in a row each tool, or the answer, was tried in vain. `fault(message, code)` is raised when it was too
-    often; without one there is no limit."""
+    """How often in a row each tool, or the answer, was tried in vain. `fault(message, code, said)` is raised when it
+    was too often, with the words of the last try apart, which may quote anything; without one there is no limit."""
 
-    def __init__(self, fault: Callable[[str, str], Exception] | None = None) -> None:
+    def __init__(self, fault: Callable[[str, str, str], Exception] | None = None) -> None:
         self._fault = fault
         self._failed: dict[str, int] = {}
 
@@ -101,7 +101,7 @@ class Attempts:
         """Count it. Raises the fault if it was one too many."""
         self._failed[name] = self.so_far(name) + 1
         if self._fault is not None and self._failed[name] > allowed:
-            raise self._fault(f"{what} failed more than {allowed} times in a row; last: {why}", "retries")
+            raise self._fault(f"{what} failed more than {allowed} times in a row", "retries", why)
 
 
 async def call_all(

@@ -28,13 +28,13 @@ from msgspec.structs import replace
 from pydantic_ai import messages as theirs
 from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.capabilities import ReinjectSystemPrompt
-from pydantic_ai.exceptions import AgentRunError, ModelAPIError, ModelHTTPError, UsageLimitExceeded
+from pydantic_ai.exceptions import AgentRunError, ModelAPIError, ModelHTTPError, UsageLimitExceeded, UserError
 from pydantic_ai.run import AgentRunResult, AgentRunResultEvent
 from pydantic_ai.tools import DeferredToolRequests
 from pydantic_ai.toolsets import ExternalToolset
 
 from ... import parts as ours
-from ...agent.starting import Start
+from ...agent.starting import Start, name_taken
 from ...emit import Emitter
 from ...errors import ErrorInfo, ErrorKind, ModelError, RequestError
 from ...events import ModelEvent, SideEvent
@@ -139,9 +139,20 @@ class PydanticAgent:
             model_settings=said.settings_to(call.settings),
             **more,
         )
-        async with events as stream:
-            async for event in stream:
-                await turn.tell(event)
+        try:
+            async with events as stream:
+                async for event in stream:
+                    await turn.tell(event)
+        except UserError as error:
+            # Which tools an agent has is known within its run alone: toolsets may differ from one to the next.
+            for index, tool in enumerate(call.tools):
+                if "conflicts" in str(error) and f"{tool.name!r}" in str(error):
+                    raise _Refused(**name_taken(index, tool.name)) from None
+            raise
+
+
+class _Refused(RequestError):
+    """What was asked for cannot be, and who asked is told why."""
 
 
 class _Started:
@@ -179,17 +190,28 @@ class AgentTurn:
         self._task = asyncio.create_task(self._play(run), name="pydantic-ai agent")
 
     async def _play(self, run: Callable[[], Awaitable[None]]) -> None:
+        last: list[ModelEvent] = []
         try:
             await run()
             last = self._teller.end()
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if self._ended or (task is not None and task.cancelling()):
+                raise
+            last = self._failed(error)  # what the agent waited for was cancelled, and not the agent
         except Exception as error:
-            info = _fault(error)
-            if not self._told:
-                self.failed_first = info
-            last = self._teller.emit.end("error", info)
-        self._batch += last
-        self._over = True
-        self._came.set()
+            last = self._failed(error)
+        finally:
+            # However it ends: whoever waits for it is told.
+            self._batch += last
+            self._over = True
+            self._came.set()
+
+    def _failed(self, error: BaseException) -> list[ModelEvent]:
+        info = _fault(error)
+        if not self._told:
+            self.failed_first = info
+        return self._teller.emit.end("error", info)
 
     async def tell(self, event: Any) -> None:
         events = self._teller.tell(event)
@@ -405,7 +427,9 @@ def _aside(event: Any) -> SideEvent:
 _KIND_OF_STATUS: dict[int, ErrorKind] = {429: "too_many_requests", 503: "unavailable", 504: "timeout"}
 
 
-def _fault(error: Exception) -> ErrorInfo:
+def _fault(error: BaseException) -> ErrorInfo:
+    if isinstance(error, _Refused):
+        return error.info
     if isinstance(error, ModelHTTPError):
         return ErrorInfo(
             _KIND_OF_STATUS.get(error.status_code, "model_error"),

@@ -107,7 +107,7 @@ def dialect_for(protocol_version: str | None) -> Dialect:
     """The dialect for a client that says it speaks this version, or says nothing."""
     # A later version understands 1.0; what is no version at all is left to the oldest that says none.
     major = (protocol_version or "0").partition(".")[0]
-    return DIALECTS["1.0" if major.isdecimal() and int(major) >= 1 else "0.x"]
+    return DIALECTS["1.0" if major.isdecimal() and major.strip("0") else "0.x"]
 
 
 __all__ = ["DIALECTS", "Dialect", "DialectName", "dialect_for", "dialect_of"]

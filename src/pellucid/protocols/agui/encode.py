@@ -61,7 +61,7 @@ from .content import content_parts
 from .dialects import DIALECTS, Dialect, DialectName
 from .ending import outcome_of, seals_ahead, usage_of
 from .marks import carrier_id, mark, message_id, span_id
-from .messages import Message
+from .messages import ActivityMessage, Message
 from .opened import Item, Open
 from .sides import NAMESPACE, Sides
 from .thread import Thread, shaped
@@ -122,7 +122,7 @@ class Encoder:
         self._out: list[bytes] = []
         wanted = self.dialect.snapshot if snapshot is None else snapshot
         self._thread = Thread(history) if wanted else None
-        self._sides = Sides(self.dialect, reasoning=reasoning)
+        self._sides = Sides(self.dialect, reasoning=reasoning, history=history)
         self._held: list[e.AGUIEvent] = []
         """What an agent said beside, and has to wait until no message is open."""
         self._item: Item | None = None
@@ -169,7 +169,10 @@ class Encoder:
     @property
     def messages(self) -> list[Message]:
         """The thread's messages, if a snapshot was wanted."""
-        return [] if self._thread is None else shaped(self._thread.messages, self.dialect, reasoning=self._reasoning)
+        if self._thread is None:
+            return []
+        messages = shaped(self._thread.messages, self.dialect, reasoning=self._reasoning)
+        return [one for one in messages if not (self._thread.patched and isinstance(one, ActivityMessage))]
 
     def _unshown(self, event: Event, place: int) -> None:
         """What this protocol has no word for."""
@@ -328,6 +331,8 @@ class Encoder:
             self._holder = item.id
             marked = mark(refusal=True) if isinstance(part, RefusalPart) else None
             self._write(e.TextMessageStartEvent(message_id=item.id, role="assistant", metadata=marked))
+            if self._thread is not None:
+                self._thread.text(item.id, "", marked)
             more = e.TextMessageContentEvent(message_id=item.id, delta="")
             open_ = Open(more, e.TextMessageEndEvent(message_id=item.id), self._chunks, form, marked)
         self._part = self._message = open_
@@ -343,6 +348,8 @@ class Encoder:
         self._holder = None
         marked = mark(form=form) if self.dialect.marks else None
         self._write(e.ReasoningMessageStartEvent(message_id=id, role=self.dialect.role, metadata=marked))
+        if self._thread is not None:
+            self._thread.reasoning(id, "", marked)
         more = e.ReasoningMessageContentEvent(message_id=id, delta="")
         self._message = Open(more, e.ReasoningMessageEndEvent(message_id=id), self._chunks, form, marked)
         return self._message
@@ -383,7 +390,7 @@ class Encoder:
             self._thread.reasoning(open_.end.message_id, open_.text, both or None)
         held, self._held = self._held, []
         for event in held:
-            self._put(event)
+            self._say(event)
 
     # --- the run -----------------------------------------------------------------------------------------------
 
@@ -409,6 +416,8 @@ class Encoder:
         for told in self._sides.feed(event):
             if isinstance(told, e.ActivitySnapshotEvent | e.TextMessageStartEvent | e.ReasoningMessageStartEvent):
                 self._holder = None  # clients look for it at the end of their list
+            elif isinstance(told, e.ToolCallResultEvent):
+                self._calls.pop(told.tool_call_id, None)
             self._beside(told)
 
     def _run_end(self, event: RunEndEvent, place: int) -> None:
@@ -418,7 +427,7 @@ class Encoder:
         if item is not None and item.spans:
             self._span_end(item.id)
         for end in self._sides.closing(failed=failed):
-            self._put(end)
+            self._say(end)
         usage = usage_of(event.usage, self._model)
         if failed:
             error = writable(event.error or ErrorInfo("server_error", "the run failed without saying why"))
@@ -457,10 +466,15 @@ class Encoder:
 
     def _beside(self, event: e.AGUIEvent) -> None:
         """What an agent says: between chunks it would end what is open, and a snapshot would be without that."""
-        if self._message is not None and (self._chunks or isinstance(event, e.MessagesSnapshotEvent)):
+        if self._message is not None and (self._chunks or self._held or isinstance(event, e.MessagesSnapshotEvent)):
             self._held.append(event)
         else:
-            self._put(event)
+            self._say(event)
+
+    def _say(self, event: e.AGUIEvent) -> None:
+        if self._thread is not None:
+            self._thread.apply(event)
+        self._put(event)
 
     def _put(self, event: e.AGUIEvent) -> None:
         if self._now is not None and event.timestamp is None:

@@ -41,6 +41,10 @@ class Lanes:
         """The event without chunks, and what it closes before it. Raises `Broken`."""
         return self._expanded(event) if event["type"] in _CHUNK else [*self._closed(event), event]
 
+    def holds(self, id: str) -> bool:
+        """Whether this is open in chunks."""
+        return any(lane.id == id for lane in self._lanes.values())
+
     def _closed(self, event: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         """The ends of what chunks have open and this event closes."""
         kind, owner = event["type"], event.get("subagentRunId")

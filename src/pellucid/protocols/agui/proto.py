@@ -23,6 +23,16 @@ from ...errors import RequestError
 
 MEDIA_TYPE = "application/vnd.ag-ui.event+proto"
 
+
+def accepted(accept: str | None) -> bool:
+    """Whether the header `Accept` asks for it by name."""
+    for entry in (accept or "").lower().split(","):
+        media, *parameters = (piece.strip() for piece in entry.split(";"))
+        if media == MEDIA_TYPE:
+            return not any(re.fullmatch(r"q=0(\.0*)?", parameter) for parameter in parameters)
+    return False
+
+
 # In the order of the envelope's fields.
 _EVENTS = {
     "TEXT_MESSAGE_START": "base:Base messageId role name subagentRunId",

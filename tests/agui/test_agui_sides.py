@@ -1,0 +1,237 @@
+"""What an agent says beside its model, in whatever order: no client breaks, and none forgets it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import agui_node
+import pytest
+from agui_kit import DIALECTS, events_of, slow, turn, types
+from hypothesis import Phase, given, seed, settings
+from hypothesis import strategies as st
+
+from pellucid.errors import IllegalEvent
+from pellucid.events import Event, RunEndEvent
+from pellucid.parts import Usage
+from pellucid.protocols.agui import DialectName, Encoder, Interrupt, side
+from pellucid.protocols.agui import events as e
+from pellucid.protocols.agui.messages import (
+    ActivityMessage,
+    AssistantMessage,
+    FunctionCall,
+    ReasoningMessage,
+    ToolCall,
+    UserMessage,
+)
+from pellucid.protocols.agui.verify import verify
+
+ids = st.sampled_from(["a", "b", "c"])
+owners = st.sampled_from([None, None, None, "a", "b"])
+words = st.sampled_from(["", "x", "yy"])
+
+
+def made(cls: type[Any], owned: bool = True, **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.builds(cls, **({"subagent_run_id": owners} if owned else {}), **fields)
+
+
+calls = st.lists(st.builds(ToolCall, id=ids, function=st.just(FunctionCall(name="f", arguments="{}"))), max_size=2)
+messages = st.one_of(
+    st.builds(UserMessage, id=ids, content=words),
+    st.builds(AssistantMessage, id=ids, content=words, tool_calls=st.none() | calls, subagent_run_id=owners),
+    st.builds(ReasoningMessage, id=ids, content=words, subagent_run_id=owners),
+    st.builds(ActivityMessage, id=ids, activity_type=st.just("p"), content=st.just({})),
+)
+no_patch: st.SearchStrategy[Any] = st.just([])
+maybe = st.none() | ids
+said = st.one_of(
+    made(e.TextMessageStartEvent, message_id=ids, role=st.sampled_from([None, "assistant", "user"])),
+    made(e.TextMessageContentEvent, message_id=ids, delta=words),
+    made(e.TextMessageEndEvent, message_id=ids),
+    made(e.TextMessageChunkEvent, message_id=maybe, delta=st.none() | words),
+    made(e.ToolCallStartEvent, tool_call_id=ids, tool_call_name=st.just("f"), parent_message_id=maybe),
+    made(e.ToolCallArgsEvent, tool_call_id=ids, delta=words),
+    made(e.ToolCallEndEvent, tool_call_id=ids),
+    made(e.ToolCallChunkEvent, tool_call_id=maybe, tool_call_name=st.none() | st.just("f"), delta=st.none() | words),
+    made(e.ToolCallResultEvent, message_id=ids, tool_call_id=ids, content=words),
+    made(e.ReasoningStartEvent, message_id=ids, encrypted_content=st.none() | st.just("v")),
+    made(e.ReasoningEndEvent, message_id=ids),
+    made(e.ReasoningMessageStartEvent, message_id=ids, role=st.just("reasoning")),
+    made(e.ReasoningMessageContentEvent, message_id=ids, delta=words),
+    made(e.ReasoningMessageEndEvent, message_id=ids),
+    made(e.ReasoningMessageChunkEvent, message_id=maybe, delta=st.none() | words),
+    made(
+        e.ReasoningEncryptedValueEvent,
+        subtype=st.sampled_from(["message", "tool-call"]),
+        entity_id=ids,
+        encrypted_value=st.sampled_from(["v", "w"]),
+    ),
+    made(e.ActivitySnapshotEvent, message_id=ids, activity_type=st.just("p"), content=st.just({})),
+    made(e.ActivityDeltaEvent, message_id=ids, activity_type=st.just("p"), patch=no_patch),
+    made(e.MessagesSnapshotEvent, False, messages=st.lists(messages, max_size=3)),
+    made(e.StepStartedEvent, step_name=ids),
+    made(e.StepFinishedEvent, step_name=ids),
+    made(e.SubagentStartedEvent, False, subagent_run_id=ids, name=st.just("n"), parent_subagent_run_id=maybe),
+    made(e.SubagentFinishedEvent, False, subagent_run_id=ids),
+    made(e.SubagentErrorEvent, False, subagent_run_id=ids, message=st.just("no")),
+    st.builds(Interrupt, id=ids, reason=st.just("x")),
+    st.builds(e.ThinkingStartEvent),
+    st.builds(e.ThinkingTextMessageStartEvent),
+    st.builds(e.ThinkingTextMessageContentEvent, delta=words),
+    st.builds(e.ThinkingTextMessageEndEvent),
+    st.builds(e.ThinkingEndEvent),
+    st.builds(e.StateSnapshotEvent, snapshot=st.just({})),
+)
+lists = st.lists(said, max_size=25)
+DONE = RunEndEvent("completed", Usage())
+
+
+def told(events: list[Any], dialect: DialectName = "1.0", **options: Any) -> list[dict[str, Any]]:
+    """The stream of a run of these alone; chunks that belong nowhere are refused, and the run goes on."""
+    encoder = Encoder("t", "r", dialect, **options)
+    out = encoder.start()
+    for one in events:
+        try:
+            out += encoder.feed([side(one)], 1)
+        except IllegalEvent:
+            continue
+    return events_of(out + encoder.feed([DONE], 1))
+
+
+def legal(events: list[dict[str, Any]], dialect: DialectName) -> None:
+    found = verify(events, dialect, least="silent")
+    assert found is None, f"{found}\n" + "\n".join(map(json.dumps, events))
+
+
+@settings(slow, max_examples=3000)
+@given(lists, st.sampled_from(DIALECTS), st.sampled_from([None, True]), st.booleans())
+def test_whatever_an_agent_says_the_stream_is_legal(
+    events: list[Any], dialect: DialectName, snapshot: bool | None, chunks: bool
+) -> None:
+    legal(told(events, dialect, snapshot=snapshot, chunks=chunks), dialect)
+
+
+plain = lists.map(lambda events: [one for one in events if not isinstance(one, e.MessagesSnapshotEvent)])
+
+
+@slow
+@given(plain, st.sampled_from(DIALECTS), st.booleans(), st.randoms())
+def test_so_it_is_between_what_a_model_says(events: list[Any], dialect: DialectName, chunks: bool, random: Any) -> None:
+    script = [("thinking", 0, "hm"), ("close", 0, ""), ("text", 0, "Hi"), ("text", 0, " you"), ("call", 1, "")]
+    batches: list[list[Event]] = [[event] for batch in turn(*script) for event in batch]
+    places = sorted(random.randint(0, len(batches) - 1) for _ in events)
+    for place, one in reversed(list(zip(places, events, strict=True))):
+        batches.insert(place, [side(one)])
+    encoder = Encoder("t", "r", dialect, chunks=chunks)
+    out = encoder.start()
+    for batch in batches:
+        try:
+            out += encoder.feed(batch, 1)
+        except IllegalEvent:
+            continue
+    legal(events_of(out), dialect)
+
+
+# --- the corners, one by one ---------------------------------------------------------------------------------------
+
+
+def text(id: str, word: str, **more: Any) -> list[Any]:
+    return [
+        e.TextMessageStartEvent(message_id=id, role="assistant", **more),
+        e.TextMessageContentEvent(message_id=id, delta=word, **more),
+        e.TextMessageEndEvent(message_id=id, **more),
+    ]
+
+
+def test_a_second_message_of_one_id_has_an_id_of_its_own() -> None:
+    events = told([*text("m", "one"), *text("m", "two")])
+    assert [event["messageId"] for event in events[1:-1]] == ["m"] * 3 + ["m:2"] * 3
+
+
+def test_a_subagent_starts_once_and_after_its_parent() -> None:
+    start = e.SubagentStartedEvent(subagent_run_id="s", name="n", parent_subagent_run_id="nobody")
+    events = told([start, e.SubagentFinishedEvent(subagent_run_id="s"), start])
+    assert types(events)[1:-1] == ["SUBAGENT_STARTED", "SUBAGENT_FINISHED"]
+    assert "parentSubagentRunId" not in events[1]
+
+
+def test_what_goes_on_is_whose_it_was() -> None:
+    began, said, over = text("m", "x")
+    events = told([e.TextMessageStartEvent(message_id="m", subagent_run_id="s"), said, over])
+    assert {event.get("subagentRunId") for event in events[1:-1]} == {"s"}
+    assert began.subagent_run_id is None
+
+
+def test_of_two_interrupts_with_one_id_the_last_counts() -> None:
+    finished = told([Interrupt(id="i", reason="x"), Interrupt(id="i", reason="y")])[-1]
+    assert finished["outcome"]["interrupts"] == [{"id": "i", "reason": "y"}]
+
+
+def test_a_change_of_no_activity_is_left_out() -> None:
+    assert types(told([e.ActivityDeltaEvent(message_id="q", activity_type="p", patch=[])])) == [
+        "RUN_STARTED",
+        "RUN_FINISHED",
+    ]
+
+
+# --- the thread ----------------------------------------------------------------------------------------------------
+
+
+SPOKEN: list[Any] = [
+    *text("m", "one "),
+    *text("m", "two"),
+    e.ToolCallStartEvent(tool_call_id="c", tool_call_name="f", parent_message_id="m"),
+    e.ToolCallArgsEvent(tool_call_id="c", delta='{"a"'),
+    e.ToolCallArgsEvent(tool_call_id="c", delta=":1}"),
+    e.ToolCallEndEvent(tool_call_id="c"),
+    e.ReasoningEncryptedValueEvent(subtype="tool-call", entity_id="c", encrypted_value="v"),
+    e.ToolCallResultEvent(message_id="r", tool_call_id="c", content="3"),
+    e.ReasoningMessageStartEvent(message_id="t", role="reasoning"),
+    e.ReasoningMessageContentEvent(message_id="t", delta="hm"),
+    e.ReasoningMessageEndEvent(message_id="t"),
+    e.ReasoningEncryptedValueEvent(subtype="message", entity_id="t", encrypted_value="w"),
+    e.ActivitySnapshotEvent(message_id="act", activity_type="p", content={"done": 1}),
+]
+
+
+@pytest.mark.parametrize("dialect", ["1.0", "proposal"])
+def test_a_snapshot_has_what_the_agent_said_itself(dialect: DialectName) -> None:
+    events = told(SPOKEN, dialect, snapshot=True)
+    legal(events, dialect)
+    [snapshot] = [event["messages"] for event in events if event["type"] == "MESSAGES_SNAPSHOT"]
+    assert [one["id"] for one in snapshot] == ["m", "r", "m:2", "t", "act"]
+    assert [one["content"] for one in snapshot][:3] == ["one ", "3", "two"]
+    [call] = snapshot[0]["toolCalls"]
+    assert (call["function"]["arguments"], call.get("encryptedValue")) == (
+        '{"a":1}',
+        "v" if dialect == "1.0" else None,
+    )
+    assert snapshot[3]["content"] == ("hm" if dialect == "1.0" else ["hm"])
+
+
+def test_a_snapshot_of_the_agents_replaces_what_was_said() -> None:
+    mine = e.MessagesSnapshotEvent(messages=[UserMessage(id="u", content="short")])
+    events = told([*text("m", "long"), mine, *text("n", "more")], snapshot=True)
+    assert [one["id"] for one in events[-2]["messages"]] == ["u", "n"]
+
+
+@pytest.mark.parametrize(("client", "dialect"), [("1.0.0", "1.0"), ("1.0.0", "0.x"), ("0.0.58", "0.x")])
+def test_clients_take_it_all_and_a_snapshot_takes_nothing_away(client: Any, dialect: DialectName) -> None:
+    found: list[list[Any]] = [SPOKEN]
+
+    @seed(7)
+    @settings(slow, max_examples=60, database=None, phases=[Phase.generate])
+    @given(lists)
+    def collect(one: list[Any]) -> None:
+        found.append(one)
+
+    collect()
+    without = agui_node.play(client, [told(one, dialect) for one in found])
+    after = agui_node.play(client, [told(one, dialect, snapshot=True) for one in found])
+    for said, gave, snapshot in zip(found, without, after, strict=True):
+        assert (gave["accepted"], snapshot["accepted"]) == (True, True), (said, gave, snapshot)
+        assert by_id(snapshot["messages"]) == by_id(gave["messages"]), told(said, dialect, snapshot=True)
+
+
+def by_id(messages: list[dict[str, Any]]) -> dict[str, Any]:
+    return {one["id"]: {name: value for name, value in one.items() if value not in (None, [], "")} for one in messages}
