@@ -103,7 +103,7 @@ def legal(events: list[dict[str, Any]], dialect: DialectName) -> None:
     assert found is None, f"{found}\n" + "\n".join(map(json.dumps, events))
 
 
-@settings(slow, max_examples=3000)
+@settings(slow, max_examples=500)
 @given(lists, st.sampled_from(DIALECTS), st.sampled_from([None, True]), st.booleans())
 def test_whatever_an_agent_says_the_stream_is_legal(
     events: list[Any], dialect: DialectName, snapshot: bool | None, chunks: bool

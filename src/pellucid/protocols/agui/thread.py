@@ -178,6 +178,8 @@ class Thread:
             self.messages.append(made)
         elif isinstance(message, ActivityMessage) and event.replace is not False:
             message.activity_type, message.content = event.activity_type, event.content
+            message.subagent_run_id = event.subagent_run_id
+            message.metadata = {**(message.metadata or {}), **(event.metadata or {})} or None
 
     def _patched(self, event: e.ActivityDeltaEvent) -> None:
         self.patched = True
