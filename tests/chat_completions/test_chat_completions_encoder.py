@@ -43,6 +43,7 @@ from pellucid.parts import RefusalPart, SealedPart, TextPart, ThinkingPart, Tool
 from pellucid.protocols.chat_completions.verify import verify
 from pellucid.run import CallTools, Minter, Run
 from pellucid.settings import ModelCall
+from pellucid.text import shown
 
 seals = st.integers(0, 2)
 fields = st.sampled_from(["both", "reasoning_content", "reasoning"])
@@ -121,7 +122,7 @@ def test_wherever_a_run_is_broken_off_the_stream_is_closed_and_legal(said: Any, 
 def said_in(parts: list[Any]) -> tuple[str, int]:
     """The letters of the text, and how many calls there are."""
     text = "".join(part.content for part in parts if isinstance(part, TextPart))
-    return "".join(text.split()), sum(isinstance(part, ToolCallPart) for part in parts)
+    return shown("".join(text.split())), sum(isinstance(part, ToolCallPart) for part in parts)
 
 
 def until(parts: list[Any], item: str, hidden: list[Any]) -> list[Any]:
