@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from functools import cache
-from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
+
+from node_packages import installed
 
 HERE = Path(__file__).parent / "node"
 SECONDS = 60
@@ -70,30 +70,8 @@ def _directory() -> str:
     directory = TemporaryDirectory(prefix="pellucid-agui-")
     _kept.append(directory)
     shutil.copy(HERE / "agui.mjs", directory.name)
-    (Path(directory.name) / "node_modules").symlink_to(_installed() / "node_modules")
+    (Path(directory.name) / "node_modules").symlink_to(installed(HERE) / "node_modules")
     return directory.name
 
 
 _kept: list[TemporaryDirectory[str]] = []
-
-
-def _installed() -> Path:
-    """The directory with the locked versions in `node_modules`, filled if it is not there."""
-    lock = (HERE / "package-lock.json").read_bytes()
-    kept = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pellucid"
-    wanted = kept / f"node-{sha256(lock).hexdigest()[:16]}"
-    if not wanted.is_dir():
-        kept.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix=".node-", dir=kept) as made:
-            fresh = Path(made) / "clients"
-            fresh.mkdir()
-            for name in ("package.json", "package-lock.json"):
-                shutil.copy(HERE / name, fresh)
-            command = ["npm", "ci", "--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund"]
-            done = subprocess.run(command, cwd=fresh, capture_output=True, text=True, timeout=110, check=False)
-            assert done.returncode == 0, f"npm could not install the clients: {done.stderr}"
-            try:
-                fresh.rename(wanted)
-            except OSError:
-                assert wanted.is_dir()  # somebody else was first
-    return wanted

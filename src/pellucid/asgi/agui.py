@@ -23,11 +23,11 @@ from urllib.parse import parse_qsl
 
 from ..agent.interrupts import approvals_of
 from ..agent.starting import Start, Startable, with_state
-from ..errors import ErrorInfo, IllegalEvent, PellucidError, RequestError
+from ..errors import ErrorInfo, PellucidError, RequestError
 from ..models.door import close_door
 from ..parts import ModelResponse, Origin, SealedPart, ToolCallPart
 from ..protocols import agui
-from ..protocols.agui import Dialect, DialectName, Encoder, Request, dialect_for, dialect_of, parse_input
+from ..protocols.agui import DialectName, Encoder, Request, dialect_of, parse_input
 from ..protocols.agui.history import belongs
 from ..protocols.agui.proto import MEDIA_TYPE, accepted, delta_frames, encode_frame
 from ..runs.seals import Seals
@@ -38,9 +38,9 @@ from ..tools import DeferredToolResults
 from ..view import Reader, Redactor, View, redact_error, view_of
 from . import http
 from .resume import check_resume
-from .serving import FAULT, serve_stream
+from .serving import FAULT, is_told, serve_stream
 
-DIALECT_HEADER = b"ag-ui-dialect"
+DIALECT_HEADER = "ag-ui-dialect"
 _TENANT = "agent"
 """For whom this seals: whoever can ask the agent; each value is bound to its thread besides."""
 
@@ -62,7 +62,7 @@ class AGUIApp:
     ) -> None:
         self._agent = agent
         self._path = path.rstrip("/")
-        self._dialect = None if dialect is None else dialect_of(dialect, "dialect")
+        self._dialect = None if dialect is None else dialect_of(dialect, "dialect").name
         self._reader = Reader(view_of(view, "view"))
         self._sealer = Sealer(_keys(seal_keys))
         self._deps = deps
@@ -88,14 +88,14 @@ class AGUIApp:
         except http.ClientGone:
             pass
         except Exception as error:
-            told = isinstance(error, PellucidError) and not isinstance(error, IllegalEvent)
-            if not told:
+            told = error.info if isinstance(error, PellucidError) and is_told(error) else None
+            if told is None:
                 log.error("a fault of an agent, before its run began: %s", place_of(error))
             if not exchange.started:
-                await exchange.refuse(error.info if isinstance(error, PellucidError) and told else FAULT)
+                await exchange.refuse(told or FAULT)
 
     async def _run(self, exchange: _Exchange) -> None:
-        if not (exchange.header(b"content-type") or "").lower().startswith("application/json"):
+        if not (exchange.header("content-type") or "").lower().startswith("application/json"):
             raise RequestError("a run is asked for with JSON; send Content-Type: application/json", code="not_json")
         body = await http.read_body(exchange.scope, exchange.receive, *self._limits)
         request = parse_input(body, exchange.query)
@@ -104,7 +104,8 @@ class AGUIApp:
             name = "model" if options.model is not None else "store"
             why = {"model": "an agent has a model of its own", "store": "nothing is kept here"}[name]
             raise RequestError(f"{name}: {why}; leave it out", kind="unsupported", param=name)
-        dialect, sealer = self._dialect_of(exchange, request), self._sealer.of(_TENANT, request.thread_id)
+        dialect = request.dialect(exchange.header(DIALECT_HEADER), self._dialect)
+        sealer = self._sealer.of(_TENANT, request.thread_id)
         exchange.reader = reader = self._reader.asking(options.view)
         reasoning = options.reasoning != "off" and reader.view != "hidden"
         check_resume(request, understood=callable(self._deps))
@@ -125,7 +126,7 @@ class AGUIApp:
         origin = getattr(run, "origin", None)
         exchange.warnings = attached.warnings(origin) if isinstance(origin, Origin) else []
         snapshot = dialect.snapshot if options.snapshot is None else options.snapshot
-        binary = dialect.name == "1.0" and accepted(exchange.header(b"accept"))
+        binary = dialect.name == "1.0" and accepted(exchange.header("accept"))
         encoder = Encoder(
             request.thread_id,
             request.run_id,
@@ -139,16 +140,6 @@ class AGUIApp:
             deltas=delta_frames if binary else None,
         )
         await serve_stream(exchange, run, Redactor(reader).feed, encoder, MEDIA_TYPE if binary else http.EVENT_STREAM)
-
-    def _dialect_of(self, exchange: _Exchange, request: Request) -> Dialect:
-        """What the client asks for, what its version speaks, or what clients are taken for here."""
-        if request.options.dialect is not None:
-            return dialect_of(request.options.dialect)
-        asked = exchange.header(DIALECT_HEADER)
-        if asked is not None:
-            return dialect_of(asked.lower(), "AG-UI-Dialect")
-        version = request.input.protocol_version
-        return self._dialect if version is None and self._dialect is not None else dialect_for(version)
 
 
 class _Exchange:
@@ -169,9 +160,8 @@ class _Exchange:
         path: str = self.scope["path"]
         return path.removeprefix(self.scope.get("root_path", ""))
 
-    def header(self, name: bytes) -> str | None:
-        found = [value for key, value in self.scope["headers"] if key == name]
-        return found[-1].decode("latin-1").strip() if found else None
+    def header(self, name: str) -> str | None:
+        return http.header(self.scope, name)
 
     @property
     def query(self) -> dict[str, str]:

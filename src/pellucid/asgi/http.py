@@ -33,6 +33,13 @@ class ClientGone(Exception):
     """The client left before its request was whole."""
 
 
+def header(scope: Scope, name: str) -> str | None:
+    """The request's header of this name, in lower case; the last one, where there are several."""
+    wanted = name.encode()
+    found = [value for key, value in scope["headers"] if key == wanted]
+    return found[-1].decode("latin-1").strip() if found else None
+
+
 def refuse_foreign_page(scope: Scope) -> None:
     """A web page of somebody else's must not use this server through its visitor's browser. Raises `RequestError`.
 

@@ -15,12 +15,12 @@ import time
 import msgspec
 from starlette.routing import BaseRoute
 
-from ..asgi.agui import fits
+from ..asgi.agui import DIALECT_HEADER, fits
 from ..asgi.serving import serve_stream
 from ..errors import PellucidError, RequestError
 from ..parts import ModelMessage, ModelResponse, messages_to_json
 from ..protocols import agui
-from ..protocols.agui import DialectName, Encoder, Message, Request, dialect_for, dialect_of, parse_input
+from ..protocols.agui import DialectName, Encoder, Message, Request, dialect_of, parse_input
 from ..protocols.agui.proto import MEDIA_TYPE, accepted, delta_frames, encode_frame
 from ..protocols.agui.thread import without
 from ..run import Minter
@@ -31,8 +31,6 @@ from .exchange import Door, Endpoint, Exchange
 from .prepare import Prepared, prepare
 from .routing import route
 from .services import Services, protocol_of
-
-DIALECT_HEADER = "ag-ui-dialect"
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -155,12 +153,13 @@ class AGUI:
         return prepared.opened([*said, *loose], thread=request.thread_id, fits=fits)[: len(said)]
 
     def _asked(self, exchange: Exchange, request: Request, prepared: Prepared, store: bool) -> Header:
-        options, dialect = request.options, self._dialect(exchange, request)
-        snapshot = dialect_of(dialect).snapshot if options.snapshot is None else options.snapshot
+        options, usual = request.options, self._services.config.server.agui_dialect
+        dialect = request.dialect(exchange.header(DIALECT_HEADER), usual)
+        snapshot = dialect.snapshot if options.snapshot is None else options.snapshot
         return Header(
             thread_id=request.thread_id,
             run_id=request.run_id,
-            dialect=dialect,
+            dialect=dialect.name,
             view=exchange.reader.view,
             most=self._services.catalog.most(prepared.name),
             model=prepared.name,
@@ -171,16 +170,6 @@ class AGUI:
             stored=store,
             history=list(request.input.messages) if snapshot else [],
         )
-
-    def _dialect(self, exchange: Exchange, request: Request) -> DialectName:
-        """The client's: what it asks for, what its version speaks, or what the operator takes clients for."""
-        if request.options.dialect is not None:
-            return request.options.dialect
-        asked = exchange.header(DIALECT_HEADER)
-        if asked is not None:
-            return dialect_of(asked.lower(), "AG-UI-Dialect").name
-        version, usual = request.input.protocol_version, self._services.config.server.agui_dialect
-        return usual if version is None and usual is not None else dialect_for(version).name
 
     def _row(self, exchange: Exchange, header: Header, messages: bytes) -> StoredResponse:
         now = time.time()

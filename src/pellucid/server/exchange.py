@@ -13,8 +13,8 @@ from typing import Any, Protocol
 from urllib.parse import parse_qsl
 
 from ..asgi import http
-from ..asgi.serving import FAULT, STOPPING
-from ..errors import ErrorInfo, IllegalEvent, PellucidError
+from ..asgi.serving import FAULT, STOPPING, is_told
+from ..errors import ErrorInfo, PellucidError
 from ..telemetry import log, place_of
 from ..view import Reader, View, redact_error, view_of
 from .access import AccessError, Guard, Principal
@@ -50,9 +50,7 @@ class Exchange:
         self.started = False
 
     def header(self, name: str) -> str | None:
-        wanted = name.encode()
-        found = [value for key, value in self.scope["headers"] if key == wanted]
-        return found[-1].decode("latin-1").strip() if found else None
+        return http.header(self.scope, name)
 
     @cached_property
     def query(self) -> list[tuple[str, str]]:
@@ -142,7 +140,7 @@ class Door:
             await self._refuse(exchange, error)
 
     async def _refuse(self, exchange: Exchange, error: Exception) -> None:
-        if isinstance(error, PellucidError) and not isinstance(error, IllegalEvent):
+        if isinstance(error, PellucidError) and is_told(error):
             info, more = error.info, error.headers if isinstance(error, AccessError) else []
             if info.kind in ("slow_request", "too_large"):
                 more = [*more, http.CLOSE]  # the body will not be read

@@ -25,7 +25,7 @@ from ...settings import Effort, ModelCall, ModelSettings, ToolDefinition
 from ..decoding import decode, not_too_deep
 from ..functions import offered
 from . import messages as m
-from .dialects import DialectName
+from .dialects import Dialect, DialectName, dialect_for, dialect_of
 from .history import history_of, sealed_in
 
 PROPS = "pellucid"
@@ -66,6 +66,16 @@ class Request(NamedTuple):
     def resume(self) -> list[m.ResumeEntry]:
         """Answers to interrupts of the run before."""
         return self.input.resume or []
+
+    def dialect(self, header: str | None, usual: DialectName | None) -> Dialect:
+        """The client's: what it asks for (in the header, if nowhere else), what its version speaks, or what clients are
+        taken for that do not say. Raises `RequestError`."""
+        if self.options.dialect is not None:
+            return dialect_of(self.options.dialect)
+        if header is not None:
+            return dialect_of(header.lower(), "AG-UI-Dialect")
+        version = self.input.protocol_version
+        return dialect_of(usual) if version is None and usual is not None else dialect_for(version)
 
     def messages(self) -> list[ModelMessage]:
         """The conversation. Raises `RequestError`."""
