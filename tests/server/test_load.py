@@ -76,7 +76,10 @@ def test_three_hundred_streams_at_once(gateway: Served, upstream: Upstream, capl
             assert reply.count(b"event: response.reasoning.delta") == 20
         gateway.idle()
         after.append(left())
-    assert after[1].files <= after[0].files + 5
-    assert after[1].tasks <= after[0].tasks + 5
-    assert after[1].objects <= after[0].objects + 20
+    # A leak is one thing or more for each stream; what else comes and goes (pooled connections that are just being
+    # closed, caches that fill) is far less.
+    first, second = after
+    assert second.files <= first.files + STREAMS // 2
+    assert second.tasks <= first.tasks + STREAMS // 2
+    assert second.objects <= first.objects + STREAMS // 2
     assert caplog.records == []
