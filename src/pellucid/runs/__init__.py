@@ -6,6 +6,6 @@ was said into the store, `replay` reads it again. `seals` and `summaries` enrich
 """
 
 from .attached import Answered, AttachedRun, Nobody, Owner
-from .running import Running
+from .running import Running, clock
 
-__all__ = ["Answered", "AttachedRun", "Nobody", "Owner", "Running"]
+__all__ = ["Answered", "AttachedRun", "Nobody", "Owner", "Running", "clock"]

@@ -9,7 +9,6 @@ wait for their results; what is emitted otherwise comes with the next batch.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Container, Sequence
 from contextlib import suppress
@@ -24,6 +23,7 @@ from ..parts import ModelResponse, Origin, RetryPromptPart, ToolCallPart, ToolRe
 from ..run import CallModel, CallTools, CheckOutput, Effect, Mint, Run
 from ..settings import ModelCall
 from ..telemetry import log, place_of
+from .running import clock
 
 FAULT = ErrorInfo("server_error", "something that was called between two turns of the model failed")
 
@@ -150,7 +150,7 @@ class AttachedRun:
 
     @property
     def now(self) -> int:
-        return int(time.time())
+        return clock()
 
     @property
     def waiting(self) -> bool:

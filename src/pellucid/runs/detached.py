@@ -28,7 +28,7 @@ from .keeping import ABANDONED, closing, ending, keep_end
 from .lease import PREFIX, name_of, of_name
 from .log import Entry, encode_entry, events_of, readable, unpack
 from .replay import LiveLog
-from .running import Running
+from .running import Running, clock
 
 LEASE_SECONDS = 15.0
 """How long a dead replica's runs wait for a survivor."""
@@ -197,7 +197,7 @@ class Detached:
         said = readable(await self._read(name))
         ended = bool(said) and isinstance(said[-1].events[-1], RunEndEvent)
         if row is not None:
-            last = said.pop() if ended else Entry(int(time.time()), closing(fold(events_of(said)), id, ABANDONED))
+            last = said.pop() if ended else Entry(clock(), closing(fold(events_of(said)), id, ABANDONED))
             if await keep_end(self.store, await ending(row, said, last), fence):
                 log.warning("a run was abandoned by its replica, and ended here")
             tail = [last]
@@ -213,7 +213,7 @@ class Detached:
         """What the log of a run lacks whose driver went after its end was kept, or that was deleted."""
         row = await self.store.responses.get(owner, id, log=True)
         tail = unpack(row.log)[len(said) :] if row is not None and row.log else []
-        return tail or [Entry(int(time.time()), closing(fold(events_of(said)), id, ABANDONED))]
+        return tail or [Entry(clock(), closing(fold(events_of(said)), id, ABANDONED))]
 
     async def _read(self, name: str) -> list[bytes]:
         """All that is in a log now."""

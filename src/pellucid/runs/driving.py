@@ -15,7 +15,7 @@ from ..telemetry import log, place_of
 from .keeping import ABANDONED, closing, ending, keep_end, not_kept
 from .lease import Lease
 from .log import Entry, encode_entry, events_of, unpack
-from .running import Running
+from .running import Running, clock
 from .writing import LogWriter
 
 KEEP_SECONDS = 60.0
@@ -105,7 +105,7 @@ class Driver:
             self._reading = None
         if not events or not isinstance(events[-1], RunEndEvent):
             events = closing(fold(events_of(self._entries)), self._row.id, FAULT)
-        return Entry(int(time.time()), events)
+        return Entry(clock(), events)
 
     def _note(self, entry: Entry) -> None:
         self._entries.append(entry)

@@ -60,7 +60,7 @@ def finished(row: StoredResponse, entries: Sequence[Entry]) -> Finished:
     done = replace(
         row,
         status=end.status,
-        updated_at=float(entries[-1].now),
+        updated_at=entries[-1].now / 1000,
         messages=messages_to_json([*messages_from_json(row.messages), *said]),
         log=pack(encode_entry(entry) for entry in entries),
         error=msgspec.json.encode(writable(end.error)) if end.error is not None else None,

@@ -23,7 +23,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One batch."""
 
     now: int
-    """When it came, in whole seconds."""
+    """When it came, in milliseconds since 1970."""
     events: list[Event]
 
 

@@ -6,7 +6,6 @@ What cannot be reached, or may not be, is raised by `open`: whoever names a serv
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,7 @@ from ..errors import ErrorInfo, PellucidError
 from ..events import Event, RunEndEvent
 from ..tools import AnyTool, gather
 from .later import later
-from .running import Running
+from .running import Running, clock
 
 if TYPE_CHECKING:
     from ..tools.mcp import MCPServer
@@ -70,7 +69,7 @@ class ReachingRun:
 
     @property
     def now(self) -> int:
-        return int(time.time()) if self._inner is None else self._inner.now
+        return clock() if self._inner is None else self._inner.now
 
     def wait(self) -> Awaitable[None]:
         assert self._inner is not None

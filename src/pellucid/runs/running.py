@@ -6,6 +6,7 @@ endpoint knows which of them it serves.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable
 from typing import Protocol
 
@@ -28,7 +29,7 @@ class Running(Protocol):
 
     @property
     def now(self) -> int:
-        """When what was taken last was said, in whole seconds."""
+        """When what was taken last was said, in milliseconds since 1970."""
         ...
 
     async def open(self) -> None:
@@ -52,4 +53,9 @@ class Running(Protocol):
         ...
 
 
-__all__ = ["Running"]
+def clock() -> int:
+    """The time of day, as runs tell it: in milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+__all__ = ["Running", "clock"]

@@ -153,9 +153,9 @@ class Encoder:
         return opening + QUEUED if queued and self._frame is None else opening
 
     def feed(self, events: list[Event], now: int) -> bytes:
-        """What these events are on the wire (maybe nothing). `now` is in whole seconds."""
+        """What these events are on the wire (maybe nothing). `now` is in milliseconds."""
         if self._timestamps:
-            self._now = now * 1000
+            self._now = now
             self._tail = b',"timestamp":%d}\n\n' % self._now
         if self._seals_ahead and len(events) > 1:
             self._known = seals_ahead(events)

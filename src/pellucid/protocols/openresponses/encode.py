@@ -116,7 +116,7 @@ class Encoder:
         return self._take()
 
     def feed(self, events: list[Event], now: int) -> bytes:
-        """What these events are on the wire (maybe nothing). `now` is in whole seconds."""
+        """What these events are on the wire (maybe nothing). `now` is in milliseconds."""
         for event in events:
             if type(event) is PartDeltaEvent:
                 self._delta(event)
@@ -292,7 +292,7 @@ class Encoder:
         response.usage = usage_of(event.usage)
         if event.status == "completed":
             response.status = "completed"
-            response.completed_at = now
+            response.completed_at = now // 1000
             self._response_event("completed")
         elif event.status == "failed":
             error = writable(event.error or ErrorInfo("server_error", "the run failed without saying why"))

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import time
 from typing import Any, Literal
 
 import msgspec
@@ -29,7 +28,7 @@ from ...fold import Fold
 from ...protocols import openresponses
 from ...protocols.openresponses import read_json, request_of
 from ...run import Minter
-from ...runs import Running
+from ...runs import Running, clock
 from ...runs.log import Entry
 from ...runs.replay import FinishedLog
 from ...telemetry import log, place_of
@@ -314,7 +313,7 @@ def _flag(raw: dict[str, Any], name: str) -> bool:
 
 def _nothing() -> Running:
     """A run in which no model says anything."""
-    return FinishedLog([Entry(int(time.time()), [RunEndEvent("completed")])])
+    return FinishedLog([Entry(clock(), [RunEndEvent("completed")])])
 
 
 async def _refuse_upgrade(exchange: Exchange, error: Exception) -> None:
