@@ -133,9 +133,11 @@ class Borrower:
         self._lender.forget(self)
 
     async def _enter(self, of: int) -> None:
-        await self._queue.enter(lambda place: self._stands(of, place))
-        self.send(Go(of))
-        self._lender.tell_line()
+        try:
+            await self._queue.enter(lambda place: self._stands(of, place))
+            self.send(Go(of))
+        finally:
+            self._lender.tell_line()  # also when a turn came to one that had just left, and was handed on
 
     def _stands(self, of: int, place: int) -> None:
         self.send(Place(of, place))
