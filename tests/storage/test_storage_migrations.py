@@ -87,7 +87,9 @@ async def test_the_migrations_make_the_tables_in_sqlite(tmp_path: Path) -> None:
         pass
     engine = sa.create_engine(f"sqlite:///{tmp_path}/store.db")
     with engine.connect() as connection:
-        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+        # What is not ours to make: FTS5's own tables.
+        ours = {"include_name": lambda name, kind, _: kind != "table" or not name.startswith("texts_grams")}
+        assert compare_metadata(MigrationContext.configure(connection, opts=ours), metadata) == []
         made = {
             name: sql.split("(", 1)[1]
             for name, sql in connection.execute(sa.text("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
@@ -109,4 +111,4 @@ def test_the_migrations_make_the_tables_in_postgresql() -> None:
 
 
 def test_one_that_is_up_to_date_is_left_as_it_is() -> None:
-    assert migration("sqlite", "0001") == migration("postgresql", "0001") == ()
+    assert migration("sqlite", "0002") == migration("postgresql", "0002") == ()

@@ -18,13 +18,17 @@ from pellucid.errors import PellucidError
 from pellucid.storage import (
     AlreadyStored,
     BrokenChain,
+    ChatBusy,
+    ChatGone,
     ConversationEntry,
     Store,
+    StoredChat,
     StoredConversation,
     StoredResponse,
     open_store,
 )
 from pellucid.storage.responses import GRACE
+from pellucid.storage.search import folded
 
 
 class Circle(Exception):
@@ -42,6 +46,8 @@ class Model:
         self.conversations: dict[tuple[str, str], StoredConversation] = {}
         self.entries: dict[tuple[str, str], list[ConversationEntry]] = {}
         self.positions: dict[tuple[str, str], int] = {}
+        self.chats: dict[tuple[str, str], StoredChat] = {}
+        self.texts: dict[tuple[str, str], str] = {}
 
     def there(self, row: Any) -> bool:
         return row is not None and (row.expires_at is None or row.expires_at > self.clock.now)
@@ -60,7 +66,9 @@ class Model:
         key = response.owner, response.id
         if key in self.responses:
             raise AlreadyStored
-        self.responses[key], self.items[key], self.fences[key] = response, item_ids, fence
+        self.responses[key], self.items[key], self.fences[key] = replace(response, text=None), item_ids, fence
+        if response.text is not None and response.conversation_id is not None:
+            self.texts[key] = response.text
         self.lengthen(response)
         self.add(response, entries)
 
@@ -103,7 +111,10 @@ class Model:
             return False
         # What it was begun as, it stays.
         begun = ("created_at", "previous_id", "conversation_id", "background")
-        self.responses[key] = replace(response, **{name: getattr(row, name) for name in begun})
+        self.responses[key] = replace(response, text=None, **{name: getattr(row, name) for name in begun})
+        if response.text is not None and row.conversation_id is not None:
+            self.texts[key] = response.text
+        self.touch(response, row.conversation_id)
         self.items[key] = item_ids
         self.lengthen(response)
         self.add(response, entries)
@@ -115,7 +126,7 @@ class Model:
             return None
         self.fences[owner, id] = fence
         self.responses[owner, id] = replace(row, updated_at=self.clock.now)
-        return self.get(owner, id)
+        return replace(self.get(owner, id), text=self.texts.get((owner, id)))
 
     def unfinished(self, before: float) -> list[tuple[str, str, int]]:
         rows = [row for row in self.responses.values() if self.there(row) and not row.finished]
@@ -140,7 +151,11 @@ class Model:
         return found
 
     def delete(self, owner: str, id: str) -> bool:
-        return self.response(owner, id) is not None and self.responses.pop((owner, id)) is not None
+        return self.response(owner, id) is not None and self.forget(owner, id)
+
+    def forget(self, owner: str, id: str) -> bool:
+        self.texts.pop((owner, id), None)
+        return self.responses.pop((owner, id)) is not None
 
     def find_item(self, owner: str, item_id: str) -> str | None:
         rows = [self.response(*key) for key in self.responses if key[0] == owner and item_id in self.items[key]]
@@ -204,21 +219,103 @@ class Model:
             self.entries[owner, id].remove(found)
         return found is not None
 
+    def begin_turn(self, chat: StoredChat, row: StoredResponse, fence: int) -> None:
+        key, there = (chat.owner, chat.id), self.chat(chat.owner, chat.id)
+        if chat.head is None:
+            if key in self.chats:
+                raise AlreadyStored
+        elif there is None:
+            raise ChatGone(chat.id)
+        elif there.head != chat.head or not self.responses[chat.owner, there.head].finished:
+            raise ChatBusy
+        self.put(row, [], [], fence)
+        self.chats[key] = replace(there or replace(chat, updated_at=0.0, expires_at=0.0), head=row.id)
+        self.touch(row, chat.id)
+
+    def touch(self, row: StoredResponse, id: str | None) -> None:
+        chat = self.chats.get((row.owner, id or ""))
+        if chat is not None:
+            longer = chat.expires_at is not None and (row.expires_at is None or row.expires_at > chat.expires_at)
+            until = row.expires_at if longer else chat.expires_at
+            updated_at = max(row.updated_at, chat.updated_at)
+            self.chats[row.owner, chat.id] = replace(chat, updated_at=updated_at, expires_at=until)
+
+    def chat(self, owner: str, id: str) -> StoredChat | None:
+        chat = self.chats.get((owner, id))
+        turns = [row for row in self.turns_of(owner, id) if self.there(row)]
+        if not self.there(chat) or not turns:
+            return None
+        return chat if chat.head in [row.id for row in turns] else replace(chat, head=turns[-1].id)
+
+    def turns_of(self, owner: str, id: str) -> list[StoredResponse]:
+        rows = [row for row in self.responses.values() if (row.owner, row.conversation_id) == (owner, id)]
+        return sorted(rows, key=lambda row: (row.created_at, row.id))
+
+    def change(self, owner: str, id: str, title: str | None, head: str | None) -> Any:
+        chat, turn = self.chat(owner, id), self.response(owner, head or "")
+        if chat is None:
+            return None
+        if head is not None and (turn is None or turn.conversation_id != id):
+            return "not_a_turn"
+        self.chats[owner, id] = replace(chat, title=chat.title if title is None else title, head=head or chat.head)
+        return self.chats[owner, id]
+
+    def delete_chat(self, owner: str, id: str) -> set[tuple[str, bool]] | None:
+        if not self.there(self.chats.get((owner, id))):
+            return None
+        del self.chats[owner, id]
+        gone = self.turns_of(owner, id)
+        for row in gone:
+            self.forget(owner, row.id)
+        return {(row.id, row.finished) for row in gone}
+
+    def turns(self, owner: str, id: str, head: str | None) -> list[StoredResponse] | None:
+        chat = self.chat(owner, id)
+        row = self.response(owner, head or chat.head or "") if chat else None
+        if row is None or row.conversation_id != id:
+            return None
+        branch: list[StoredResponse] = []
+        while row is not None and row not in branch:
+            branch.insert(0, row)
+            row = self.response(owner, row.previous_id or "")
+        return branch
+
+    def siblings(self, owner: str, id: str) -> dict[str | None, list[str]]:
+        found: dict[str | None, list[str]] = {}
+        for row in self.turns_of(owner, id):
+            if self.there(row):
+                found.setdefault(row.previous_id, []).append(row.id)
+        return found
+
+    def listed(self, owner: str, query: str | None) -> list[StoredChat]:
+        def holds(chat: StoredChat) -> bool:
+            texts = [self.texts.get((owner, row.id), "") for row in self.turns_of(owner, chat.id) if self.there(row)]
+            return not query or any(folded(query) in folded(text) for text in (chat.title, *texts))
+
+        chats = [chat for chat in self.chats.values() if chat.owner == owner and self.there(chat) and holds(chat)]
+        return sorted(chats, key=lambda chat: (chat.updated_at, chat.id), reverse=True)
+
     def expire(self) -> int:
-        kept = self.responses, self.conversations
+        kept = self.responses, self.conversations, self.chats
         due = [(rows, key) for rows in kept for key, row in rows.items() if not self.there(row)]
-        for rows, key in due:
-            del rows[key]
-        return len(due)
+        return self.drop(due)
 
     def erase(self, owner: str) -> int:
-        mine = [(rows, key) for rows in (self.responses, self.conversations) for key in rows if key[0] == owner]
-        for rows, key in mine:
-            del rows[key]
-        return len(mine)
+        kept = self.responses, self.conversations, self.chats
+        return self.drop([(rows, key) for rows in kept for key in rows if key[0] == owner])
+
+    def drop(self, gone: list[tuple[Any, tuple[str, str]]]) -> int:
+        for rows, key in gone:
+            if rows is self.responses:
+                self.forget(*key)
+            else:
+                del rows[key]
+        return len(gone)
 
 
 owners, ids = st.sampled_from(["ann", "bob"]), st.sampled_from([f"resp_{n}" for n in range(5)])
+chat_ids, heads = st.sampled_from(["chat_1", "chat_2"]), st.one_of(st.none(), ids)
+words = st.lists(st.sampled_from(["Straße", "STRASSE", "marmalade", "漢字", "%", "né", "a"]), max_size=3).map(" ".join)
 conversation_ids, item_ids = st.sampled_from(["conv_1", "conv_2"]), st.sampled_from(["msg_1", "msg_2", "rs_1"])
 soon = st.one_of(st.none(), st.integers(1, 60))
 some_bytes = st.binary(max_size=20)
@@ -235,13 +332,14 @@ def responses(draw: st.DrawFn, finished: bool) -> dict[str, Any]:
         "status": draw(st.sampled_from(over if finished else ["queued", "in_progress"])),
         "model": draw(texts),
         "previous_id": draw(st.one_of(st.none(), ids)),
-        "conversation_id": draw(st.one_of(st.none(), conversation_ids, texts)),
+        "conversation_id": draw(st.one_of(st.none(), conversation_ids, chat_ids, texts)),
         "background": draw(st.booleans()),
         "header": draw(some_bytes),
         "input": draw(some_bytes),
         "messages": draw(some_bytes),
         "error": draw(st.one_of(st.none(), some_bytes)),
         "log": draw(some_bytes),
+        "text": draw(st.one_of(st.none(), words)),
     }
 
 
@@ -269,14 +367,49 @@ STEPS: dict[str, tuple[st.SearchStrategy[Any], ...]] = {
     "page": (*conversation, st.one_of(st.none(), item_ids), st.integers(1, 4), st.sampled_from(["asc", "desc"])),
     "entry": (*conversation, item_ids),
     "delete_entry": (*conversation, item_ids),
+    "begin_turn": (responses(False), chat_ids, words, st.sampled_from(["new", "gone", *["any"] * 4]), fences),
+    "change": (owners, chat_ids, st.one_of(st.none(), words), heads),
+    "delete_chat": (owners, chat_ids),
+    "turns": (owners, chat_ids, heads),
+    "siblings": (owners, chat_ids),
+    "listed": (owners, st.one_of(st.none(), words)),
     "expire": (),
     "erase": (owners,),
     "wait": (st.integers(1, 40),),
 }
 # What matters most comes most often.
 NAMES = [*STEPS, "put", "put", "put", "begin", "append", "append", "chain", "get", "finish", "wait"]
-programs = st.lists(
-    st.sampled_from(NAMES).flatmap(lambda name: st.tuples(st.just(name), *STEPS[name])), min_size=5, max_size=30
+
+Step = tuple[Any, ...]
+
+
+def step(name: str) -> st.SearchStrategy[Step]:
+    return st.tuples(st.just(name), *STEPS[name])
+
+
+@st.composite
+def spoken(draw: st.DrawFn) -> list[Step]:
+    """A turn of ann's first chat, most often, that begins and may end."""
+    who = {"owner": "ann", "id": draw(ids)}
+    begun = {**draw(responses(False)), **who}
+    over = {**draw(responses(True)), **who, "text": draw(words)}
+    chat = draw(st.sampled_from(["chat_1", "chat_1", "chat_2"]))
+    begin = ("begin_turn", begun, chat, draw(words), "any", 1)
+    return [begin, ("finish", over, [], 1, [])] if draw(st.integers(0, 5)) else [begin]
+
+
+CHAT_NAMES = ["change", "turns", "siblings", "listed", "delete", "delete_chat", "expire", "wait", "begin_turn", "chain"]
+one_step = st.sampled_from(NAMES).flatmap(step).map(lambda one: [one])
+in_chats = st.sampled_from(CHAT_NAMES).flatmap(step).map(lambda one: [one])
+
+
+def flat(several: list[list[Step]]) -> list[Step]:
+    return [one for steps in several for one in steps]
+
+
+programs = st.one_of(
+    st.lists(one_step, min_size=5, max_size=30).map(flat),
+    st.lists(st.one_of(spoken(), spoken(), in_chats), min_size=5, max_size=15).map(flat),
 )
 
 
@@ -294,6 +427,33 @@ async def play(store: Store, clock: Clock, program: list[tuple[Any, ...]]) -> No
         until = wait and clock.now + wait
         return StoredConversation(id=id, owner=owner, created_at=clock.now, expires_at=until, metadata=metadata)
 
+    def turn(
+        fields: dict[str, Any], id: str, title: str, which: str, fence: int
+    ) -> tuple[StoredChat, StoredResponse, int]:
+        row = made({**fields, "conversation_id": id})
+        chat = StoredChat(id=id, owner=row.owner, title=title, created_at=clock.now, updated_at=0.0)
+        if which == "gone":
+            chat = replace(chat, head="resp_0")
+        return model.chat(row.owner, id) or chat if which == "any" else chat, row, fence
+
+    async def change(owner: str, id: str, title: str | None, head: str | None) -> Any:
+        try:
+            return await store.chats.update(owner, id, title=title, head=head)
+        except PellucidError as error:
+            return error.info.code
+
+    async def delete_chat(owner: str, id: str) -> set[tuple[str, bool]] | None:
+        gone = await store.chats.delete(owner, id)
+        return None if gone is None else {(row.id, row.finished) for row in gone}
+
+    async def listed(owner: str, query: str | None) -> list[StoredChat]:
+        chats: list[StoredChat] = []
+        more, after = True, None
+        while more:
+            found, more, after = await store.chats.list(owner, query=query, after=after, limit=1)
+            chats += [one.chat for one in found]
+        return chats
+
     # How a step's arguments become a call's, and the call.
     async def unfinished(before: float) -> list[tuple[str, str, int]]:
         return sorted(await kept.unfinished(before, 100))
@@ -309,6 +469,12 @@ async def play(store: Store, clock: Clock, program: list[tuple[Any, ...]]) -> No
         "page": lambda owner, id, after, limit, order: said.entries(owner, id, after=after, limit=limit, order=order),
         "entry": said.entry,
         "delete_entry": said.delete_entry,
+        "begin_turn": store.chats.begin_turn,
+        "change": change,
+        "delete_chat": delete_chat,
+        "turns": store.chats.turns,
+        "siblings": store.chats.siblings,
+        "listed": listed,
         "expire": lambda: store.expire(clock.now),
         "erase": store.erase,
     }
@@ -316,6 +482,7 @@ async def play(store: Store, clock: Clock, program: list[tuple[Any, ...]]) -> No
         "put": lambda fields, ids, new: (made(fields), ids, new),
         "begin": lambda fields, fence: (made(fields), fence),
         "finish": lambda fields, ids, fence, new: (made(fields), ids, fence, new),
+        "begin_turn": turn,
         "unfinished": lambda ago: (clock.now + ago,),
         "create": lambda *fields: (talk(*fields),),
         "append": lambda owner, id, new, wait: (owner, id, new, wait and clock.now + wait),
@@ -352,6 +519,11 @@ async def play(store: Store, clock: Clock, program: list[tuple[Any, ...]]) -> No
     for owner, id in itertools.product(["ann", "bob"], ["conv_1", "conv_2"]):
         assert await said.get(owner, id) == model.conversation(owner, id)
         assert await said.entries(owner, id, limit=100) == model.page(owner, id, None, 100, "asc")
+    for owner, id in itertools.product(["ann", "bob"], ["chat_1", "chat_2"]):
+        assert await store.chats.get(owner, id) == model.chat(owner, id)
+        assert await store.chats.siblings(owner, id) == model.siblings(owner, id)
+    for owner, query in itertools.product(["ann", "bob"], [None, "strasse", "字", "e"]):
+        assert await listed(owner, query) == model.listed(owner, query)
 
 
 def test_a_store_is_a_few_dictionaries(url: str, clock: Clock) -> None:

@@ -12,11 +12,13 @@ from storage_kit import Clock, response
 
 from pellucid.errors import PellucidError
 from pellucid.storage import (
+    Chats,
     ConversationEntry,
     Conversations,
     Keys,
     Responses,
     Store,
+    StoredChat,
     StoredConversation,
     StoredKey,
     StoredResponse,
@@ -40,6 +42,10 @@ def talk(id: str, owner: str) -> StoredConversation:
     return StoredConversation(id=id, owner=owner, created_at=1.0, metadata={"of": owner})
 
 
+async def both(one: Awaitable[Any], other: Awaitable[Any]) -> tuple[Any, Any]:
+    return await one, await other
+
+
 METHODS: dict[str, Asking] = {
     "Responses.put": lambda store, owner, id: store.responses.put(response(id, owner), ["item"]),
     "Responses.begin": lambda store, owner, id: store.responses.begin(begun(id, owner), 1),
@@ -58,6 +64,17 @@ METHODS: dict[str, Asking] = {
     "Conversations.entries": lambda store, owner, id: store.conversations.entries(owner, id),
     "Conversations.entry": lambda store, owner, id: store.conversations.entry(owner, id, f"entry-{id}"),
     "Conversations.delete_entry": lambda store, owner, id: store.conversations.delete_entry(owner, id, f"entry-{id}"),
+    "Chats.begin_turn": lambda store, owner, id: store.chats.begin_turn(
+        StoredChat(id=id, owner=owner, title="their title", created_at=1.0, updated_at=1.0),
+        replace(begun(f"turn-{id}", owner), conversation_id=id, text="their turn"),
+        1,
+    ),
+    "Chats.get": lambda store, owner, id: store.chats.get(owner, id),
+    "Chats.list": lambda store, owner, id: both(store.chats.list(owner), store.chats.list(owner, query="their")),
+    "Chats.update": lambda store, owner, id: store.chats.update(owner, id, title="mine now", head=f"turn-{id}"),
+    "Chats.delete": lambda store, owner, id: store.chats.delete(owner, id),
+    "Chats.turns": lambda store, owner, id: store.chats.turns(owner, id, f"turn-{id}"),
+    "Chats.siblings": lambda store, owner, id: store.chats.siblings(owner, id),
     "Keys.list": lambda store, owner, id: store.keys.list(owner),
     "Store.erase": lambda store, owner, id: store.erase(owner),
 }
@@ -69,22 +86,23 @@ NOT_ASKED_BY_OWNERS = {"Responses.unfinished", "Keys.add", "Keys.by_hash", "Keys
 def test_no_method_is_forgotten() -> None:
     there = {
         f"{room.__name__}.{name}"
-        for room in (Responses, Conversations, Keys, Store)
+        for room in (Responses, Conversations, Chats, Keys, Store)
         for name, method in vars(room).items()
         if inspect.iscoroutinefunction(method) and not name.startswith("_")
     }
     assert there == set(METHODS) | NOT_ASKED_BY_OWNERS
 
 
-IDS = ("over", "running", "talk")
+IDS = ("over", "running", "talk", "chat")
 
 
 async def fill(store: Store) -> None:
-    """What is ann's: a response that is over, one that runs, a conversation, a key; each id with an item."""
+    """What is ann's: a response that is over, one that runs, a conversation, a chat, a key; each id with an item."""
     await store.responses.put(response("over", log=b"theirs"), ["item-over"])
     await store.responses.begin(begun("running", "ann"), 1)
     await store.conversations.create(talk("talk", "ann"))
     await store.conversations.append("ann", "talk", [entry("entry-talk")])
+    await METHODS["Chats.begin_turn"](store, "ann", "chat")
     await store.keys.add(StoredKey(id="key", hash=b"hash", owner="ann", name="n", created_at=1.0))
 
 
@@ -95,6 +113,9 @@ async def all_of_anns(store: Store) -> list[Any]:
         [row for row in await store.responses.unfinished(1e9) if row[1] == "ann"],
         await store.conversations.get("ann", "talk"),
         await store.conversations.entries("ann", "talk"),
+        await store.chats.get("ann", "chat"),
+        await store.chats.turns("ann", "chat"),
+        await store.chats.list("ann", query="their"),
         await store.keys.list("ann"),
     ]
 
@@ -122,7 +143,7 @@ async def test_anothers_is_not_there(store: Store) -> None:
 @pytest.mark.parametrize("id", ["nul\0", "half\ud800"])
 async def test_an_id_that_cannot_be_is_not_there_either(store: Store, id: str) -> None:
     for method, asking in METHODS.items():
-        if method.split(".")[1] in ("put", "begin", "finish", "create"):  # they take a row
+        if method.split(".")[1] in ("put", "begin", "begin_turn", "finish", "create"):  # they take a row
             continue
         assert await answer(asking(store, "bob", id)) == await answer(asking(store, "bob", "absent"))
         assert await answer(asking(store, id, "over")) == await answer(asking(store, "absent", "over"))

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from typing import TypeAlias
 
 from ..errors import ErrorInfo, PellucidError, RequestError
 from ..events import RunEndEvent
@@ -42,6 +43,9 @@ AT_ONCE = 16
 END_SECONDS = 10.0
 """How long the ends of runs that were broken off have, to be kept."""
 
+Begin: TypeAlias = Callable[[StoredResponse, int], Awaitable[None]]
+"""Keep a row that is still to run, under a fence, as `Responses.begin` does."""
+
 
 def _taken() -> RequestError:
     return RequestError(
@@ -63,10 +67,13 @@ class Detached:
         self._watch: asyncio.Task[None] | None = None
         self._stopping: ErrorInfo | None = None
 
-    async def start(self, row: StoredResponse, run: Running, *, chosen: bool = False) -> None:
+    async def start(
+        self, row: StoredResponse, run: Running, *, chosen: bool = False, begin: Begin | None = None
+    ) -> None:
         """Drive `run` from now on; its log can be followed at once. Raises `PellucidError` if nothing was begun.
 
         `chosen`: the id was not made here, so there may be, or have been, a run with it. That is refused.
+        `begin`: how its row is kept, if not by itself; what this raises is raised.
         """
         if self._stopping is not None:
             raise PellucidError(self._stopping)
@@ -81,7 +88,7 @@ class Detached:
             try:
                 if chosen:
                     await self._unused(lease.name, lease.fence)
-                await self.store.responses.begin(row, lease.fence)
+                await (begin or self.store.responses.begin)(row, lease.fence)
             except BaseException:
                 await lease.release()
                 raise
@@ -234,4 +241,4 @@ class Detached:
         return read
 
 
-__all__ = ["ABANDONED", "Detached"]
+__all__ = ["ABANDONED", "Begin", "Detached"]

@@ -18,7 +18,15 @@ from msgspec.structs import replace
 from ..errors import ErrorInfo, PellucidError
 from ..events import Event, FunctionToolResultEvent, RunEndEvent
 from ..fold import Fold, fold
-from ..parts import ModelMessage, ModelRequest, ToolReturnPart, messages_from_json, messages_to_json
+from ..parts import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    ToolReturnPart,
+    messages_from_json,
+    messages_to_json,
+)
 from ..run import Minter
 from ..storage import ConversationEntry, Store, StoredResponse
 from ..telemetry import log, place_of
@@ -27,6 +35,8 @@ from .log import WAITED, Entry, encode_entry, events_of, pack
 from .running import Running
 
 FAULT = ErrorInfo("server_error", "the gateway failed to keep it")
+
+NOT_KEPT = "not_kept"
 
 RETRY_SECONDS = 0.5
 
@@ -64,6 +74,7 @@ def finished(row: StoredResponse, entries: Sequence[Entry]) -> Finished:
         messages=messages_to_json([*messages_from_json(row.messages), *said]),
         log=pack(encode_entry(entry) for entry in entries),
         error=msgspec.json.encode(writable(end.error)) if end.error is not None else None,
+        text=None if row.text is None else "\n\n".join([row.text, *_answers(said)]),
     )
     given = [
         ConversationEntry(id=item["id"], item=msgspec.json.encode(item))
@@ -79,6 +90,13 @@ def finished(row: StoredResponse, entries: Sequence[Entry]) -> Finished:
     ]
     named = {entry.id: entry for entry in (*given, *told) if entry.id}
     return Finished(done, list(named), list(named.values()))
+
+
+def _answers(said: Sequence[ModelMessage]) -> Iterator[str]:
+    """What was said to the reader. What was thought is not to be found."""
+    for message in said:
+        if isinstance(message, ModelResponse):
+            yield from (part.content for part in message.parts if isinstance(part, TextPart))
 
 
 def _items(message: ModelMessage, ids: Iterator[str]) -> Iterator[tuple[str, ModelMessage]]:
@@ -219,13 +237,15 @@ class KeptRun:
 
 
 def not_kept(why: ErrorInfo) -> ErrorInfo:
+    """Its code says so too: protocols that end with what is kept of a run have nothing to end with."""
     return ErrorInfo(
-        why.kind, f"the response came, and could not be kept ({why.message}); nothing can go on from it", code=why.code
+        why.kind, f"the response came, and could not be kept ({why.message}); nothing can go on from it", code=NOT_KEPT
     )
 
 
 __all__ = [
     "ABANDONED",
+    "NOT_KEPT",
     "Finished",
     "KeptRun",
     "closing",

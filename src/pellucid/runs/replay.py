@@ -28,6 +28,9 @@ class _Reading:
         self._fold = Fold()
         self.ended: RunEndEvent | None = None
         self.now = 0
+        self.heard: Sequence[Entry] = ()
+        """What was taken last, batch by batch, for readers who tell each by its own time; empty where the reading broke
+        off."""
 
     async def open(self) -> None:
         pass
@@ -42,6 +45,7 @@ class _Reading:
             self._fold.feed(event)
         if entries:
             self.now = entries[-1].now
+        self.heard = entries
         if self._fold.ended is not None:
             self.ended = self._fold.ended
             self._let_go()
@@ -49,6 +53,7 @@ class _Reading:
 
     def _broken(self, error: ErrorInfo | None) -> list[Event]:
         self._let_go()
+        self.heard = ()
         self.ended = RunEndEvent("cancelled" if error is None else "failed", self._fold.usage, error)
         return [*self._fold.closing(error), self.ended]
 

@@ -17,8 +17,9 @@ written once and knows no driver (`statement`). `commit` makes one transaction o
 `sqlite` and `postgres` are the two that do I/O.
 """
 
+from .chats import ChatPage, Chats, FoundChat, StoredChat
 from .conversations import ConversationEntry, Conversations, StoredConversation
-from .errors import AlreadyStored, BrokenChain, StoreError
+from .errors import AlreadyStored, BrokenChain, ChatBusy, ChatGone, StoreError
 from .keys import Keys, StoredKey
 from .responses import Responses, ResponseStatus, StoredResponse
 from .store import Store, check_store_url, open_store
@@ -26,13 +27,19 @@ from .store import Store, check_store_url, open_store
 __all__ = [
     "AlreadyStored",
     "BrokenChain",
+    "ChatBusy",
+    "ChatGone",
+    "ChatPage",
+    "Chats",
     "ConversationEntry",
     "Conversations",
+    "FoundChat",
     "Keys",
     "ResponseStatus",
     "Responses",
     "Store",
     "StoreError",
+    "StoredChat",
     "StoredConversation",
     "StoredKey",
     "StoredResponse",

@@ -6,6 +6,8 @@ database holds; a way that comes back to where it was (which nobody who mints id
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 
 from ..errors import RequestError
@@ -21,7 +23,7 @@ _ID = [column.name for column in _ROW].index("id")
 _PREVIOUS = [column.name for column in _ROW].index("previous_id")
 
 
-def _walk() -> Statement:
+def _walk(*more: sa.ColumnElement[Any]) -> Statement:
     now = given("now", sa.Double)
     alive = sa.or_(_R.c.expires_at.is_(None), _R.c.expires_at > now)
     up = (
@@ -40,10 +42,10 @@ def _walk() -> Statement:
     with_bodies = way.join(_R, sa.and_(_R.c.owner == way.c.owner, _R.c.id == way.c.id)).join(
         _B, sa.and_(_B.c.owner == way.c.owner, _B.c.response_id == way.c.id)
     )
-    return Statement(sa.select(*_ROW).select_from(with_bodies).order_by(way.c.steps.desc()))
+    return Statement(sa.select(*_ROW, *more).select_from(with_bodies).order_by(way.c.steps.desc()))
 
 
-_CHAIN = _walk()
+_CHAIN, _CHAIN_WITH_LOGS = _walk(), _walk(_B.c.log)
 
 
 def chain(params: Params) -> Op[list[Row]]:
@@ -57,3 +59,8 @@ def chain(params: Params) -> Op[list[Row]]:
             )
         raise BrokenChain(missing)
     return rows
+
+
+def branch(params: Params, *, log: bool) -> Op[list[Row]]:
+    """As much of it as is there, from the end."""
+    return (yield Ask(_CHAIN_WITH_LOGS if log else _CHAIN, params))

@@ -5,7 +5,7 @@ No message holds SQL or a value that was to be kept: of what the database said, 
 
 from __future__ import annotations
 
-from ..errors import ErrorInfo, ErrorKind, PellucidError
+from ..errors import ErrorInfo, ErrorKind, PellucidError, RequestError
 
 
 class StoreError(PellucidError):
@@ -73,3 +73,19 @@ class BrokenChain(PellucidError):
         message = f"the response {missing}, on which this conversation builds, is not kept any more"
         super().__init__(ErrorInfo(kind="not_found", code="previous_response_not_found", message=message))
         self.missing = missing
+
+
+class ChatBusy(RequestError):
+    """A turn cannot begin while the one before it is still being answered."""
+
+    def __init__(self) -> None:
+        message = "this conversation is being answered; wait for the end of it, or cancel it"
+        super().__init__(message, code="conversation_busy", param="conversation_id")
+
+
+class ChatGone(RequestError):
+    """There is no such chat, or not any more."""
+
+    def __init__(self, id: str) -> None:
+        message = f"there is no conversation {id}; it may have been deleted, or have expired"
+        super().__init__(message, kind="not_found", code="conversation_not_found", param="conversation_id")

@@ -210,6 +210,12 @@ async def _ask(connection: asyncpg.Connection, ask: Ask) -> list[Row]:
     if isinstance(params, list):
         await connection.executemany(prepared.text, [prepared.values(one) for one in params])
         return []
+    if prepared.replan:
+        await connection.execute("SET plan_cache_mode = force_custom_plan")
+        try:
+            return [tuple(row) for row in await connection.fetch(prepared.text, *prepared.values(params))]
+        finally:
+            await connection.execute("RESET plan_cache_mode")
     return [tuple(row) for row in await connection.fetch(prepared.text, *prepared.values(params))]
 
 

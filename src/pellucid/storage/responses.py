@@ -7,6 +7,8 @@ The rules:
 * Whoever did not hear that it was done may ask the same again. It finds its own there, and that is as good as done.
 * Who may write that end is a matter of fences: whoever begins it or takes it over does so under a number, and an end
   under a lower number than the last comes too late.
+* What search is to find of a response is there when the response is, and goes with it. That of a chat's turn counts as
+  news of its chat.
 * A conversation that goes on keeps its beginning: all that a response builds on expires no sooner than it does. So
   that a turn does not touch all turns before it, they get a little more than they need (`GRACE`), though never more
   than what they build on has. So the first on the way up that has enough is where the walk may end.
@@ -20,8 +22,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import msgspec
 import sqlalchemy as sa
+from msgspec.structs import replace
 
-from . import tables
+from . import search, tables
 from .chains import chain
 from .conversations import ConversationEntry, add, appending
 from .database import Database
@@ -60,6 +63,9 @@ class StoredResponse(msgspec.Struct, frozen=True, kw_only=True):
     error: bytes | None = None
     log: bytes = b""
     """All its events, compressed. Empty wherever it was not asked for."""
+    text: str | None = None
+    """What search finds of it, in its chat: its question, and its answer when it is over. None: it is not to be found.
+    Comes back from `take_over` alone, for whoever is to end it; elsewhere it is None."""
 
     @property
     def finished(self) -> bool:
@@ -70,15 +76,15 @@ assert set(UNFINISHED) < set(get_args(ResponseStatus))
 
 # ---------------------------------------------------------------------------------------------- statements
 
-_R, _B, _I = tables.responses, tables.bodies, tables.items
-_NARROW = [name for name in _R.c.keys() if name != "fence"]  # noqa: SIM118 (a collection of columns is no dict)
+_R, _B, _I, _H = tables.responses, tables.bodies, tables.items, tables.chats
+NARROW = [name for name in _R.c.keys() if name != "fence"]  # noqa: SIM118 (a collection of columns is no dict)
 _BODY = ["header", "input", "messages", "error"]
 
 _owner, _id, _now = given("for_owner"), given("for_id"), given("now", sa.Double)
 _alive = sa.or_(_R.c.expires_at.is_(None), _R.c.expires_at > _now)
 _mine = sa.and_(_R.c.owner == _owner, _R.c.id == _id)
 _joined = _R.join(_B, sa.and_(_B.c.owner == _R.c.owner, _B.c.response_id == _R.c.id))
-_columns = [*(_R.c[name] for name in _NARROW), *(_B.c[name] for name in _BODY)]
+_columns = [*(_R.c[name] for name in NARROW), *(_B.c[name] for name in _BODY)]
 
 _INSERT, _INSERT_BODY, _INSERT_ITEM = (Statement(sa.insert(table)) for table in (_R, _B, _I))
 _GET = Statement(sa.select(*_columns).select_from(_joined).where(_mine, _alive))
@@ -93,7 +99,7 @@ _END = Statement(
         expires_at=given("until", sa.Double),
         model=given("to_model"),
     )
-    .returning(_R.c.id)
+    .returning(_R.c.conversation_id)
 )
 _END_BODY = Statement(
     sa.update(_B)
@@ -138,9 +144,22 @@ def _lengthening() -> Statement:
 
 _LENGTHEN = _lengthening()
 
+_least = given("least", sa.Double)
+_TOUCH_CHAT = Statement(
+    sa.update(_H)
+    .where(_H.c.owner == _owner, _H.c.id == given("for_chat"))
+    .values(
+        updated_at=sa.case((_H.c.updated_at < given("at", sa.Double), given("at", sa.Double)), else_=_H.c.updated_at),
+        expires_at=sa.case((_H.c.expires_at < _least, given("until", sa.Double)), else_=_H.c.expires_at),
+    )
+)
+
 _DELETE = Statement(sa.delete(_R).where(_mine, _alive).returning(_R.c.id))
 _DELETE_BODY = Statement(sa.delete(_B).where(_B.c.owner == _owner, _B.c.response_id == _id))
 _DELETE_ITEMS = Statement(sa.delete(_I).where(_I.c.owner == _owner, _I.c.response_id == _id))
+_DELETE_TEXT = search.removal(search.CHATS)
+DELETE_WITH = (_DELETE_BODY, _DELETE_ITEMS, _DELETE_TEXT)
+"""What goes with a response, `for_id` of `for_owner`."""
 _FIND_ITEM = Statement(
     sa.select(_I.c.response_id)
     .select_from(_I.join(_R, sa.and_(_R.c.owner == _I.c.owner, _R.c.id == _I.c.response_id)))
@@ -152,7 +171,7 @@ _FIND_ITEM = Statement(
 # ---------------------------------------------------------------------------------------------- what can be asked
 
 
-class _New(NamedTuple):
+class New(NamedTuple):
     response: StoredResponse
     item_ids: tuple[str, ...]
     fence: int
@@ -160,14 +179,21 @@ class _New(NamedTuple):
     entries: list[ConversationEntry]
 
 
-def _insert(news: list[_New]) -> Op[list[None]]:
+def insert(news: list[New]) -> Op[list[None]]:
     yield Ask(_INSERT, [{**_narrow(new.response), "fence": new.fence} for new in news])
     yield Ask(_INSERT_BODY, [_body(new.response) for new in news])
+    yield from search.add(text for new in news if (text := _text(new.response, new.response.conversation_id)))
     yield from _keep(news)
     return [None] * len(news)
 
 
-def _keep(news: list[_New]) -> Op[None]:
+def _text(response: StoredResponse, chat: str | None) -> search.Text | None:
+    if response.text is None or chat is None:
+        return None
+    return search.Text(response.owner, search.CHATS, chat, response.id, response.text)
+
+
+def _keep(news: list[New]) -> Op[None]:
     """What goes with a new end of a conversation: its items are found by it, its beginning lives on, and a
     conversation with an id of its own has what was added."""
     if found := [
@@ -185,7 +211,7 @@ def _keep(news: list[_New]) -> Op[None]:
             yield from add(appending(*named, new.entries, response.expires_at, new.now))
 
 
-def _longer(new: _New) -> Params:
+def _longer(new: New) -> Params:
     until = new.response.expires_at
     return {
         "for_owner": new.response.owner,
@@ -196,7 +222,7 @@ def _longer(new: _New) -> Params:
     }
 
 
-def _end(new: _New) -> Op[bool]:
+def _end(new: New) -> Op[bool]:
     response = new.response
     mine = {"for_owner": response.owner, "for_id": response.id}
     ended = yield Ask(
@@ -215,7 +241,26 @@ def _end(new: _New) -> Op[bool]:
         return there is not None and _alike(there, response, _WRITTEN)
     yield Ask(_END_BODY, {**mine, **{f"to_{name}": getattr(response, name) for name in (*_BODY, "log")}})
     yield from _keep([new])
+    if (chat := ended[0][0]) is not None:
+        if text := _text(response, chat):
+            yield from search.put(text)
+        yield from touch_chat(response, chat)
     return True
+
+
+def touch_chat(response: StoredResponse, chat: str) -> Op[None]:
+    """One of its turns was begun or ended: it is news of then, and expires no sooner than that."""
+    until = response.expires_at
+    yield Ask(
+        _TOUCH_CHAT,
+        {
+            "for_owner": response.owner,
+            "for_chat": chat,
+            "at": response.updated_at,
+            "least": math.inf if until is None else until,
+            "until": until,
+        },
+    )
 
 
 def _alike(one: StoredResponse, other: StoredResponse, fields: Iterable[str]) -> bool:
@@ -228,9 +273,11 @@ def _get(params: Params) -> Op[StoredResponse | None]:
 
 
 def _take_over(params: Params) -> Op[StoredResponse | None]:
-    if (yield Ask(_TAKE_OVER, params)):
-        return (yield from _get({**params, "log": False}))
-    return None
+    if not (yield Ask(_TAKE_OVER, params)):
+        return None
+    taken = yield from _get({**params, "log": False})
+    text = yield from search.text_of(params["for_owner"], search.CHATS, params["for_id"])
+    return taken and replace(taken, text=text)
 
 
 def _hold(params: Params) -> Op[bool]:
@@ -244,8 +291,8 @@ def _unfinished(params: Params) -> Op[list[tuple[str, str, int]]]:
 def _delete(params: Params) -> Op[bool]:
     if not (yield Ask(_DELETE, params)):
         return False
-    yield Ask(_DELETE_BODY, params)
-    yield Ask(_DELETE_ITEMS, params)
+    for statement in DELETE_WITH:
+        yield Ask(statement, params)
     return True
 
 
@@ -272,9 +319,9 @@ class Responses:
         end of its conversation, if there is one, but for those that are in it already.
 
         Raises `AlreadyStored` if there is another one with this id."""
-        new = self._new(response, item_ids, 0, entries, finished=True)
+        new = new_one(response, item_ids, 0, self._clock(), entries, finished=True)
         try:
-            await self._database.write(_insert, new)
+            await self._database.write(insert, new)
         except AlreadyStored:
             there = await self.get(response.owner, response.id, log=True)
             if there is None or not _alike(there, response, _PUT):
@@ -282,7 +329,7 @@ class Responses:
 
     async def begin(self, response: StoredResponse, fence: int) -> None:
         """Keep a response that was accepted and is still to run, under this fence. Raises `AlreadyStored`."""
-        await self._database.write(_insert, self._new(response, (), fence, finished=False))
+        await self._database.write(insert, new_one(response, (), fence, self._clock(), finished=False))
 
     async def finish(
         self,
@@ -293,7 +340,8 @@ class Responses:
     ) -> bool:
         """Write the end of a response that was begun, with `entries` as in `put`; whether it is its end now. It is not
         if it has another, if it is gone, or if somebody took it over under a higher fence."""
-        return await self._database.write(_END_EACH, self._new(response, item_ids, fence, entries, finished=True))
+        new = new_one(response, item_ids, fence, self._clock(), entries, finished=True)
+        return await self._database.write(_END_EACH, new)
 
     @finds(None)
     async def take_over(self, owner: str, id: str, fence: int) -> StoredResponse | None:
@@ -338,34 +386,36 @@ class Responses:
     def _asked(self, owner: str, id: str) -> dict[str, Any]:
         return {"for_owner": owner, "for_id": id, "now": self._clock()}
 
-    def _new(
-        self,
-        response: StoredResponse,
-        item_ids: Iterable[str],
-        fence: int,
-        entries: Iterable[ConversationEntry] = (),
-        *,
-        finished: bool,
-    ) -> _New:
-        if response.finished is not finished:
-            raise ValueError(
-                f"a response that is {response.status} cannot be kept as one that is{' not' * (not finished)} over"
-            )
-        ids, added = tuple(item_ids), list(entries)
-        check_names(
-            id=response.id,
-            owner=response.owner,
-            model=response.model,
-            previous_id=response.previous_id,
-            conversation_id=response.conversation_id,
-            **{f"item_ids[{place}]": item for place, item in enumerate(ids)},
-            **{f"entries[{place}].id": entry.id for place, entry in enumerate(added)},
+
+def new_one(
+    response: StoredResponse,
+    item_ids: Iterable[str],
+    fence: int,
+    now: float,
+    entries: Iterable[ConversationEntry] = (),
+    *,
+    finished: bool,
+) -> New:
+    """What `insert` takes. Raises `RequestError` for names that cannot be kept."""
+    if response.finished is not finished:
+        raise ValueError(
+            f"a response that is {response.status} cannot be kept as one that is{' not' * (not finished)} over"
         )
-        return _New(response, ids, fence, self._clock(), added)
+    ids, added = tuple(item_ids), list(entries)
+    check_names(
+        id=response.id,
+        owner=response.owner,
+        model=response.model,
+        previous_id=response.previous_id,
+        conversation_id=response.conversation_id,
+        **{f"item_ids[{place}]": item for place, item in enumerate(ids)},
+        **{f"entries[{place}].id": entry.id for place, entry in enumerate(added)},
+    )
+    return New(response, ids, fence, now, added)
 
 
 def _narrow(response: StoredResponse) -> dict[str, Any]:
-    return {name: getattr(response, name) for name in _NARROW}
+    return {name: getattr(response, name) for name in NARROW}
 
 
 def _body(response: StoredResponse) -> dict[str, Any]:
@@ -373,7 +423,7 @@ def _body(response: StoredResponse) -> dict[str, Any]:
     return {"owner": response.owner, "response_id": response.id, **body}
 
 
-_FIELDS = [*_NARROW, *_BODY, "log"]
+_FIELDS = [*NARROW, *_BODY, "log"]
 _BACKGROUND = _FIELDS.index("background")
 _PUT = [name for name in _FIELDS if name != "expires_at"]
 """What stays as it was put, whatever goes on from it."""

@@ -1,5 +1,8 @@
 """What is not to be kept any longer: what is due, and what was one tenant's.
 
+Each goes with all that belongs to it. A chat is not what its turns belong to: they are due by themselves, none of them
+(but what they lived on for each other's sake) later than it.
+
 Both go in small steps, so that no transaction keeps the others waiting for long.
 """
 
@@ -7,20 +10,14 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from . import tables
+from . import search, tables
+from .responses import DELETE_WITH
 from .statement import Ask, Op, Params, Statement, each, given
 
 STEP = 500
 """So many rows go in one transaction."""
 
-_R, _B, _I, _C, _E, _K = (
-    tables.responses,
-    tables.bodies,
-    tables.items,
-    tables.conversations,
-    tables.entries,
-    tables.keys,
-)
+_R, _C, _E, _H, _K = tables.responses, tables.conversations, tables.entries, tables.chats, tables.keys
 _owner, _id = given("for_owner"), given("for_id")
 _now, _most = given("now", sa.Double), given("most", sa.BigInteger)
 
@@ -31,11 +28,12 @@ def _first(table: sa.Table, chosen: sa.ColumnElement[bool], *order: sa.ColumnEle
     return Statement(sa.delete(table).where(row.in_(some)).returning(table.c.owner, table.c.id))
 
 
-_DUE = [(table, _first(table, table.c.expires_at <= _now, table.c.expires_at)) for table in (_R, _C)]
-_OWNED = [(table, _first(table, table.c.owner == _owner, table.c.id)) for table in (_R, _C, _K)]
+_DUE = [(table, _first(table, table.c.expires_at <= _now, table.c.expires_at)) for table in (_R, _C, _H)]
+_OWNED = [(table, _first(table, table.c.owner == _owner, table.c.id)) for table in (_R, _C, _H, _K)]
 _WITH = {
-    _R: [Statement(sa.delete(table).where(table.c.owner == _owner, table.c.response_id == _id)) for table in (_B, _I)],
+    _R: list(DELETE_WITH),
     _C: [Statement(sa.delete(_E).where(_E.c.owner == _owner, _E.c.conversation_id == _id))],
+    _H: [search.removal(search.CHATS)],  # its title
     _K: [],
 }
 

@@ -24,7 +24,8 @@ Params: TypeAlias = dict[str, Any]
 class Prepared:
     """A statement as one dialect's driver takes it: text, and values by position."""
 
-    def __init__(self, element: Executable, dialect: Dialect) -> None:
+    def __init__(self, element: Executable, dialect: Dialect, replan: bool = False) -> None:
+        self.replan = replan
         compiled = element.compile(dialect=dialect, compile_kwargs={"render_postcompile": True})  # type: ignore[attr-defined]
         assert isinstance(compiled, SQLCompiler)
         self.text = str(compiled)
@@ -37,16 +38,21 @@ class Prepared:
 
 
 class Statement:
-    """One statement, whose parameters are `given` ones (or, of an insert, its columns)."""
+    """One statement, whose parameters are `given` ones (or, of an insert, its columns). `sqlite`: what is said there
+    in its place. `replan`: how it is best answered depends on the values, so PostgreSQL is to look at them each time.
+    """
 
-    def __init__(self, element: Executable) -> None:
+    def __init__(self, element: Executable, *, sqlite: Executable | None = None, replan: bool = False) -> None:
         self._element = element
+        self._replan = replan
+        self._other = {} if sqlite is None else {"sqlite": sqlite}
         self._prepared: dict[str, Prepared] = {}
 
     def on(self, dialect: Dialect) -> Prepared:
         prepared = self._prepared.get(dialect.name)
         if prepared is None:
-            prepared = self._prepared[dialect.name] = Prepared(self._element, dialect)
+            element = self._other.get(dialect.name, self._element)
+            prepared = self._prepared[dialect.name] = Prepared(element, dialect, self._replan)
         return prepared
 
 

@@ -10,14 +10,15 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from ..errors import ConfigError
-from . import retention
+from . import retention, search
+from .chats import Chats
 from .conversations import Conversations
 from .database import Database
 from .keys import Keys
 from .names import finds
 from .responses import Responses
 from .sqlite import Sqlite
-from .statement import Ask, Op, Params, Statement
+from .statement import Ask, Op, Params, Statement, each
 
 _ANYTHING = Statement(sa.select(sa.literal_column("1")))
 
@@ -29,6 +30,7 @@ class Store:
         self._database = database
         self.responses = Responses(database, clock)
         self.conversations = Conversations(database, clock)
+        self.chats = Chats(database, clock)
         self.keys = Keys(database)
 
     @property
@@ -41,15 +43,20 @@ class Store:
         await self._database.read(_check, {})
 
     async def expire(self, now: float, limit: int = 10_000) -> int:
-        """Delete what is due, with all that belongs to it; at most `limit` responses and conversations. How many."""
+        """Delete what is due, with all that belongs to it; at most `limit` responses, conversations and chats. How
+        many."""
         return await self._in_steps(retention.expire, {"now": now}, limit)
 
     @finds(0)
     async def erase(self, owner: str) -> int:
-        """Delete everything of one tenant: responses, conversations, keys. How many of these there were.
+        """Delete everything of one tenant: responses, conversations, chats, keys. How many of these there were.
 
         What it does at the same time is not prevented; let nobody in before."""
-        return await self._in_steps(retention.erase, {"for_owner": owner}, None)
+        gone = await self._in_steps(retention.erase, {"for_owner": owner}, None)
+        more, first = gone > 0, True
+        while more:
+            more, first = await self._database.write(_MERGE_EACH, first), False
+        return gone
 
     async def aclose(self) -> None:
         """Finish what waits, and let go of everything. What is asked afterwards is a `StoreError`."""
@@ -64,6 +71,9 @@ class Store:
             if some < step:
                 break
         return gone
+
+
+_MERGE_EACH = each(search.merge)
 
 
 def _check(params: Params) -> Op[None]:

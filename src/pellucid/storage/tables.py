@@ -6,6 +6,7 @@ The rules:
   alone be found by it.
 * What changes is narrow. A response's row is touched whenever its conversation goes on; its body is written once (or,
   of a background response, twice), and its log is read by nobody who does not ask for it.
+* What search finds stands in a table of its own, with what compares (`search`). SQLite's index of it is another.
 * No foreign keys: an ancestor may be deleted while what builds on it stays.
 * `expires_at` is NULL for what is kept until it is deleted. Times are seconds since 1970.
 """
@@ -37,6 +38,15 @@ _expires = responses.c.expires_at.is_not(None)
 sa.Index("responses_due", responses.c.expires_at, sqlite_where=_expires, postgresql_where=_expires)
 _unfinished = sa.text("status IN ('queued', 'in_progress')")
 sa.Index("responses_unfinished", responses.c.updated_at, sqlite_where=_unfinished, postgresql_where=_unfinished)
+_in_one = responses.c.conversation_id.is_not(None)
+sa.Index(
+    "responses_of",
+    responses.c.owner,
+    responses.c.conversation_id,
+    responses.c.created_at,
+    sqlite_where=_in_one,
+    postgresql_where=_in_one,
+)
 
 bodies = sa.Table(
     "response_bodies",
@@ -85,6 +95,38 @@ entries = sa.Table(
     sa.Column("message", sa.LargeBinary),
 )
 sa.Index("conversation_entries_id", entries.c.owner, entries.c.conversation_id, entries.c.id, unique=True)
+
+chats = sa.Table(
+    "chats",
+    metadata,
+    sa.Column("owner", sa.Text, primary_key=True),
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("title", sa.Text, nullable=False),
+    sa.Column("created_at", sa.Double, nullable=False),
+    sa.Column("updated_at", sa.Double, nullable=False),
+    sa.Column("expires_at", sa.Double),
+    sa.Column("head", sa.Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+sa.Index("chats_in_order", chats.c.owner, chats.c.updated_at, chats.c.id)
+_expires = chats.c.expires_at.is_not(None)
+sa.Index("chats_due", chats.c.expires_at, sqlite_where=_expires, postgresql_where=_expires)
+
+texts = sa.Table(
+    "texts",
+    metadata,
+    # By which SQLite's index knows a text, so it cannot be the owner's.
+    sa.Column("number", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True),
+    sa.Column("owner", sa.Text, nullable=False),
+    sa.Column("scope", sa.Text, nullable=False),
+    sa.Column("of", sa.Text, nullable=False),
+    sa.Column("id", sa.Text, nullable=False),
+    sa.Column("mark", sa.Text, nullable=False),
+    sa.Column("text", sa.Text, nullable=False),
+    sa.Column("folded", sa.Text, nullable=False),
+)
+sa.Index("texts_id", texts.c.owner, texts.c.scope, texts.c.id, unique=True)
+sa.Index("texts_of", texts.c.owner, texts.c.scope, texts.c.of, texts.c.number)
 
 keys = sa.Table(
     "keys",

@@ -1,0 +1,237 @@
+"""Search: which of the texts in a scope hold what is asked for, anywhere in them, in any script.
+
+    yield from add([Text(owner, CHATS, chat_id, response_id, "What was asked, and what was answered.")])
+
+    FOUND = finding([texts.c.id], lambda matched: matched.texts.order_by(matched.number.desc()).limit(most))
+    rows = yield FOUND.ask({**asked(owner, CHATS, "ANSWER"), "most": 20})
+
+The rules:
+
+* A scope is one owner's texts of one kind (`chats`), or of one room. What is searched is always one scope.
+* Case does not matter, nor how a character is composed; what is looked for is a substring and nothing else. That is
+  decided here, by `folded`, so it is the same in every database and locale: it is Unicode's compatibility normal form
+  of the folded case. So `STRASSE` finds `Straße`, full width finds half width, `é` finds `é` however it is composed,
+  and `e` does not find it. No language's own rules hold: `i` finds `I`, and neither `ı` nor `İ`.
+* An index makes that fast where there are three characters or more; it never decides. In SQLite it is FTS5's, of
+  trigrams, which triggers keep as the table is; in PostgreSQL pg_trgm's, where that can be had. With two characters or
+  fewer, and without pg_trgm, a scope is read through.
+* A text goes with what it is of, in the same transaction, and so does what the index knows of it. SQLite before 3.45
+  is not sure to overwrite that at once: single trigrams, without their order, stay in the file until the index is
+  merged, which `Store.erase` sees to and time does otherwise. PostgreSQL keeps what is gone until its vacuum, as of
+  every table.
+
+In SQLite the index spans all scopes, so that each has a mark in it: a trigram of its own, of characters that nobody
+writes. Otherwise who has little would wait for what is everyone's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from ..text import shown
+from . import tables
+from .statement import Ask, Op, Params, Statement, given
+
+CHATS = "chats"
+"""The scope of a tenant's chats: their titles, questions and answers."""
+
+GRAMS = 8
+"""So many trigrams of what is looked for are asked of the index, at most: more cost more than they spare. The text
+itself says the rest."""
+
+_PRIVATE, _PRIVATES = 0xF0000, 0xFFFE
+"""Where the characters begin that nobody writes, and how many of them are used."""
+
+
+class Text(NamedTuple):
+    """What can be found. `id` is its own within the scope; `of` is what it belongs to, and goes with."""
+
+    owner: str
+    scope: str
+    of: str
+    id: str
+    text: str
+
+
+def keepable(text: str) -> str:
+    """As every database can keep it: a NUL and half of a surrogate pair are U+FFFD."""
+    return shown(text).replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def folded(text: str) -> str:
+    """What is compared."""
+    if text.isascii():
+        return text.lower().replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", keepable(text)).casefold())
+
+
+# ---------------------------------------------------------------------------------------------- what is kept
+
+_T = tables.texts
+_owner, _scope = given("for_owner"), given("for_scope")
+_one = sa.and_(_T.c.owner == _owner, _T.c.scope == _scope, _T.c.id == given("for_id"))
+
+_ADD = Statement(sa.insert(_T).values({name: given(name) for name in (*Text._fields, "folded", "mark")}))
+_CHANGE = Statement(
+    sa.update(_T).where(_one).values(text=given("to_text"), folded=given("to_folded")).returning(_T.c.id)
+)
+_GET = Statement(sa.select(_T.c.text).where(_one))
+_REMOVE_OF = Statement(sa.delete(_T).where(_T.c.owner == _owner, _T.c.scope == _scope, _T.c.of == given("for_id")))
+
+
+def removal(scope: str) -> Statement:
+    """That of one text, `for_id`, of `for_owner`."""
+    return Statement(sa.delete(_T).where(_T.c.owner == _owner, _T.c.scope == scope, _T.c.id == given("for_id")))
+
+
+def add(texts: Iterable[Text]) -> Op[None]:
+    """Those that are new."""
+    if rows := [_row(text) for text in texts]:
+        yield Ask(_ADD, rows)
+
+
+def put(text: Text) -> Op[None]:
+    """This, in the place of what was there under its id."""
+    row = _row(text)
+    there = {**_named(text.owner, text.scope, text.id), "to_text": row["text"], "to_folded": row["folded"]}
+    if not (yield Ask(_CHANGE, there)):
+        yield Ask(_ADD, [row])
+
+
+def text_of(owner: str, scope: str, id: str) -> Op[str | None]:
+    rows = yield Ask(_GET, _named(owner, scope, id))
+    return rows[0][0] if rows else None
+
+
+def remove_of(owner: str, scope: str, of: str) -> Op[None]:
+    """All that belongs to this."""
+    yield Ask(_REMOVE_OF, _named(owner, scope, of))
+
+
+def _named(owner: str, scope: str, id: str) -> Params:
+    return {"for_owner": owner, "for_scope": scope, "for_id": id}
+
+
+def _row(text: Text) -> Params:
+    kept = {"text": keepable(text.text), "folded": folded(text.text)}
+    return {**text._asdict(), **kept, "mark": _mark(text.owner, text.scope)}
+
+
+def _mark(owner: str, scope: str) -> str:
+    """A trigram that is in all texts of the scope, and (but for an accident, which costs a look) in no other."""
+    digest = hashlib.sha256(f"{owner}\0{scope}".encode()).digest()
+    numbers = [int.from_bytes(digest[at : at + 2]) for at in (0, 2, 4)]
+    return "".join(chr(_PRIVATE + number % _PRIVATES) for number in numbers)
+
+
+_MERGE = Statement(
+    sa.select(sa.literal_column("0")),
+    sqlite=sa.text("INSERT INTO texts_grams(texts_grams, rank) VALUES ('merge', :pages)").bindparams(
+        sa.bindparam("pages", type_=sa.Integer, required=False)
+    ),
+)
+_CHANGES = Statement(sa.select(sa.literal_column("0")), sqlite=sa.select(sa.func.total_changes()))
+MERGED = 500
+"""So many pages of the index are merged in one transaction."""
+
+
+def merge(first: bool) -> Op[bool]:
+    """A step of making SQLite's index anew, which lets go of the trigrams of what is gone; whether there is more to do.
+    `first`: of the steps."""
+    before = yield Ask(_CHANGES, {})
+    yield Ask(_MERGE, {"pages": -MERGED if first else MERGED})
+    after = yield Ask(_CHANGES, {})
+    return bool(after[0][0] - before[0][0] > 1)
+
+
+# ---------------------------------------------------------------------------------------------- how it is found
+
+
+class Matched(NamedTuple):
+    """Out of which a question is made (`finding`)."""
+
+    texts: sa.Select[Any]
+    """Those in the scope that hold it."""
+    number: sa.ColumnElement[int]
+    """Their numbers, which grow: in whose order they come one by one, so that a few are found without all."""
+    holds: sa.ColumnElement[bool]
+    """Whether a row of `texts` does, for asking further about what is known to be in the scope."""
+
+
+class Finding(NamedTuple):
+    """One question, with the index and without it."""
+
+    indexed: Statement
+    read_through: Statement
+
+    def ask(self, params: Params) -> Ask:
+        return Ask(self.indexed if params["grams"] else self.read_through, params)
+
+
+def finding(columns: Iterable[sa.ColumnElement[Any]], build: Callable[[Matched], sa.Executable]) -> Finding:
+    """A question about texts: `build` makes it out of those that hold what is looked for, of which it can use
+    `columns`. What `asked` gives are its parameters, and `build`'s own."""
+    chosen = sa.select(*columns)
+    general = build(Matched(chosen.where(_in_scope, _like), _T.c.number, _like))
+    indexed = chosen.select_from(_grams.join(_T, _T.c.number == _grams.c.rowid)).where(
+        _grams.c.texts_grams.op("MATCH")(given("grams")), _not_by(_T.c.owner) == _owner, _not_by(_T.c.scope) == _scope
+    )
+    through = chosen.where(_in_scope)
+    return Finding(
+        Statement(general, sqlite=build(Matched(indexed.where(_instr), _grams.c.rowid, _instr)), replan=True),
+        Statement(general, sqlite=build(Matched(through.where(_instr), _T.c.number, _instr)), replan=True),
+    )
+
+
+_grams = sa.table("texts_grams", sa.column("rowid", sa.Integer), sa.column("texts_grams", sa.Text))
+_in_scope = sa.and_(_T.c.owner == _owner, _T.c.scope == _scope)
+_like = _T.c.folded.like(given("pattern"), escape="\\")
+_instr = sa.func.instr(_T.c.folded, given("needle"), type_=sa.Integer) > 0
+
+
+def _not_by(column: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
+    """A plus keeps SQLite from reading the scope through by its own index, in place of the trigrams'."""
+    return sa.UnaryExpression(column, operator=sa.sql.operators.custom_op("+"))
+
+
+def asked(owner: str, scope: str, query: str) -> Params:
+    """The parameters of a finding."""
+    needle = folded(query)
+    pattern = needle.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    grams = list(dict.fromkeys(needle[at : at + 3] for at in range(len(needle) - 2)))
+    some = grams[:: max(1, -(-len(grams) // GRAMS))]
+    return {
+        "for_owner": owner,
+        "for_scope": scope,
+        "needle": needle,
+        "pattern": f"%{pattern}%",
+        "grams": " ".join(map(_quoted, [_mark(owner, scope), *some])) if some else "",
+    }
+
+
+def _quoted(gram: str) -> str:
+    return '"' + gram.replace('"', '""') + '"'
+
+
+# ---------------------------------------------------------------------------------------------- what is shown of it
+
+SNIPPET = 160
+"""So many characters are shown of a text in which something was found."""
+
+
+def snippet(text: str, query: str) -> str:
+    """A piece of a text, on one line, with what was looked for in it; an ellipsis where more was said."""
+    needle, whole = folded(query), folded(text)
+    at = max(0, whole.find(needle))
+    if len(whole) != len(text):  # where that is in the text itself
+        at = bisect_right(range(len(text)), at, key=lambda end: len(folded(text[:end]))) - 1 if at else 0
+    first = at - SNIPPET // 4 if at > SNIPPET // 2 else 0
+    last = first + SNIPPET
+    piece = " ".join(text[first:last].split())
+    return f"{'…' if first else ''}{piece}{'…' if last < len(text) else ''}"

@@ -1,0 +1,294 @@
+"""Chats: a turn begins with its chat or not at all, branches stand side by side, and what is deleted is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from storage_kit import Clock, opened, response
+
+from pellucid.errors import RequestError
+from pellucid.storage import AlreadyStored, ChatBusy, ChatGone, Store, StoredChat, StoredResponse
+from pellucid.storage.responses import GRACE
+
+pytestmark = pytest.mark.anyio
+
+
+def chat(id: str = "chat_1", owner: str = "ann", **fields: Any) -> StoredChat:
+    return StoredChat(**{"title": f"About {id}", "created_at": 1.0, "updated_at": 1.0, **fields}, id=id, owner=owner)
+
+
+def turn(id: str, previous: str | None = None, chat: str = "chat_1", owner: str = "ann", **fields: Any) -> Any:
+    asked = {"status": "in_progress", "background": True, "text": f"question {id}", **fields}
+    return response(id, owner, previous_id=previous, conversation_id=chat, **asked)
+
+
+async def ask(store: Store, row: StoredResponse, *, of: StoredChat | None = None) -> None:
+    """Begin it, in a chat that is made for it if need be."""
+    assert row.conversation_id is not None
+    there = await store.chats.get(row.owner, row.conversation_id)
+    await store.chats.begin_turn(there or of or chat(row.conversation_id, row.owner), row, 1)
+
+
+async def answer(store: Store, row: StoredResponse, **fields: Any) -> None:
+    done = replace(row, **{"status": "completed", "log": b"log", "text": f"{row.text}\n\nanswer {row.id}", **fields})
+    assert await store.responses.finish(done, [f"item {row.id}"], 1) is True
+
+
+async def say(store: Store, *rows: StoredResponse) -> None:
+    for row in rows:
+        await ask(store, row)
+        await answer(store, row)
+
+
+async def listed(store: Store, query: str | None = None, owner: str = "ann", **options: Any) -> list[str]:
+    return [found.chat.id for found in (await store.chats.list(owner, query=query, **options)).chats]
+
+
+async def test_a_message_is_two_transactions(store: Store) -> None:
+    before = store.transactions
+    row = turn("evt_1", expires_at=5_000.0)
+    await store.chats.begin_turn(chat(), row, 1)
+    assert store.transactions == before + 1
+    begun = await store.chats.get("ann", "chat_1")
+    assert begun == chat(updated_at=1.0, expires_at=5_000.0, head="evt_1")
+    await answer(store, row, updated_at=77.0)
+    assert store.transactions == before + 2
+    assert await store.chats.get("ann", "chat_1") == replace(begun, updated_at=77.0)
+
+
+async def test_of_twenty_requests_at_once_one_begins(url: str) -> None:
+    async with opened(url) as one, opened(url) as other:
+        stores = [one, one] if url == "sqlite://" else [one, other]
+        news = [stores[n % 2].chats.begin_turn(chat(), turn(f"evt_{n}"), 1) for n in range(20)]
+        outcomes = await asyncio.gather(*news, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes if outcome is not None] == [AlreadyStored] * 19
+        for step in range(10):
+            there = await one.chats.get("ann", "chat_1")
+            assert there is not None
+            assert there.head is not None
+            head = await one.responses.get("ann", there.head)
+            assert head is not None
+            await answer(one, head)
+            nexts = [stores[n % 2].chats.begin_turn(there, turn(f"evt_{step}_{n}", there.head), 1) for n in range(20)]
+            outcomes = await asyncio.gather(*nexts, return_exceptions=True)
+            assert [type(outcome) for outcome in outcomes if outcome is not None] == [ChatBusy] * 19
+            ids = await one.chats.siblings("ann", "chat_1")
+            assert ids[there.head] == [f"evt_{step}_{outcomes.index(None)}"]
+
+
+async def test_what_is_refused_leaves_nothing_and_hinders_nobody(store: Store) -> None:
+    await say(store, turn("evt_1"))
+    there = await store.chats.get("ann", "chat_1")
+    assert there is not None
+    await ask(store, turn("evt_2", "evt_1"))
+    before = store.transactions
+    outcomes = await asyncio.gather(
+        store.chats.begin_turn(there, turn("late", "evt_1"), 1),
+        store.responses.put(response("neighbour")),
+        store.chats.begin_turn(chat("chat_2", head="evt_9"), turn("lost", chat="chat_2"), 1),
+        store.chats.begin_turn(chat(), turn("again"), 1),
+        store.chats.begin_turn(chat("chat_3"), turn("evt_1", chat="chat_3"), 1),
+        return_exceptions=True,
+    )
+    assert [type(outcome) for outcome in outcomes] == [ChatBusy, type(None), ChatGone, AlreadyStored, AlreadyStored]
+    busy, _, gone, *_ = outcomes
+    assert isinstance(busy, RequestError)
+    assert isinstance(gone, RequestError)
+    assert busy.info.code == "conversation_busy"
+    assert (gone.info.kind, gone.info.code) == ("not_found", "conversation_not_found")
+    assert store.transactions - before <= 2
+    for id in ("late", "lost", "again"):
+        assert await store.responses.get("ann", id) is None
+        assert await listed(store, f"question {id}") == []
+    assert await store.chats.get("ann", "chat_3") is None
+    assert await store.responses.get("ann", "neighbour") is not None
+    with pytest.raises(ValueError, match="conversation_id"):
+        await store.chats.begin_turn(chat(), turn("evt_5", chat="chat_9"), 1)
+
+
+async def test_branches_stand_side_by_side(store: Store) -> None:
+    await say(store, turn("a"), turn("b", "a"), turn("c", "b", created_at=2.0), turn("c2", "b", created_at=3.0))
+    await say(store, turn("a2", created_at=9.0))
+    chats = store.chats
+    assert await chats.siblings("ann", "chat_1") == {None: ["a", "a2"], "a": ["b"], "b": ["c", "c2"]}
+
+    async def branch(head: str | None = None, **options: Any) -> list[str]:
+        turns = await chats.turns("ann", "chat_1", head, **options)
+        assert turns is not None
+        assert {row.log for row in turns} == {b"" if options else b"log"}
+        return [row.id for row in turns]
+
+    assert await branch() == ["a2"]
+    assert await branch("c") == ["a", "b", "c"]
+    assert await branch("c2", log=False) == ["a", "b", "c2"]
+    changed = await chats.update("ann", "chat_1", head="c")
+    assert changed == await chats.get("ann", "chat_1")
+    assert await branch() == ["a", "b", "c"]
+    for foreign in ("none", "elsewhere"):
+        await store.responses.put(response("elsewhere"))
+        assert await chats.turns("ann", "chat_1", foreign) is None
+        with pytest.raises(RequestError) as caught:
+            await chats.update("ann", "chat_1", title="not so", head=foreign)
+        assert caught.value.info.code == "not_a_turn"
+    assert changed == await chats.get("ann", "chat_1")
+    await store.responses.delete("ann", "a")
+    assert await branch() == ["b", "c"]  # what is there
+
+
+async def test_a_title_is_changed_and_found(store: Store) -> None:
+    await say(store, turn("a"))
+    before = await store.chats.get("ann", "chat_1")
+    assert before is not None
+    changed = await store.chats.update("ann", "chat_1", title="Marmalade\0 \ud800")
+    assert changed == replace(before, title="Marmalade� �")
+    assert await store.chats.get("ann", "chat_1") == changed
+    assert await listed(store, "marmalade\0") == ["chat_1"]
+    assert await listed(store, "About") == []
+    assert await store.chats.update("ann", "none", title="x") is None
+
+
+async def test_the_last_touched_comes_first_and_pages_are_stable(store: Store) -> None:
+    for n in range(9):
+        await say(store, turn(f"evt_{n}", chat=f"chat_{n}", updated_at=float(n // 2)))
+    order = [f"chat_{n}" for n in range(8, -1, -1)]
+    for query in (None, "question"):
+        assert await listed(store, query) == order
+    seen, after = [], None
+    while True:
+        page = await store.chats.list("ann", after=after, limit=2)
+        seen += [found.chat.id for found in page.chats]
+        if not page.has_more:
+            break
+        after = page.last
+        if len(seen) == 4:
+            # What is touched now, be it where the page ended, comes first for whoever begins anew.
+            there = await store.chats.get("ann", seen[-1])
+            assert there is not None
+            await say(store, turn("news", there.head, chat=there.id, updated_at=50.0))
+    assert seen == order
+    assert (await listed(store))[0] == "chat_5"
+    assert await listed(store, after="chat_1") == ["chat_0"]
+    assert await listed(store, after="none") == await listed(store, after="nul\0") == []
+
+
+async def test_what_is_deleted_is_gone_and_its_end_is_nowhere(store: Store) -> None:
+    await say(store, turn("a"), turn("b", "a"), turn("b2", "a"))
+    await ask(store, turn("c", "b2"))
+    await say(store, turn("other", chat="chat_2"))
+    gone = await store.chats.delete("ann", "chat_1")
+    assert gone is not None
+    assert {row.id: row.finished for row in gone} == {"a": True, "b": True, "b2": True, "c": False}
+    assert {row.owner for row in gone} == {"ann"}
+    assert await store.chats.delete("ann", "chat_1") is None
+    assert await store.responses.finish(turn("c", "b2", status="completed"), ["item c"], 1) is False
+    assert await store.chats.get("ann", "chat_1") is None
+    for id in "a", "b", "b2", "c":
+        assert await store.responses.get("ann", id) is None
+        assert await store.responses.find_item("ann", f"item {id}") is None
+    assert await listed(store, "question") == await listed(store) == ["chat_2"]
+    assert await store.chats.siblings("ann", "chat_1") == {}
+
+
+async def test_a_chat_lives_as_long_as_its_longest_lived_turn(store: Store, clock: Clock) -> None:
+    await say(store, turn("a", expires_at=clock.now + 100))
+    await say(store, turn("b", "a", expires_at=clock.now + 1_000), turn("b2", "a", expires_at=clock.now + 10))
+    there = await store.chats.get("ann", "chat_1")
+    assert there is not None
+    assert there.expires_at == clock.now + 1_000
+    clock.now += 500
+    assert await listed(store, "question b2") == []
+    assert await store.expire(clock.now) == 1  # b2
+    assert await listed(store, "About") == ["chat_1"]
+    # The head is gone, and another branch is there.
+    now = await store.chats.get("ann", "chat_1")
+    assert now is not None
+    assert now.head == "b"
+    assert [row.id for row in await store.chats.turns("ann", "chat_1") or []] == ["a", "b"]
+    with pytest.raises(ChatBusy):
+        await store.chats.begin_turn(there, turn("c", "b"), 1)
+    assert await store.chats.update("ann", "chat_1", title="About it") == replace(now, title="About it")
+    clock.now += 500
+    assert await store.chats.get("ann", "chat_1") is None
+    assert await listed(store) == await listed(store, "About") == []
+    with pytest.raises(ChatGone):
+        await store.chats.begin_turn(there, turn("c", "b"), 1)
+    clock.now += 1_000 * GRACE
+    assert await store.expire(clock.now) == 3
+    await store.chats.begin_turn(chat(), turn("a"), 1)  # the ids are free
+
+
+async def test_an_end_that_lives_longer_keeps_its_chat(store: Store, clock: Clock) -> None:
+    row = turn("a", expires_at=clock.now + 10)
+    await ask(store, row)
+    await answer(store, row, expires_at=None)
+    clock.now += 20
+    assert await store.expire(clock.now) == 0
+    assert await listed(store) == ["chat_1"]
+
+
+async def test_who_takes_a_turn_over_knows_its_question(store: Store) -> None:
+    row = turn("a", text="Where?")
+    await ask(store, row)
+    taken = await store.responses.take_over("ann", "a", 2)
+    assert taken is not None
+    assert taken.text == "Where?"
+    assert await store.responses.finish(replace(taken, status="failed", text="Where?\n\nHere."), [], 2)
+    assert await listed(store, "here.") == ["chat_1"]
+
+
+async def test_an_owner_is_erased_with_all_chats(store: Store) -> None:
+    for owner in ("ann", "bob"):
+        await say(store, turn("a", owner=owner), turn("b", "a", owner=owner))
+    assert await store.erase("ann") == 3
+    assert await listed(store) == await listed(store, "question") == []
+    assert await listed(store, owner="bob") == await listed(store, "question", owner="bob") == ["chat_1"]
+
+
+@pytest.mark.parametrize("way", ["turn", "chat", "owner", "due"])
+async def test_nothing_of_it_is_left_in_the_file(tmp_path: Path, clock: Clock, way: str) -> None:
+    path = tmp_path / "store.db"
+    marks = ("Zxqwvkj", "marmalade", "pqgzzt")
+    async with opened(f"sqlite:///{path}", clock=clock) as store:
+        for n in range(40):
+            await say(store, turn(f"evt_{n}", chat=f"chat_{n}", owner="bob", text="Of other things altogether."))
+        title, question, said = marks
+        row = turn("evt_1", text=question, expires_at=clock.now + 10, messages=said.encode())
+        await ask(store, row, of=chat(title=title))
+        await answer(store, row, text=f"{question}\n\n{said}")
+        assert await listed(store, said) == ["chat_1"]
+        if way == "turn":
+            assert await store.responses.delete("ann", "evt_1")
+            assert await store.chats.update("ann", "chat_1", title="other")
+        elif way == "chat":
+            assert await store.chats.delete("ann", "chat_1")
+        elif way == "owner":
+            assert await store.erase("ann")
+        else:
+            clock.now += 20
+            assert await store.expire(clock.now) == 2
+    kept = path.read_bytes().lower()
+    for mark in marks:
+        assert mark.lower().encode() not in kept
+        assert mark.lower().encode("utf-16-le") not in kept
+    if way == "owner" or sqlite3.sqlite_version_info >= (3, 45):
+        # … nor a piece of it in the index of trigrams.
+        assert not [gram for gram in (b"zxq", b"vkj", b"pqg", b"zzt") if gram in kept]
+    with sqlite3.connect(path) as database:
+        database.execute("INSERT INTO texts_grams(texts_grams, rank) VALUES ('integrity-check', 1)")
+    database.close()
+
+
+async def test_a_failure_of_one_takes_nothing_from_the_index(store: Store) -> None:
+    """A transaction that is done again, with some of it undone, leaves the index as the table is."""
+    ids = [f"chat_{n % 7}" for n in range(30)]
+    begins = [store.chats.begin_turn(chat(id), turn(f"evt_{n}.", chat=id), 1) for n, id in enumerate(ids)]
+    outcomes = await asyncio.gather(*begins, return_exceptions=True)
+    assert outcomes[:7] == [None] * 7
+    assert {type(outcome) for outcome in outcomes[7:]} == {AlreadyStored}
+    for n, id in enumerate(ids):
+        assert await listed(store, f"question evt_{n}.") == ([id] if n < 7 else [])

@@ -1,0 +1,178 @@
+"""Search finds what is there, wherever it stands, in any script; the index only makes it fast."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from storage_kit import opened, response
+
+from pellucid.emit import Emitter
+from pellucid.events import RunEndEvent
+from pellucid.parts import Origin
+from pellucid.runs.keeping import finished
+from pellucid.runs.log import Entry
+from pellucid.storage import Store, StoredChat, open_store, search, tables
+from pellucid.storage.statement import Op, Params, each
+from pellucid.storage.statement import given as parameter
+from service_postgres import PostgresServer
+
+pytestmark = pytest.mark.anyio
+
+# What is special to LIKE, FTS5, SQL or a terminal; what has case, what has marks, what is written without spaces.
+PIECES = [
+    *"aAbB%_\\\"'*:()^-+.{}?\n\t\x01\x1b\0 ",
+    *["AND", "OR NOT", "NEAR(", "é", "e\u0301", "Ö", "ß", "SS", "ς", "Σ", "İ", "ı", "ﬁ", "Ｆ", "²"],
+    *["漢", "字", "かな", "ｶﾞ", "한국", "한", "עברית", "ไทย", "हि", "😀", "👩\u200d🔬", "\U000f0001", "\ud800"],
+]
+texts = st.lists(st.sampled_from(PIECES), min_size=1, max_size=12).map("".join)
+
+
+_ADD_EACH = each(search.add)
+T = tables.texts
+NEWEST = search.finding(
+    [T.c.id],
+    lambda matched: matched.texts.order_by(matched.number.desc()).limit(parameter("most", sa.BigInteger)),
+)
+
+
+def _newest(params: Params) -> Op[list[str]]:
+    rows = yield NEWEST.ask(params)
+    return [row[0] for row in rows]
+
+
+async def newest(store: Store, owner: str, query: str, most: int = 100) -> list[str]:
+    """As a room would ask: the newest that hold it."""
+    params = {**search.asked(owner, "room", query), "most": most}
+    return await store._database.read(_newest, params)
+
+
+async def put(store: Store, owner: str, *texts: str) -> None:
+    rows = [search.Text(owner, "room", "", str(place), text) for place, text in enumerate(texts)]
+    await store._database.write(_ADD_EACH, rows)
+
+
+def test_what_is_there_is_found_and_nothing_else(url: str) -> None:
+    with asyncio.Runner() as runner:
+        store = runner.run(open_store(url))
+        owners = itertools.count()
+
+        @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+        @given(st.lists(texts, min_size=1, max_size=6), texts, st.data())
+        @example(["100%", "100_", "100\\", "1000"], "0%", None)
+        @example(['say "hi"', "say 'hi'"], '"hi"', None)
+        def any_text(kept: list[str], asked: str, data: st.DataObject | None) -> None:
+            owner = f"owner{next(owners)}"
+            runner.run(put(store, owner, *kept))
+            runner.run(put(store, f"{owner}'s neighbour", *kept))
+            queries = [asked]
+            if data is not None:  # and one that is in there
+                text = data.draw(st.sampled_from(kept))
+                at = data.draw(st.integers(0, len(text) - 1))
+                queries.append(text[at : at + data.draw(st.integers(1, 9))])
+            for query in queries:
+                needle = search.folded(query)
+                expected = [str(n) for n in range(len(kept)) if needle in search.folded(kept[n])]
+                assert runner.run(newest(store, owner, query)) == expected[::-1], (kept, query)
+
+        try:
+            any_text()
+        finally:
+            runner.run(store.aclose())
+
+
+@pytest.mark.parametrize(
+    ("text", "found", "lost"),
+    [
+        ("Die Straße nach Łódź", ["STRASSE", "straße", "ŁÓDŹ"], ["Lodz", "strase"]),
+        ("un café crème", ["CAFÉ", "cafe\u0301 c"], ["cafe", "creme"]),
+        ("ΟΔΥΣΣΕΥΣ", ["οδυσσευς", "σσε"], ["odys"]),
+        ("日本語の文章", ["日本", "語", "の文章"], ["日語"]),
+        ("ｆｕｌｌ ﬁne ｶﾞｷﾞ", ["full", "FINE", "ガギ"], []),
+        ("שלום עולם", ["לום ע"], ["םולש"]),
+        ("a👩\u200d🔬b", ["👩\u200d🔬", "👩", "\u200d🔬b"], ["👨"]),
+        ("tab\there\x01 and \0 there", ["b\th", "\x01 a", "\0"], ["b h"]),
+        ("İstanbul", ["İSTANBUL", "stanbul"], ["istanbul"]),
+    ],
+)
+async def test_which_texts_are_alike(store: Store, text: str, found: list[str], lost: list[str]) -> None:
+    await put(store, "ann", text)
+    for query in found:
+        assert await newest(store, "ann", query) == ["0"], query
+    for query in lost:
+        assert await newest(store, "ann", query) == [], query
+
+
+async def test_a_long_question_is_answered(store: Store) -> None:
+    words = " ".join(f"word{n}" for n in range(3_000))
+    await put(store, "ann", words, words.replace("word2999", "word"))
+    assert await newest(store, "ann", words) == ["0"]
+    assert await newest(store, "ann", "a" * 100_000) == []
+
+
+async def test_without_the_extension_the_same_is_found(postgres_server: PostgresServer) -> None:
+    """Someone who may make tables, and no extension."""
+    import asyncpg
+
+    for allowed in (True, False):
+        url = postgres_server.database()
+        if not allowed:
+            name = url.rsplit("/", 1)[1]
+            postgres_server.sql(url, f"CREATE ROLE plain_{name} LOGIN; GRANT ALL ON SCHEMA public TO plain_{name}")
+            url = url.replace("//postgres@", f"//plain_{name}@")
+        async with opened(url) as store:
+            await put(store, "ann", "Marmalade for all", "and for 漢字漢字")
+            assert await newest(store, "ann", "MALADE") == ["0"]
+            assert await newest(store, "ann", "字漢字") == ["1"]
+        connection = await asyncpg.connect(url)
+        indexes = await connection.fetchval("SELECT count(*) FROM pg_indexes WHERE indexname = 'texts_grams'")
+        await connection.close()
+        assert indexes == allowed
+
+
+@pytest.mark.parametrize(
+    ("text", "query", "snippet"),
+    [
+        ("short", "HO", "short"),
+        (f"{'x ' * 200}needle {'y ' * 200}", "Needle", f"…{'x ' * 20}needle {'y ' * 56}y…"),
+        (f"{'ﬁ' * 300}needle", "NEEDLE", f"…{'ﬁ' * 40}needle"),
+        ("lines\n\n  and\tmore", "and", "lines and more"),
+    ],
+)
+def test_a_snippet_shows_where_it_is(text: str, query: str, snippet: str) -> None:
+    assert search.snippet(text, query) == snippet
+
+
+async def test_a_snippet_is_of_the_newest_turn_that_holds_it(store: Store) -> None:
+    for n, text in enumerate(["Marmalade first", "Marmalade second", "none"]):
+        there = await store.chats.get("ann", "chat") or StoredChat(
+            id="chat", owner="ann", title="Marmalade", created_at=1.0, updated_at=1.0
+        )
+        row = response(f"evt_{n}", status="queued", conversation_id="chat", previous_id=there.head, text=text)
+        await store.chats.begin_turn(there, row, 1)
+        await store.responses.finish(response(row.id, text=f"{text}\n\nanswer"), [], 1)
+    for query, snippet in ("marmalade", "Marmalade second answer"), ("first", "Marmalade first answer"):
+        assert [found.snippet for found in (await store.chats.list("ann", query=query)).chats] == [snippet]
+    assert [found.snippet for found in (await store.chats.list("ann")).chats] == [None]
+
+
+def _said() -> Iterator[Any]:
+    emitter = Emitter(Origin("p", "chat", "m"))
+    emitter.start()
+    emitter.thinking("r", "What I think of it")
+    emitter.text("t", "First this.")
+    emitter.finish("stop")
+    yield from emitter.end()
+
+
+def test_what_was_thought_is_not_to_be_found() -> None:
+    events = [*_said(), RunEndEvent("completed")]
+    row = response(status="in_progress", text="What was asked")
+    assert finished(row, [Entry(2_000, events)]).row.text == "What was asked\n\nFirst this."
+    assert finished(response(status="in_progress"), [Entry(2_000, events)]).row.text is None
