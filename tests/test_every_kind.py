@@ -44,8 +44,10 @@ from pellucid.parts import (
     ToolReturnPart,
     UserPromptPart,
 )
-from pellucid.protocols import agui
+from pellucid.protocols import agui, ai_sdk, chat
 from pellucid.protocols.agui.verify import verify as verify_agui
+from pellucid.protocols.ai_sdk.verify import verify as verify_ai_sdk
+from pellucid.protocols.chat.verify import verify as verify_chat
 from pellucid.protocols.openresponses import Encoder, parse_request
 from pellucid.protocols.openresponses.verify import verify
 from pellucid.providers.profiles import builtin_profiles
@@ -182,3 +184,98 @@ def test_every_event_has_a_place_in_ag_ui(dialect: agui.DialectName) -> None:
     assert verify_agui(said, dialect) is None
     types = [event["type"] for event in said]
     assert ("CUSTOM" in types, "TOOL_CALL_RESULT" in types, types[-1]) == (True, True, "RUN_ERROR")
+
+
+CHAT = {
+    "thinking": ("reasoning", "reasoning_part_delta"),
+    "text": ("text", "text_delta"),
+    "refusal": ("refusal", "text_delta"),
+    "tool-call": ("tool_call", "tool_call_started"),
+    "builtin-tool-call": ("web_search_call", "web_search_call_started"),
+    "builtin-tool-return": ("web_search_call", "web_search_call_result"),
+    "file": ("file", "message_final"),
+    "compaction": (None, "message_final"),
+    "opaque": (None, "message_final"),
+    "sealed": ("reasoning", "reasoning_segment_meta"),
+}
+"""What segment each kind of part is in the chat, and an event that tells of it; what is opaque leaves nowhere."""
+
+
+def told_in_chat(events: list[Event]) -> list[dict[str, Any]]:
+    encoder = chat.Encoder("evt_1", "chat_1", "m", 0)
+    stream = encoder.start() + encoder.feed(events, 0)
+    assert verify_chat(stream) == []
+    return [msgspec.json.decode(frame.split(b"\ndata: ")[1]) for frame in stream.split(b"\n\n")[:-1]]
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.part_kind)
+def test_every_part_has_a_place_in_the_chat(part: ModelResponsePart) -> None:
+    frames = told_in_chat([*a_turn(part), RunEndEvent("completed")])
+    segment, event = CHAT[part.part_kind]
+    assert [one["type"] for one in frames[-1]["event"]["segments"]] == ([segment] if segment else [])
+    assert event in [frame["type"] for frame in frames]
+
+
+def test_every_event_has_a_place_in_the_chat() -> None:
+    call = ToolCallPart("f", "{}", "c1")
+    events: list[Event] = [
+        *a_turn(call),
+        *(SideEvent("a", "b", 1), FunctionToolCallEvent(call)),
+        *(FunctionToolResultEvent(ToolReturnPart("f", "1", "c1"), "fco_1"), FinalResultEvent()),
+        *(ResponseStartEvent(Origin("p", "w", "m")), ItemStartEvent(0, "reasoning", id="rs_1")),
+        *(SummaryEvent(0, "in short"), ItemEndEvent(0), ErrorEvent(ErrorInfo("model_error", "broke"))),
+        *(ResponseEndEvent("error"), RunEndEvent("failed", error=ErrorInfo("model_error", "broke"))),
+    ]
+    assert {type(event) for event in events} == set(get_args(Event))
+    types = [frame["type"] for frame in told_in_chat(events)]
+    assert types[-2:] == ["message_error", "message_final"]
+    assert "tool_result" in types
+
+
+AI_SDK = {
+    "thinking": "reasoning-end",
+    "text": "text-end",
+    "refusal": "text-end",
+    "tool-call": "tool-input-available",
+    "builtin-tool-call": "data-pellucid",
+    "builtin-tool-return": "data-pellucid",
+    "file": "file",
+    "compaction": "data-pellucid",
+    "opaque": "data-pellucid",
+    "sealed": "reasoning-end",
+}
+"""What holds the seal of each kind of part in the AI SDK's stream."""
+
+
+def told_to_the_ai_sdk(events: list[Event]) -> list[dict[str, Any]]:
+    encoder = ai_sdk.Encoder("msg_1", "m")
+    stream = encoder.start() + encoder.feed(events, 0)
+    assert verify_ai_sdk(stream) == []
+    return [msgspec.json.decode(line.removeprefix(b"data: ")) for line in stream.split(b"\n\n")[:-2]]
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.part_kind)
+def test_every_part_has_a_place_in_the_ai_sdk_s_stream(part: ModelResponsePart) -> None:
+    turn = [
+        msgspec.structs.replace(event, seal="seal") if isinstance(event, ItemEndEvent) else event
+        for event in a_turn(part)
+    ]
+    chunks = told_to_the_ai_sdk([*turn, RunEndEvent("completed")])
+    [sealed] = [chunk for chunk in chunks if "seal" in msgspec.json.encode(chunk).decode().split('"')]
+    assert sealed["type"] == AI_SDK[part.part_kind]
+
+
+def test_every_event_has_a_place_in_the_ai_sdk_s_stream() -> None:
+    call = ToolCallPart("f", "{}", "c1")
+    events: list[Event] = [
+        *a_turn(call),
+        *(SideEvent("a", "b", 1), FunctionToolCallEvent(call)),
+        *(FunctionToolResultEvent(ToolReturnPart("f", "1", "c1"), "fco_1"), FinalResultEvent()),
+        *(ResponseStartEvent(Origin("p", "w", "m")), ItemStartEvent(0, "reasoning", id="rs_1")),
+        *(SummaryEvent(0, "in short"), ItemEndEvent(0), ErrorEvent(ErrorInfo("model_error", "broke"))),
+        *(ResponseEndEvent("error"), RunEndEvent("failed", error=ErrorInfo("model_error", "broke"))),
+    ]
+    assert {type(event) for event in events} | {PartDeltaEvent} == set(get_args(Event))
+    types = [chunk["type"] for chunk in told_to_the_ai_sdk(events)]
+    assert types[-3:] == ["error", "finish-step", "finish"]
+    assert "tool-output-available" in types

@@ -92,7 +92,7 @@ def test_each_is_told_and_checked_by_name(protocol: str, dialect: str, chunks: b
     args = ["--to", protocol, *(["--dialect", dialect] if dialect else []), *(["--chunks"] if chunks else [])]
     done = translate(*args, "--check")
     assert (done.exit_code, done.stderr) == (0, "legal\n")
-    assert done.stdout.startswith("data: " if protocol != "openresponses" else "event: ")
+    assert done.stdout.startswith({"openresponses": "event: ", "chat": "id: 0\nevent: "}.get(protocol, "data: "))
     assert all(text in done.stdout for text in ("Hm. ", "Yes.", "42"))
     assert ("_CHUNK" in done.stdout) == chunks
     assert done.stdout_bytes == translate(*args).stdout_bytes
@@ -116,12 +116,14 @@ def test_the_whole_answer_where_there_is_one() -> None:
     assert "out of memory" in error["error"]["message"]
     response = json.loads(translate("--to", "openresponses", "--no-stream").stdout)
     assert [item["type"] for item in response["output"]] == ["reasoning", "message"]
+    event = json.loads(translate("--to", "chat", "--no-stream").stdout)
+    assert [segment["type"] for segment in event["segments"]] == ["reasoning", "text"]
 
 
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (["--to", "klingon"], "'klingon' is not one of 'agui', 'chat_completions', 'openresponses'"),
+        (["--to", "klingon"], "'klingon' is not one of 'agui', 'ai-sdk', 'chat', 'chat_completions', 'openresponses'"),
         (["--to", "agui", "--dialect", "2.0"], "no dialect '2.0'; there are: 1.0, 0.x, thinking, proposal"),
         (["--to", "chat_completions", "--dialect", "1.0"], "chat_completions has no dialects"),
         (["--to", "openresponses", "--chunks"], "--chunks: openresponses has no other way"),
@@ -140,6 +142,6 @@ def test_the_check_names_the_rule_that_is_broken(protocol: str, dialect: str, ch
     played = p.play([[], []])
     stream = row.tell(played, dialect, chunks).stream
     first = stream.partition(b"\n\n")[0] + b"\n\n"
-    rules = {"agui": "start", "chat_completions": "life", "openresponses": "life"}
+    rules = {"agui": "start", "ai-sdk": "life", "chat": "frame", "chat_completions": "life", "openresponses": "life"}
     assert any(f"{rules[protocol]}" in rule.split(" (")[0] for rule in row.check(first + stream, dialect))
     assert row.check(b"data: nonsense\n\n", dialect)

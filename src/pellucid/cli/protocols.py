@@ -15,8 +15,10 @@ from ..errors import ErrorInfo, RequestError
 from ..events import Event, ModelEvent
 from ..framing import SSEDecoder
 from ..parts import ModelRequest, UserPromptPart
-from ..protocols import agui, chat_completions, openresponses
+from ..protocols import agui, ai_sdk, chat, chat_completions, openresponses
 from ..protocols.agui.verify import RULES, Verifier
+from ..protocols.ai_sdk.verify import verify as verify_ai_sdk
+from ..protocols.chat.verify import verify as verify_chat
 from ..protocols.chat_completions.verify import verify as verify_chat_completions
 from ..protocols.openresponses.verify import verify as verify_openresponses
 from ..run import Mint, Minter, Run
@@ -99,6 +101,16 @@ def _chat_completions(played: Played, dialect: str, chunks: bool) -> Told:
     return Told(stream, msgspec.json.encode(encoder.whole if error is None else chat_completions.error_body(error)))
 
 
+def _chat(played: Played, dialect: str, chunks: bool) -> Told:
+    encoder = chat.Encoder(played.mint(chat.ANSWER), played.mint(chat.CONVERSATION), played.model, EPOCH)
+    stream = _fed(encoder, played)
+    return Told(stream, msgspec.json.encode(encoder.event))
+
+
+def _ai_sdk(played: Played, dialect: str, chunks: bool) -> Told:
+    return Told(_fed(ai_sdk.Encoder(played.mint("msg"), played.model), played), None)
+
+
 def _agui(played: Played, dialect: Any, chunks: bool) -> Told:
     history = [agui.UserMessage(id="captured", content=ASKED)]
     encoder = agui.Encoder(
@@ -107,7 +119,10 @@ def _agui(played: Played, dialect: Any, chunks: bool) -> Told:
     return Told(_fed(encoder, played), None)
 
 
-def _fed(encoder: openresponses.Encoder | chat_completions.Encoder | agui.Encoder, played: Played) -> bytes:
+def _fed(
+    encoder: openresponses.Encoder | chat_completions.Encoder | agui.Encoder | ai_sdk.Encoder | chat.Encoder,
+    played: Played,
+) -> bytes:
     return encoder.start() + b"".join([encoder.feed(batch, EPOCH) for batch in played.batches])
 
 
@@ -126,6 +141,8 @@ def _check_agui(stream: bytes, dialect: Any) -> list[str]:
 
 PROTOCOLS: dict[str, Protocol] = {
     "agui": Protocol(_agui, _check_agui, get_args(agui.DialectName), chunks=True, whole=False),
+    "ai-sdk": Protocol(_ai_sdk, lambda stream, _: verify_ai_sdk(stream), whole=False),
+    "chat": Protocol(_chat, lambda stream, _: verify_chat(stream)),
     "chat_completions": Protocol(_chat_completions, lambda stream, _: verify_chat_completions(stream)),
     "openresponses": Protocol(
         _openresponses,

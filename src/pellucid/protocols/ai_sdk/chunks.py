@@ -1,0 +1,165 @@
+"""The chunks of the AI SDK's UI message stream, version 1: the fields that its versions 5, 6 and 7 all know.
+
+Version 5 was strict about fields at first, so nothing stands here that only a later one reads.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+FinishReason = Literal["stop", "length", "content-filter", "tool-calls", "error", "other"]
+
+Metadata = dict[str, dict[str, Any]]
+"""`providerMetadata`: ours is under `pellucid` (see `marks`)."""
+
+
+class Chunk(msgspec.Struct, tag_field="type", rename="camel", omit_defaults=True, forbid_unknown_fields=True):
+    """Any of them."""
+
+
+class StartChunk(Chunk, tag="start"):
+    message_id: str
+    message_metadata: dict[str, Any] | UnsetType = UNSET
+
+
+class StartStepChunk(Chunk, tag="start-step"):
+    """A turn of the model begins."""
+
+
+class FinishStepChunk(Chunk, tag="finish-step"):
+    pass
+
+
+class ReasoningStartChunk(Chunk, tag="reasoning-start"):
+    id: str
+    provider_metadata: Metadata | UnsetType = UNSET
+
+
+class ReasoningDeltaChunk(Chunk, tag="reasoning-delta"):
+    id: str
+    delta: str
+
+
+class ReasoningEndChunk(Chunk, tag="reasoning-end"):
+    id: str
+    provider_metadata: Metadata | UnsetType = UNSET
+
+
+class TextStartChunk(Chunk, tag="text-start"):
+    id: str
+    provider_metadata: Metadata | UnsetType = UNSET
+
+
+class TextDeltaChunk(Chunk, tag="text-delta"):
+    id: str
+    delta: str
+
+
+class TextEndChunk(Chunk, tag="text-end"):
+    id: str
+    provider_metadata: Metadata | UnsetType = UNSET
+
+
+class ToolInputStartChunk(Chunk, tag="tool-input-start"):
+    tool_call_id: str
+    tool_name: str
+    provider_executed: bool | UnsetType = UNSET
+    dynamic: bool | UnsetType = UNSET
+
+
+class ToolInputDeltaChunk(Chunk, tag="tool-input-delta"):
+    tool_call_id: str
+    input_text_delta: str
+
+
+class ToolInputAvailableChunk(Chunk, tag="tool-input-available"):
+    tool_call_id: str
+    tool_name: str
+    input: Any
+    provider_executed: bool | UnsetType = UNSET
+    provider_metadata: Metadata | UnsetType = UNSET
+    dynamic: bool | UnsetType = UNSET
+
+
+class ToolInputErrorChunk(Chunk, tag="tool-input-error"):
+    tool_call_id: str
+    tool_name: str
+    input: Any
+    error_text: str
+    provider_executed: bool | UnsetType = UNSET
+    provider_metadata: Metadata | UnsetType = UNSET
+    dynamic: bool | UnsetType = UNSET
+
+
+class ToolOutputAvailableChunk(Chunk, tag="tool-output-available"):
+    tool_call_id: str
+    output: Any
+    provider_executed: bool | UnsetType = UNSET
+    dynamic: bool | UnsetType = UNSET
+
+
+class ToolOutputErrorChunk(Chunk, tag="tool-output-error"):
+    tool_call_id: str
+    error_text: str
+    provider_executed: bool | UnsetType = UNSET
+    dynamic: bool | UnsetType = UNSET
+
+
+class SourceUrlChunk(Chunk, tag="source-url"):
+    source_id: str
+    url: str
+    title: str | UnsetType = UNSET
+
+
+class FileChunk(Chunk, tag="file"):
+    url: str
+    media_type: str
+    provider_metadata: Metadata | UnsetType = UNSET
+
+
+class SealChunk(Chunk, tag="data-pellucid"):
+    """What is sealed of something that this protocol cannot show: no page shows it either, and it comes back."""
+
+    id: str
+    data: dict[str, Any]
+
+
+class ErrorChunk(Chunk, tag="error"):
+    error_text: str
+
+
+class AbortChunk(Chunk, tag="abort"):
+    pass
+
+
+class FinishChunk(Chunk, tag="finish"):
+    finish_reason: FinishReason
+    message_metadata: dict[str, Any] | UnsetType = UNSET
+
+
+AnyChunk = (
+    StartChunk
+    | StartStepChunk
+    | FinishStepChunk
+    | ReasoningStartChunk
+    | ReasoningDeltaChunk
+    | ReasoningEndChunk
+    | TextStartChunk
+    | TextDeltaChunk
+    | TextEndChunk
+    | ToolInputStartChunk
+    | ToolInputDeltaChunk
+    | ToolInputAvailableChunk
+    | ToolInputErrorChunk
+    | ToolOutputAvailableChunk
+    | ToolOutputErrorChunk
+    | SourceUrlChunk
+    | FileChunk
+    | SealChunk
+    | ErrorChunk
+    | AbortChunk
+    | FinishChunk
+)

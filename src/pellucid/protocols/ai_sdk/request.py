@@ -1,0 +1,104 @@
+"""A `useChat`'s request, read: the conversation, and what it asks of this gateway.
+
+The body is that of the AI SDK's `DefaultChatTransport`: `{id, messages, trigger, messageId}`, and beside them whatever
+the page adds (`body`). Of that, three are ours:
+
+    model      the model's public name
+    effort     how much to think: off, minimal, low, medium, high, xhigh, max
+    view       the form of reasoning that may be seen: raw, summary, sealed, hidden
+
+Others are left alone. The whole conversation comes each time, so that an answer that is asked for again
+(`regenerate-message`) is a request like others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from ...errors import RequestError
+from ...parts import ModelMessage, SealedPart
+from ...settings import ModelCall, ModelSettings, ToolDefinition
+from ..decoding import convert, read_json
+from ..functions import offered
+from .messages import UIMessage, history_of, sealed_at
+
+Effort = Literal["off", "none", "minimal", "low", "medium", "high", "xhigh", "max"]
+
+PROTOCOL = "ai-sdk"
+"""What `?protocol=` says of it."""
+
+
+class Body(msgspec.Struct):
+    messages: list[UIMessage]
+    id: str | None = None
+    model: str | None = None
+    effort: Effort | None = None
+    view: Literal["raw", "summary", "sealed", "hidden"] | None = None
+
+
+class Request(NamedTuple):
+    """A request as it was understood."""
+
+    body: Body
+    messages: list[ModelMessage]
+    """The conversation."""
+
+    @property
+    def model(self) -> str | None:
+        """The model's public name; None for the server's default."""
+        return self.body.model
+
+    @property
+    def goes_on(self) -> str | None:
+        """The id of the message that the client will go on with: its last, if that is an answer."""
+        last = self.body.messages[-1]
+        return last.id if last.role == "assistant" else None
+
+    @property
+    def own_tools(self) -> frozenset[str]:
+        """The AI SDK's pages name no tools; those that they run are in no request."""
+        return frozenset()
+
+    @property
+    def wants_summaries(self) -> bool:
+        """Where summaries are all that may be seen, there are some; beside the raw text they have no place here."""
+        return False
+
+    @property
+    def max_tool_calls(self) -> int | None:
+        return None
+
+    def call(
+        self, messages: Sequence[ModelMessage] | None = None, server_tools: Sequence[ToolDefinition] = ()
+    ) -> ModelCall:
+        """What to ask the model, whose name is still the public one: by default, the conversation as it came."""
+        effort = self.body.effort
+        settings: ModelSettings = {} if effort is None else {"thinking": False if effort == "off" else effort}
+        messages = self.messages if messages is None else messages
+        return ModelCall(self.body.model or "", list(messages), settings, offered((), server_tools))
+
+    def place_of(self, part: SealedPart) -> str:
+        """Where in the body this token stands."""
+        return sealed_at(self.body.messages, part.token)
+
+
+def recognises(body: Mapping[str, Any], query: Mapping[str, str] | Iterable[tuple[str, str]] = ()) -> bool:
+    """Whether this is the AI SDK's: by what the query says of its protocol, else by the messages in the body."""
+    asked = dict(query).get("protocol")
+    return asked == PROTOCOL if asked is not None else isinstance(body.get("messages"), list)
+
+
+def parse_request(body: bytes | dict[str, Any]) -> Request:
+    """A body, or the JSON that was read of it. Raises `RequestError` naming the field and what would be right."""
+    raw = read_json(body) if isinstance(body, bytes) else body
+    read = convert(raw, Body)
+    messages = history_of(read.messages)
+    if not messages:
+        raise RequestError("messages: at least one that a model can read is required", code="missing", param="messages")
+    return Request(read, messages)
+
+
+__all__ = ["PROTOCOL", "Body", "Request", "parse_request", "recognises"]

@@ -1,0 +1,38 @@
+"""The chat: `POST /api/chat`, where a page watches a model think, and then reads the answer.
+
+parse_request(body)                              what is asked
+encoder = Encoder(event_id, conversation_id, model, created_at, view=…, effort_level=…, after=…)
+encoder.start(); encoder.feed(events, now) …     its frames
+encoder.event                                    the canonical event: `answer` gives it without a stream
+question(…)                                      that of the question
+"""
+
+from .canonical import answer, question
+from .encode import Encoder
+from .errors import BUSY, error_body, status_of
+from .ids import ANSWER, CONVERSATION, QUESTION, answer_id, question_id
+from .request import THINKING, Request, parse_request
+from .types import Answer, Ask, Effort, Question, Segment, View
+
+__all__ = [
+    "ANSWER",
+    "BUSY",
+    "CONVERSATION",
+    "QUESTION",
+    "THINKING",
+    "Answer",
+    "Ask",
+    "Effort",
+    "Encoder",
+    "Question",
+    "Request",
+    "Segment",
+    "View",
+    "answer",
+    "answer_id",
+    "error_body",
+    "parse_request",
+    "question",
+    "question_id",
+    "status_of",
+]

@@ -1,0 +1,170 @@
+"""The calls of one answer, of functions and of the provider's own tools: from their arguments to what came back.
+
+* A call is told when it opens, and the beginning of its arguments each time that it has doubled, and when they are
+  whole. Then it runs: a provider's tool at once, a function when the run says so.
+* A result goes to the call that waits under its id; one for which nobody waits opens its call itself.
+* Ids of calls are one to a call: where a provider gives one twice, or none, the segment's stands in.
+* A call that has no result when the run is over is incomplete.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import UNSET
+
+from ...events import BuiltinToolCallPartDelta, FunctionToolResultEvent, ToolCallPartDelta
+from ...parts import BuiltinToolCallPart, BuiltinToolReturnPart, ToolCallPart
+from ...text import shown
+from . import frames as f
+from . import types as t
+from .ledger import Ledger
+from .tools import BUILTIN, BUILTINS, FUNCTION, Family, Outcome, arguments, builtin_outcome, function_outcome
+
+_LOOKS = (32, 64, 128, 256, f.PREVIEW)
+"""How long the arguments of a call are, each time that their beginning is told."""
+
+
+class Call:
+    """A call without a result, and what was told of it."""
+
+    __slots__ = ("family", "id", "preview", "segment", "span", "status", "untold")
+
+    def __init__(self, id: str, family: Family, segment: t.ToolSegment, span: t.Span) -> None:
+        self.id = id
+        """As results name it."""
+        self.family = family
+        self.segment = segment
+        self.span = span
+        self.status = "arguments"
+        self.preview = ""
+        self.untold = False
+        """Whether there is more to show of the arguments than was shown."""
+
+    @property
+    def listens(self) -> bool:
+        """Whether a delta may change anything. A provider also says how far its tool is, between the arguments."""
+        return self.family is not FUNCTION or len(self.preview) < f.PREVIEW
+
+
+class Calls:
+    def __init__(self, event_id: str, ledger: Ledger, tell: f.Tell) -> None:
+        self._event_id = event_id
+        self._ledger = ledger
+        self._tell = tell
+        self._waiting: list[Call] = []
+        self._ids: set[str] = set()
+
+    def open(
+        self, part: ToolCallPart | BuiltinToolCallPart | BuiltinToolReturnPart, item: str, now: int, preview: str = ""
+    ) -> Call:
+        ledger, name = self._ledger, shown(part.tool_name)
+        family = FUNCTION if isinstance(part, ToolCallPart) else BUILTINS.get(name, BUILTIN)
+        id = ledger.name(item)
+        call_id = shown(part.tool_call_id)
+        if not call_id or call_id in self._ids:
+            call_id = id
+        self._ids.add(call_id)
+        segment = family.segment(
+            id=id,
+            call_id=call_id,
+            name=name,
+            created_at=now,
+            sequence_number=ledger.number(),
+            output_index=len(ledger.segments),
+        )
+        call = Call(part.tool_call_id, family, segment, ledger.add(segment, now))
+        self._waiting.append(call)
+        self._tell(
+            family.started(
+                event_id=self._event_id,
+                call_id=call_id,
+                name=name,
+                args_preview=preview,
+                sequence_number=segment.sequence_number,
+                created_at=now,
+            )
+        )
+        return call
+
+    def delta(self, call: Call, delta: ToolCallPartDelta | BuiltinToolCallPartDelta) -> None:
+        status: str | None = getattr(delta, "status", None)
+        before, look = len(call.preview), False
+        if delta.args_delta and before < f.PREVIEW:
+            call.preview += shown(delta.args_delta[: f.PREVIEW - before])
+            call.untold = True
+            look = any(before < length <= len(call.preview) for length in _LOOKS)
+        if status or look:
+            self._update(call, shown(status) if status else call.status)
+
+    def whole(self, call: Call, part: ToolCallPart | BuiltinToolCallPart) -> None:
+        """Its arguments are whole, or as far as they will come."""
+        call.segment.args = arguments(part)
+        runs = isinstance(part, BuiltinToolCallPart) and part.complete and call.status == "arguments"
+        if runs or call.untold:
+            self._update(call, "running" if runs else call.status)
+
+    def running(self, part: ToolCallPart, now: int) -> None:
+        """The run calls a function."""
+        call = self._called(part.tool_call_id, function=True)
+        if call is None:
+            # One that an earlier answer left.
+            preview = shown(part.args_as_json()[: f.PREVIEW])
+            call = self.open(part, shown(part.item_id or f"fc_{part.tool_call_id}"), now, preview)
+            call.segment.args = arguments(part)
+        self._update(call, "running")
+
+    def returned(self, event: FunctionToolResultEvent, now: int) -> None:
+        result = event.result
+        call = self._called(result.tool_call_id, function=True)
+        # Without a name it is a word to the model about its answer, and no call's result.
+        if call is not None and result.tool_name is not None:
+            self._settle(call, function_outcome(result), now)
+
+    def builtin_returned(self, part: BuiltinToolReturnPart, item: str, now: int) -> None:
+        call = self._called(part.tool_call_id, function=False)
+        if call is None:
+            call = self.open(part, item, now)
+            call.segment.args = {}
+        self._settle(call, builtin_outcome(part.content), now)
+
+    def end(self, now: int) -> None:
+        """Nobody answers any more."""
+        for call in self._waiting:
+            call.span.ended_at = now
+            self._update(call, "incomplete")
+        self._waiting = []
+
+    def _called(self, id: str, *, function: bool) -> Call | None:
+        """The call that waits under this id: of several, the last."""
+        waiting = (one for one in reversed(self._waiting) if one.id == id and (one.family is FUNCTION) == function)
+        return next(waiting, None)
+
+    def _update(self, call: Call, status: str) -> None:
+        call.status = status
+        self._tell(
+            call.family.update(
+                event_id=self._event_id,
+                call_id=call.segment.call_id,
+                status=status,
+                args_preview=call.preview if call.untold else UNSET,
+            )
+        )
+        call.untold = False
+
+    def _settle(self, call: Call, outcome: Outcome, now: int) -> None:
+        self._waiting.remove(call)
+        call.span.ended_at = now
+        segment: Any = call.segment
+        if outcome.error is None:
+            segment.status, segment.result = "completed", outcome.result
+        else:
+            segment.status, segment.error = "failed", shown(outcome.error)
+        self._tell(
+            call.family.result(
+                event_id=self._event_id, call_id=segment.call_id, result=outcome.result, error=segment.error
+            )
+        )
+
+
+__all__ = ["Call", "Calls"]

@@ -1,0 +1,56 @@
+"""Canonical events without a stream: what was kept of an answer, as one reader gets it; and a question."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import UNSET
+
+from ...events import Event
+from ...text import shown
+from . import types as t
+from .account import Account
+from .frames import MessageStarted
+from .ids import question_id
+
+
+def answer(
+    event_id: str,
+    conversation_id: str,
+    model: str,
+    created_at: int,
+    batches: Iterable[tuple[int, Sequence[Event]]],
+    *,
+    view: t.View = "raw",
+    effort_level: str | None = None,
+) -> t.Answer:
+    """The event that a stream of these batches would bring last. Each has its time before it, and is redacted."""
+    head = MessageStarted(
+        event_id=shown(event_id),
+        conversation_id=shown(conversation_id),
+        model=shown(model),
+        created_at=created_at,
+        view=view,
+        effort_level=UNSET if effort_level is None else effort_level,
+    )
+    account = Account(head)
+    for now, events in batches:
+        account.read(events, now)
+    return account.answer
+
+
+def question(
+    event_id: str, conversation_id: str, text: str, created_at: int, versions: Sequence[str] = ()
+) -> t.Question:
+    """The question whose answer is `event_id`. `versions`: the answers to it and to those asked in its place."""
+    id = question_id(event_id)
+    return t.Question(
+        id=id,
+        conversation_id=conversation_id,
+        created_at=created_at,
+        segments=[t.TextSegment(id=f"{id}_text", text=shown(text))],
+        versions=list(versions) if len(versions) > 1 else UNSET,
+    )
+
+
+__all__ = ["answer", "question"]

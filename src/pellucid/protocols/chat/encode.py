@@ -1,0 +1,152 @@
+"""Events to the chat's stream: one frame an event, numbered from 0 (`id: N`), so that a reader can go on from any.
+
+    message_started
+      reasoning_segment_meta                                   a thought begins; again, when its tokens are known
+        reasoning_part_started / _delta … / _completed         its parts, one after the other
+      text_delta …
+      tool_call_started / _update … , tool_result              and the same for web_search_call, code_interpreter_call
+    message_error or message_cancelled, where it came to that
+    message_final                                              the canonical event, once, last
+
+What happened is the account's to say (`account`); here it is written. Deltas of text are written from templates, all
+else from the types. An encoder is pure, and how events are batched changes nothing but the times, which are the
+batches': a stream that is told again is the same, and `after` leaves out what its reader has. It is total over text:
+what UTF-8 cannot hold (half a surrogate pair, from somebody's Python) is shown as U+FFFD.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from ...events import Event, PartDeltaEvent
+from ...text import shown, writable
+from . import frames as f
+from . import types as t
+from .account import Account, Writing
+
+QUEUED = b": queued\n\n"
+
+_json = msgspec.json.Encoder().encode
+_END = b"}\n\n"
+
+
+class Encoder:
+    """One answer's stream: `start` and `feed` give bytes to send, `event` is the canonical event as it stands.
+
+    `model`: its public name. `created_at`: when it was asked, in milliseconds since 1970. `view`: what of reasoning
+    this reader gets. `effort_level`: how hard the model was asked to think. `after`: frames up to this number are not
+    sent again.
+    """
+
+    def __init__(
+        self,
+        event_id: str,
+        conversation_id: str,
+        model: str,
+        created_at: int,
+        *,
+        view: t.View = "raw",
+        effort_level: str | None = None,
+        after: int = -1,
+    ) -> None:
+        self._head = f.MessageStarted(
+            event_id=shown(event_id),
+            conversation_id=shown(conversation_id),
+            model=shown(model),
+            created_at=created_at,
+            view=view,
+            effort_level=UNSET if effort_level is None else effort_level,
+        )
+        self._account = Account(self._head, self._write)
+        self._after = after
+        self._number = 0
+        self._out: list[bytes] = []
+        self._told: bytes | None = None
+        """What stands before the text in a delta of the open text; None where there is no open text."""
+        self._tail = _END
+
+    def start(self, *, queued: bool = False) -> bytes:
+        """What opens the stream; `queued` when the model has yet to become free, which is said in a comment."""
+        self._write(self._head)
+        opening = self._take()
+        return QUEUED + opening if queued and opening else opening
+
+    def feed(self, events: Sequence[Event], now: int) -> bytes:
+        """What these events are on the wire (maybe nothing). `now` is in milliseconds."""
+        account, told = self._account, self._told
+        for event in events:
+            # Deltas are nearly all there is.
+            if type(event) is PartDeltaEvent:
+                if told is None:
+                    if not account.asks:
+                        continue
+                    account.delta(event.delta, now)
+                    if account.writing is None:
+                        continue
+                    told = self._open(account.writing)
+                text: str | None = event.delta.content_delta  # type: ignore[union-attr]  # calls write no text
+                if text:
+                    number = self._number
+                    self._number = number + 1
+                    if number > self._after:
+                        try:
+                            data = _json(text)
+                        except UnicodeEncodeError:
+                            data = _json(shown(text))
+                        self._out.append(b"id: %d%b%b%b" % (number, told, data, self._tail))
+            else:
+                account.step(event, now)
+                if account.writing is None:
+                    told = None
+        self._told = told
+        return self._take()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run is over."""
+        return self._account.ended
+
+    @property
+    def event(self) -> t.Answer:
+        """The canonical event; whole, once the run has ended."""
+        return self._account.answer
+
+    def _open(self, writing: Writing) -> bytes:
+        """The template of the deltas of this text. (No format: an id may hold a percent sign.)"""
+        id, part = self._head.event_id, writing.part
+        if part is None:
+            self._tail = b',"output_index":%d}\n\n' % writing.place
+            return b'\nevent: text_delta\ndata: {"type":"text_delta","event_id":%b,"text_delta":' % _json(id)
+        self._tail = _END
+        return (
+            b'\nevent: reasoning_part_delta\ndata: {"type":"reasoning_part_delta","event_id":%b,"segment_id":%b,'
+            b'"summary_index":%d,"text_delta":' % (_json(id), _json(writing.segment.id), part.summary_index)
+        )
+
+    def _write(self, frame: Any) -> None:
+        number = self._number
+        self._number = number + 1
+        if number > self._after:
+            name = f.NAMES[type(frame)].encode()
+            self._out.append(b"id: %d\nevent: %b\ndata: %b\n\n" % (number, name, _data(frame)))
+
+    def _take(self) -> bytes:
+        out = self._out
+        if not out:
+            return b""
+        self._out = []
+        return out[0] if len(out) == 1 else b"".join(out)
+
+
+def _data(frame: Any) -> bytes:
+    try:
+        return _json(frame)
+    except (UnicodeEncodeError, TypeError, ValueError, RecursionError):
+        return _json(writable(frame))
+
+
+__all__ = ["QUEUED", "Encoder"]

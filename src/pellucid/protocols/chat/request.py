@@ -1,0 +1,121 @@
+"""The body of `POST /api/chat`, checked: one question, where it belongs, and how it is to be answered.
+
+Everything that is wrong is said with its place. What is not known here is refused by name: whoever misspells a field
+must not get an answer to another question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from ...errors import RequestError
+from ...parts import ModelMessage, ModelRequest, SealedPart, UserPromptPart
+from ...settings import ModelCall, ModelSettings, ThinkingLevel, ToolDefinition
+from ...text import meant
+from ..decoding import convert, read_json
+from . import types as t
+from .ids import answer_id
+
+THINKING: dict[t.Effort, ThinkingLevel] = {
+    "off": False,
+    "minimal": "minimal",
+    "low": "low",
+    "medium": "medium",
+    "high": "high",
+    "xhigh": "xhigh",
+    "max": "max",
+}
+"""What an effort is to a model."""
+
+_FIELDS = msgspec.structs.fields(t.Ask)
+
+
+class Request(NamedTuple):
+    """A question as it was understood."""
+
+    body: t.Ask
+
+    @property
+    def text(self) -> str:
+        return self.body.text
+
+    @property
+    def conversation_id(self) -> str | None:
+        return self.body.conversation_id
+
+    @property
+    def model(self) -> str | None:
+        """The model's public name; None for the server's default."""
+        return self.body.model
+
+    @property
+    def effort(self) -> t.Effort | None:
+        return self.body.effort
+
+    @property
+    def view(self) -> t.View | None:
+        return self.body.view
+
+    @property
+    def replaces(self) -> str | None:
+        """The answer's id of the turn in whose place this is asked."""
+        return None if self.body.replaces is None else answer_id(self.body.replaces, "replaces")
+
+    @property
+    def own_tools(self) -> frozenset[str]:
+        """A page calls no functions of its own."""
+        return frozenset()
+
+    @property
+    def wants_summaries(self) -> bool:
+        """Where summaries are all that may be seen, there are some; the raw thought is shown without."""
+        return False
+
+    @property
+    def max_tool_calls(self) -> int | None:
+        return None
+
+    @property
+    def asked(self) -> ModelMessage:
+        """What the question adds to the conversation."""
+        return ModelRequest([UserPromptPart(self.body.text)])
+
+    def place_of(self, part: SealedPart) -> str:
+        """What is sealed is kept here: nobody gives it back."""
+        return "conversation_id"
+
+    def call(
+        self, messages: Sequence[ModelMessage] | None = None, server_tools: Sequence[ToolDefinition] = ()
+    ) -> ModelCall:
+        """What to ask the model, whose name is still the public one: by default, the question alone."""
+        settings: ModelSettings = {} if self.effort is None else {"thinking": THINKING[self.effort]}
+        return ModelCall(
+            model=self.model or "",
+            messages=list([self.asked] if messages is None else messages),
+            settings=settings,
+            tools=tuple(server_tools),
+        )
+
+
+def parse_request(body: bytes) -> Request:
+    """Raises `RequestError` naming the field and what would be right."""
+    raw = read_json(body)
+    for name in raw:
+        if name not in {field.name for field in _FIELDS}:
+            right = meant(name, (field.name for field in _FIELDS))
+            raise RequestError(f"{name}: there is no such field; {right}", code="unknown_field", param=name)
+    ask = convert(raw, t.Ask)
+    if not ask.text.strip():
+        raise RequestError("text: it is empty; it must be what is asked", code="invalid_value", param="text")
+    for name in ("conversation_id", "model", "replaces"):
+        if getattr(ask, name) == "":
+            raise RequestError(f"{name}: it is empty; leave it out", code="invalid_value", param=name)
+    request = Request(ask)
+    _ = request.replaces
+    return request
+
+
+__all__ = ["THINKING", "Request", "parse_request"]

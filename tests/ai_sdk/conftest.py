@@ -1,0 +1,31 @@
+"""One gateway for the AI SDK's pages, before a model with functions of the server's."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scripted import Upstream
+from scripted.gateway import Served, serve
+
+sys.path.append(str(Path(__file__).parents[1] / "server"))
+
+
+@pytest.fixture(scope="module")
+def gateway(upstream: Upstream) -> Iterator[Served]:
+    """Its default model is the upstream's `unused`; any other name goes there as well. `gone:…` answers nobody."""
+    config = {
+        "tools": {"functions": ["loop_tools:every"], "timeout_seconds": 5},
+        "limits": {"retries": 0},
+        "providers": {
+            "vllm": {"profile": "vllm", "base_url": upstream.url},
+            "claude": {"profile": "anthropic", "base_url": upstream.url, "models": ["unused-claude"]},
+            "responses": {"profile": "openai-responses", "base_url": upstream.url, "models": ["unused-gpt"]},
+            "gone": {"profile": "vllm", "base_url": "http://127.0.0.1:9/v1", "models": ["nobody"]},
+        },
+    }
+    with serve(config) as running:
+        yield running

@@ -1,0 +1,267 @@
+"""The body of a `useChat`, read: every part in its place, and what is wrong said with its own."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pellucid.errors import RequestError
+from pellucid.parts import (
+    Audio,
+    BuiltinToolCallPart,
+    BuiltinToolReturnPart,
+    File,
+    FilePart,
+    Image,
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    RefusalPart,
+    SealedPart,
+    SystemPromptPart,
+    Text,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+    Video,
+)
+from pellucid.protocols.ai_sdk import parse_request, recognises
+
+PIXEL = "data:image/png;base64,aGk="
+
+
+def text(words: str, **more: Any) -> dict[str, Any]:
+    return {"type": "text", "text": words, **more}
+
+
+def said(*parts: Any, role: str = "assistant", id: str = "m") -> dict[str, Any]:
+    return {"id": id, "role": role, "parts": list(parts)}
+
+
+def ours(**marks: Any) -> dict[str, Any]:
+    return {"providerMetadata": {"pellucid": marks, "other": {"x": 1}}}
+
+
+def read(*messages: Any, **more: Any) -> list[ModelMessage]:
+    return parse_request(json.dumps({"messages": list(messages), **more}).encode()).messages
+
+
+ASK, ON = said(text("Why?"), role="user"), said(text("And?"), role="user")
+
+
+def between(*parts: Any) -> list[ModelMessage]:
+    """What an answer is, between two questions."""
+    first, *middle = read(ASK, said(*parts), ON)
+    assert isinstance(first, ModelRequest)
+    if not middle:
+        assert first.parts == [UserPromptPart("Why?"), UserPromptPart("And?")]
+        return []
+    *middle, last = middle
+    assert isinstance(last, ModelRequest)
+    assert last.parts[-1] == UserPromptPart("And?")
+    return middle if len(last.parts) == 1 else [*middle, ModelRequest(last.parts[:-1])]
+
+
+def tool(state: str, **more: Any) -> dict[str, Any]:
+    return {"type": "dynamic-tool", "toolName": "f", "toolCallId": "c1", "state": state, "input": {"a": 1}, **more}
+
+
+CALL = ToolCallPart("f", {"a": 1}, "c1")
+
+
+def test_an_answer_is_its_parts_in_order() -> None:
+    answer = [
+        {"type": "step-start"},
+        {"type": "reasoning", "text": "Hm.", "state": "done", **ours(item="rs_1", form="summary")},
+        text("One."),
+        {"type": "source-url", "sourceId": "s", "url": "https://a.b/"},
+        {"type": "reasoning", "text": "Ah.", **ours(item="rs_2", sealed="token")},
+        text("No.", **ours(refusal=True)),
+        {"type": "data-weather", "data": {"x": 1}},
+        {"type": "file", "mediaType": "image/png", "url": PIXEL},
+        {"type": "something-new", "text": "?"},
+    ]
+    [response] = between(*answer)
+    assert response.parts == [
+        ThinkingPart("Hm.", form="summary", item_id="rs_1"),
+        TextPart("One."),
+        SealedPart("token", "rs_2"),
+        ThinkingPart("Ah.", item_id="rs_2"),
+        RefusalPart("No."),
+        FilePart("aGk=", "image/png"),
+    ]
+
+
+def test_steps_are_turns_and_what_came_of_calls_stands_between_them() -> None:
+    static = {"type": "tool-add-two", "toolCallId": "c2", "state": "output-error", "input": "{", "errorText": "no"}
+    answer = [
+        *({"type": "step-start"}, tool("output-available", output={"n": 1}), static),
+        *({"type": "step-start"}, text("Done.")),
+    ]
+    first, results, second = between(*answer)
+    assert first.parts == [CALL, ToolCallPart("add-two", "{", "c2")]
+    assert results.parts == [ToolReturnPart("f", {"n": 1}, "c1"), ToolReturnPart("add-two", "no", "c2", "failed")]
+    assert second.parts == [TextPart("Done.")]
+
+
+REFUSED = {"approval": {"id": "a", "approved": False, "reason": "not now"}}
+
+
+@pytest.mark.parametrize(
+    ("part", "result"),
+    [
+        (tool("input-available"), None),
+        (tool("approval-requested", approval={"id": "a"}), None),
+        (tool("approval-responded", approval={"id": "a", "approved": True}), None),
+        (tool("approval-responded", **REFUSED), ToolReturnPart("f", "not now", "c1", "denied")),
+        (tool("output-denied", **REFUSED), ToolReturnPart("f", "not now", "c1", "denied")),
+        (tool("output-available", output=None), ToolReturnPart("f", None, "c1")),
+        (tool("output-available", output=1, preliminary=True), None),
+        (tool("output-error", errorText="broke"), ToolReturnPart("f", "broke", "c1", "failed")),
+    ],
+    ids=lambda value: value["state"] if isinstance(value, dict) else "",
+)
+def test_every_state_of_a_call(part: dict[str, Any], result: ToolReturnPart | None) -> None:
+    first, *results = between(part)
+    assert first.parts == [CALL]
+    assert [one for message in results for one in message.parts] == ([] if result is None else [result])
+
+
+@pytest.mark.parametrize("part", [tool("input-streaming"), tool("output-error", errorText="cut")], ids=["open", "cut"])
+def test_a_call_that_was_cut_off_goes_to_nobody(part: dict[str, Any]) -> None:
+    cut = {"resultProviderMetadata": {"pellucid": {"complete": False}}} if part["state"] == "output-error" else {}
+    [response] = between(text("Well."), {**part, **cut})
+    assert response.parts == [TextPart("Well.")]
+
+
+def test_a_provider_s_own_tool_is_told_by_its_seal_or_else_as_it_was_seen() -> None:
+    seen = tool("output-available", output=[1], providerExecuted=True)
+    [response] = between(seen)
+    assert response.parts == [BuiltinToolCallPart("f", {"a": 1}, "c1"), BuiltinToolReturnPart("f", [1], "c1")]
+    carried = {**seen, "callProviderMetadata": {"pellucid": {"item": "bt_1"}}}
+    seal = {"type": "data-pellucid", "id": "bt_1", "data": {"item": "bt_1", "sealed": "token"}}
+    [response] = between(carried, seal)
+    assert response.parts == [SealedPart("token", "bt_1")]
+    assert between(tool("input-available", providerExecuted=True)) == []
+
+
+def test_thoughts_that_were_broken_off_or_led_to_nothing() -> None:
+    thought = {"type": "reasoning", "text": "Hm.", **ours(item="rs_1", sealed="token")}
+    assert between(thought) == []
+    assert between({"type": "reasoning", "text": "Hm", "state": "streaming"}) == []
+    [response] = between(text("One."), thought)
+    assert response.parts == [TextPart("One."), SealedPart("token", "rs_1")]
+    [response] = between({"type": "reasoning", "text": "Hm", **ours(complete=False)}, text("One", state="streaming"))
+    assert response.parts == [ThinkingPart("Hm", complete=False), TextPart("One", complete=False)]
+
+
+def test_what_the_user_put_in_stands_where_it_was_heard() -> None:
+    steering = {"type": "steering-message", "id": "s", "parts": [text("Faster!")]}
+    answer = [{"type": "step-start"}, tool("output-available", output=1), steering, {"type": "step-start"}, text("Ok.")]
+    first, heard, second = between(*answer)
+    assert first.parts == [CALL]
+    assert heard.parts == [ToolReturnPart("f", 1, "c1"), UserPromptPart("Faster!")]
+    assert second.parts == [TextPart("Ok.")]
+
+
+@pytest.mark.parametrize(
+    ("media_type", "url", "content"),
+    [
+        ("image/png", PIXEL, Image(data="aGk=", media_type="image/png")),
+        ("image", PIXEL, Image(data="aGk=", media_type="image/png")),
+        ("image/png", "https://a.b/c.png", Image(url="https://a.b/c.png", media_type="image/png")),
+        ("audio/wav", "data:audio/wav;base64,aGk=", Audio(data="aGk=", media_type="audio/wav")),
+        ("video/mp4", "https://a.b/c.mp4", Video(url="https://a.b/c.mp4", media_type="video/mp4")),
+        ("application/pdf", "data:application/pdf;base64,aGk=", None),
+    ],
+)
+def test_files_of_the_user(media_type: str, url: str, content: Any) -> None:
+    file = {"type": "file", "mediaType": media_type, "url": url, "filename": "n"}
+    [message] = read(said(text("See:"), file, {"type": "data-x", "data": 1}, role="user"))
+    content = content or File(data="aGk=", media_type=media_type, filename="n")
+    assert message == ModelRequest([UserPromptPart([Text("See:"), content])])
+
+
+def test_system_messages() -> None:
+    [message] = read(said(text("Be "), text("brief."), role="system"), ASK)
+    assert message == ModelRequest([SystemPromptPart("Be brief."), UserPromptPart("Why?")])
+
+
+def test_what_is_asked_beside_the_conversation() -> None:
+    body = {"messages": [ASK], "id": "c", "trigger": "regenerate-message", "messageId": None, "mine": {"x": 1}}
+    request = parse_request({**body, "model": "m", "effort": "high", "view": "sealed"})
+    assert (request.model, request.body.view, request.goes_on) == ("m", "sealed", None)
+    assert request.call().settings == {"thinking": "high"}
+    assert parse_request({**body, "effort": "off"}).call().settings == {"thinking": False}
+    assert parse_request(body).call().settings == {}
+    assert parse_request({"messages": [ASK, said(text("a"), id="m7")]}).goes_on == "m7"
+
+
+@pytest.mark.parametrize(
+    ("body", "param", "word"),
+    [
+        (b"{", None, "JSON"),
+        ({}, "messages", "required"),
+        ({"messages": []}, "messages", "at least one"),
+        ({"messages": [{"role": "user", "content": "Hi"}]}, "messages[0].parts", "required"),
+        ({"messages": [{"role": "data", "parts": []}]}, "messages[0].role", "'assistant'"),
+        ({"messages": [said({"type": "text"}, role="user")]}, "messages[0].parts[0].text", "required"),
+        ({"messages": [said({"type": "video"}, role="user")]}, "messages[0].parts[0].type", "text and files"),
+        ({"messages": [ASK, said({"x": 1})]}, "messages[1].parts[0].type", "of what type"),
+        ({"messages": [ASK, said(tool("x", toolCallId=5))]}, "messages[1].parts[0].toolCallId", "str"),
+        (
+            {"messages": [said({"type": "file", "mediaType": "image/png", "url": "blob:1"}, role="user")]},
+            "messages[0].parts[0].url",
+            "base64",
+        ),
+        ({"messages": [ASK], "effort": "lots"}, "effort", "'xhigh'"),
+        ({"messages": [ASK], "view": "all"}, "view", "'sealed'"),
+        ({"messages": [ASK], "model": 5}, "model", "str"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(body: Any, param: str | None, word: str) -> None:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    with pytest.raises(RequestError) as wrong:
+        parse_request(data)
+    assert wrong.value.info.param == param
+    assert word in wrong.value.info.message
+    assert param is None or wrong.value.info.message.startswith(f"{param}: ")
+
+
+def test_whose_body_it_is() -> None:
+    assert recognises({"messages": []})
+    assert recognises({"text": "Hi"}, [("protocol", "ai-sdk")])
+    assert not recognises({"text": "Hi"}, [("view", "raw")])
+    assert not recognises({"messages": []}, {"protocol": "chat"})
+
+
+NAMES = ["type", "text", "state", "toolCallId", "toolName", "parts", "input", "pellucid", "sealed", "data", "approval"]
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(NAMES), inner),
+    max_leaves=6,
+)
+parts = st.dictionaries(
+    st.sampled_from(["text", "state", "toolCallId", "toolName", "input", "output", "data", "url", "mediaType", "parts"])
+    | st.sampled_from(["providerMetadata", "callProviderMetadata", "approval", "errorText", "providerExecuted"]),
+    json_values,
+).flatmap(
+    lambda rest: st.sampled_from(
+        ["text", "reasoning", "file", "dynamic-tool", "tool-f", "data-pellucid", "steering-message", "step-start", ""]
+    ).map(lambda kind: {**rest, "type": kind})
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(parts, max_size=3), st.sampled_from(["user", "assistant", "system"]))
+def test_whatever_a_page_sends_is_a_conversation_or_a_request_error(some: list[Any], role: str) -> None:
+    with suppress(RequestError):
+        messages = parse_request({"messages": [ASK, said(*some, role=role)]}).messages
+        assert all(isinstance(message, ModelRequest | ModelResponse) for message in messages)

@@ -1,0 +1,122 @@
+"""Every wire with everything that a model can leave on it: a page that sends its messages back gives the model its
+whole history; and who may not see a thought gets no byte of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ai_sdk_kit import ON, USER, chunks_of, message_of
+
+from pellucid.protocols.ai_sdk.verify import verify
+from scripted import Upstream
+from scripted.gateway import Reply, Served
+
+sys.path.append(str(Path(__file__).parents[1] / "server"))
+from seal_kit import CANARIES, MORE, SECRET, Canary, configured, name_of, sent, serving
+
+EVERY = [*CANARIES, *MORE]
+WHOLE = [canary for canary in EVERY if canary.answers and canary.name in ("stream", "fields", "reasoning", "details")]
+WHOLE += [canary for canary in EVERY if canary.name in ("tags", "server tools", "raw")]
+FUNCTION = {"name": "weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}
+
+
+def named(canary: Canary) -> str:
+    return f"{canary.row}-{canary.name}"
+
+
+@pytest.fixture(scope="module")
+def gateway(upstream: Upstream) -> Iterator[Served]:
+    with serving(configured(upstream)) as running:
+        yield running
+
+
+def ask(gateway: Served, model: str, messages: list[Any], **more: Any) -> Reply:
+    body = {"id": "chat", "trigger": "submit-message", "messages": messages, "model": model, "effort": "high", **more}
+    headers = {"Content-Type": "application/json"}
+    return gateway.request("POST", "/api/chat", json.dumps(body).encode(), headers)
+
+
+def said(reply: Reply) -> dict[str, Any]:
+    assert reply.status == 200, reply.body
+    assert verify(reply.body) == []
+    return message_of(chunks_of(reply.body))
+
+
+def answered(message: dict[str, Any]) -> dict[str, Any]:
+    """As a page has it that ran the calls which nobody answered here."""
+    for part in message["parts"]:
+        if part["type"] == "dynamic-tool" and part["state"] == "input-available" and not part.get("providerExecuted"):
+            part |= {"state": "output-available", "output": "rain"}
+    return message
+
+
+def stateful(gateway: Served, model: str) -> None:
+    """The same over a protocol that keeps what was said."""
+    more = {"model": model, "tools": [{"type": "function", **FUNCTION}], "reasoning": {"effort": "high"}}
+    first = gateway.post({**more, "input": [{"type": "message", "role": "user", "content": "Why?"}]}).json
+    calls = [item["call_id"] for item in first["output"] if item["type"] == "function_call"]
+    results = [{"type": "function_call_output", "call_id": id, "output": "rain"} for id in calls]
+    on = {"type": "message", "role": "user", "content": "And?"}
+    gateway.post({**more, "input": [*results, on], "previous_response_id": first["id"]})
+
+
+def history(body: dict[str, Any]) -> Any:
+    found = body.get("messages") or body.get("contents") or body["input"]
+    for item in found:
+        if isinstance(item, dict) and item.get("type") == "function_call":
+            item.pop("id", None)  # no provider asks for it
+    return found
+
+
+@pytest.mark.parametrize("canary", WHOLE, ids=named)
+@pytest.mark.parametrize("view", ["raw", "sealed"])
+def test_what_a_page_sends_back_is_the_history(gateway: Served, upstream: Upstream, canary: Canary, view: str) -> None:
+    model = name_of(upstream, canary)
+    stateful(gateway, model)
+    message = said(ask(gateway, model, [USER], view=view))
+    reply = ask(gateway, model, [USER, answered(message), ON], view=view)
+    assert "sealed" not in reply.headers.get("pellucid-warning", "")
+    said(reply)
+    _, expected, _, got = sent(upstream, model)
+    assert history(got) == history(expected)
+
+
+@pytest.mark.parametrize("canary", WHOLE, ids=named)
+def test_a_page_that_keeps_no_metadata_is_served(gateway: Served, upstream: Upstream, canary: Canary) -> None:
+    model = name_of(upstream, canary)
+    message = answered(said(ask(gateway, model, [USER], view="hidden")))
+    said(ask(gateway, model, [USER, message, ON]))
+    assert SECRET not in json.dumps(history(sent(upstream, model)[-1]))
+
+
+@pytest.mark.parametrize("canary", CANARIES, ids=named)
+@pytest.mark.parametrize("view", ["summary", "sealed", "hidden"])
+def test_no_byte_of_a_thought_leaves_in_a_lesser_view(
+    gateway: Served, upstream: Upstream, canary: Canary, view: str
+) -> None:
+    reply = ask(gateway, name_of(upstream, canary), [USER], view=view)
+    if reply.status == 200:
+        assert verify(reply.body) == []
+        assert view != "hidden" or b'"reasoning-' not in reply.body
+    assert SECRET.encode() not in reply.body
+
+
+def test_what_was_changed_is_refused_and_what_another_made_is_told(gateway: Served, upstream: Upstream) -> None:
+    [claude] = [canary for canary in CANARIES if (canary.row, canary.name) == ("anthropic", "stream")]
+    model, other = name_of(upstream, claude), name_of(upstream, claude)
+    message = answered(said(ask(gateway, model, [USER])))
+    reply = ask(gateway, other, [USER, message, ON])
+    assert reply.status == 200
+    assert "another model" in reply.headers["pellucid-warning"]
+    thought = next(part for part in message["parts"] if part["type"] == "reasoning")
+    ours = thought["providerMetadata"]["pellucid"]
+    ours["sealed"] = ours["sealed"][:-8] + ("AAAAAAAA" if ours["sealed"][-8:] != "AAAAAAAA" else "BBBBBBBB")
+    refused = ask(gateway, model, [USER, message, ON])
+    assert refused.status == 400
+    assert refused.headers["content-type"] == "text/plain; charset=utf-8"
+    assert refused.body.decode().startswith("messages[1].parts[1].providerMetadata.pellucid.sealed: ")

@@ -1,0 +1,83 @@
+"""What the tests of the chat share: runs of every kind, how they are told, and readers of what comes of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+from pellucid.events import Event
+from pellucid.protocols.chat import Encoder
+from pellucid.protocols.chat.frames import Frame
+from pellucid.protocols.chat.verify import verify
+
+sys.path.append(str(Path(__file__).parents[1] / "agui"))
+sys.path.append(str(Path(__file__).parents[1] / "view"))
+
+from agui_kit import runs as odd_runs
+from view_kit import rich_runs
+
+NOW = 1_700_000_000_000
+slow = settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+
+runs: st.SearchStrategy[list[Event]] = st.one_of(
+    rich_runs, odd_runs(sides=False).map(lambda batches: [event for batch in batches for event in batch])
+)
+"""Whole runs: of every kind of part and ending, with seals, summaries, side events and text that is no text."""
+
+
+def an_encoder(**more: Any) -> Encoder:
+    return Encoder("evt_1", "chat_1", "m", NOW - 5, **more)
+
+
+def encoded(events: Sequence[Event], places: Sequence[int] = (), **more: Any) -> bytes:
+    """The whole stream, of batches that end at these places, all at one time."""
+    encoder = an_encoder(**more)
+    edges = [0, *sorted({min(place, len(events)) for place in places}), len(events)]
+    batches = [events[a:b] for a, b in pairwise(edges)]
+    return encoder.start() + b"".join(encoder.feed(batch, NOW) for batch in batches)
+
+
+def pieces(stream: bytes) -> list[bytes]:
+    """Its frames, as bytes."""
+    return [frame + b"\n\n" for frame in stream.split(b"\n\n")[:-1]]
+
+
+def told(stream: bytes) -> list[dict[str, Any]]:
+    """What its frames say; it is legal."""
+    assert verify(stream) == []
+    return [msgspec.json.decode(frame.split(b"\ndata: ")[1]) for frame in pieces(stream)]
+
+
+def names(frames: list[dict[str, Any]]) -> list[str]:
+    """Their types, a row of the same delta once."""
+    types = [frame["type"] for frame in frames]
+    return [one for at, one in enumerate(types) if not (one.endswith("_delta") and types[at - 1 : at] == [one])]
+
+
+def of(frames: list[dict[str, Any]], *types: str) -> list[dict[str, Any]]:
+    return [frame for frame in frames if frame["type"] in types]
+
+
+def final(frames: list[dict[str, Any]]) -> dict[str, Any]:
+    event: dict[str, Any] = frames[-1]["event"]
+    return event
+
+
+def read(stream: bytes) -> list[Frame]:
+    return [msgspec.json.decode(frame.split(b"\ndata: ")[1], type=Frame) for frame in pieces(stream)]
+
+
+def joined(frames: list[dict[str, Any]]) -> list[str]:
+    """The deltas of each stretch of text and of each part of reasoning, in their order."""
+    texts: dict[Any, str] = {}
+    for frame in of(frames, "text_delta", "reasoning_part_delta"):
+        key = frame.get("output_index", (frame.get("segment_id"), frame.get("summary_index")))
+        texts[key] = texts.get(key, "") + frame["text_delta"]
+    return list(texts.values())

@@ -1,0 +1,103 @@
+"""What is asked, and every way in which it can be wrong; ids; and errors before a stream."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pellucid.errors import ERROR_KINDS, ErrorInfo, RequestError
+from pellucid.parts import ModelRequest, SealedPart, UserPromptPart
+from pellucid.protocols.chat import BUSY, THINKING, Ask, Effort, answer_id, error_body, parse_request, question_id
+from pellucid.protocols.chat import status_of as status
+from pellucid.settings import ToolDefinition, checked_settings
+from pellucid.view import VIEWS
+
+
+def parsed(**body: Any) -> Any:
+    return parse_request(msgspec.json.encode({"text": "Why?", **body}))
+
+
+def test_a_question_alone() -> None:
+    request = parsed()
+    call = request.call(server_tools=(ToolDefinition("look"),))
+    assert call.messages == [ModelRequest([UserPromptPart("Why?")])] == [request.asked]
+    assert (call.model, call.settings, [tool.name for tool in call.tools]) == ("", {}, ["look"])
+    assert (request.conversation_id, request.model, request.effort, request.view, request.replaces) == (None,) * 5
+    assert (request.own_tools, request.wants_summaries, request.max_tool_calls) == (frozenset(), False, None)
+    assert request.place_of(SealedPart("x")) in Ask.__struct_fields__
+    assert parsed(conversation_id=None, model=None, effort=None, view=None, replaces=None) == request
+    assert request.call([]).messages == []
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("effort", get_args(Effort))
+def test_all_that_can_be_said_with_it(effort: Effort, view: Any) -> None:
+    request = parsed(conversation_id="chat_1", model="m/n", effort=effort, view=view, replaces="ask_7")
+    assert (request.conversation_id, request.model, request.view) == ("chat_1", "m/n", view)
+    assert (request.effort, request.replaces) == (effort, "evt_7")
+    settings = request.call([]).settings
+    assert settings == {"thinking": THINKING[effort]}
+    assert checked_settings(settings)
+    assert parsed(replaces="evt_7").replaces == "evt_7"
+
+
+@pytest.mark.parametrize(
+    ("body", "param", "says"),
+    [
+        (b"", None, "not valid JSON"),
+        (b"[]", None, "must be a JSON object"),
+        (b"{}", "text", "required"),
+        (b'{"text":5}', "text", "Expected `str`"),
+        (b'{"text":null}', "text", "Expected `str`"),
+        (b'{"text":" \\n"}', "text", "empty"),
+        (b'{"text":"x","txet":1}', "txet", "did you mean 'text'?"),
+        (b'{"text":"x","conversation":"chat_1"}', "conversation", "did you mean 'conversation_id'?"),
+        (b'{"text":"x","effort":"hihg"}', "effort", "'off', 'xhigh'"),
+        (b'{"text":"x","effort":"none"}', "effort", "one of"),
+        (b'{"text":"x","view":"all"}', "view", "'raw', 'sealed', 'summary'"),
+        (b'{"text":"x","model":""}', "model", "leave it out"),
+        (b'{"text":"x","conversation_id":""}', "conversation_id", "leave it out"),
+        (b'{"text":"x","conversation_id":["chat_1"]}', "conversation_id", "Expected `str | null`"),
+        (b'{"text":"x","replaces":"msg_1"}', "replaces", "'evt_'"),
+        (b'{"text":"x","replaces":"evt_"}', "replaces", "'ask_'"),
+        (b'{"text":"x","":1}', "", "no such field"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(body: bytes, param: str | None, says: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        parse_request(body)
+    info = caught.value.info
+    assert (info.kind, info.param) == ("invalid_request", param)
+    assert says in info.message
+    assert param is None or info.message.startswith(f"{param}: ")
+
+
+@given(st.binary(max_size=40) | st.dictionaries(st.text(max_size=5), st.integers()).map(msgspec.json.encode))
+def test_nothing_else_comes_of_whatever_is_sent(body: bytes) -> None:
+    with pytest.raises(RequestError):
+        parse_request(body)
+
+
+@given(st.text(min_size=1))
+def test_a_question_and_its_answer_name_each_other(rest: str) -> None:
+    for id in (f"evt_{rest}", f"ask_{rest}"):
+        assert (answer_id(id), question_id(id)) == (f"evt_{rest}", f"ask_{rest}")
+
+
+@pytest.mark.parametrize("id", ["", "evt", "evt_", "chat_1", "resp_1", "EVT_1", "_1"])
+def test_what_is_no_events_id_is_refused(id: str) -> None:
+    for make in (answer_id, question_id):
+        with pytest.raises(RequestError, match="no event's id"):
+            make(id)
+
+
+@pytest.mark.parametrize("kind", ERROR_KINDS)
+def test_every_error_has_a_form_and_a_status(kind: Any) -> None:
+    assert error_body(ErrorInfo(kind, "no", said="sorry")) == {"error": {"message": "no: sorry", "code": kind}}
+    assert error_body(ErrorInfo(kind, "no", "c", "p")) == {"error": {"message": "no", "code": "c", "param": "p"}}
+    assert status(ErrorInfo(kind, "no")) in range(400, 600)
+    assert (status(ErrorInfo(kind, "no", BUSY)) == 409) == (kind == "invalid_request")

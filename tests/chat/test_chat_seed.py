@@ -1,0 +1,216 @@
+"""The specification's persisted example, made of a model's events; and the flow that leads to it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+from chat_kit import NOW, an_encoder, final, names, of, told
+
+from pellucid.emit import Emitter
+from pellucid.events import Event, ItemStartEvent, SummaryEvent
+from pellucid.parts import Origin, ToolReturnPart
+from pellucid.protocols.chat import question
+from pellucid.run import CallTools, Minter, Run
+from pellucid.settings import ModelCall
+from pellucid.view import Reader, Redactor
+
+EXAMPLE = json.loads("""[
+  {
+    "id": "rs_68ae526f16dc81909d710ce7d1fc1ea4",
+    "type": "reasoning",
+    "parts": [
+      {
+        "text": "**Providing historical facts**\\n\\nI'm noting that the 18th President ...",
+        "type": "summary_text",
+        "created_at": 1756254831851,
+        "is_complete": true,
+        "summary_index": 0,
+        "sequence_number": 3
+      }
+    ],
+    "streaming": false,
+    "output_index": 0,
+    "combined_text": "**Providing historical facts**\\n\\nI'm noting ...",
+    "sequence_number": 2
+  },
+  {
+    "id": "msg_68ae52729cdc8190b7acba8cbb3d42ec",
+    "text": "Ulysses S. Grant, serving from 1869 to 1877.",
+    "type": "text"
+  }
+]""")
+THOUGHT = EXAMPLE[0]["parts"][0]["text"]
+TIME = EXAMPLE[0]["parts"][0]["created_at"]
+
+EXPECTED = [
+    # Its own numbers were those of OpenAI's events; ours count what opens, from 0. And it elides.
+    {
+        **EXAMPLE[0],
+        "parts": [{**EXAMPLE[0]["parts"][0], "sequence_number": 1}],
+        "combined_text": THOUGHT,
+        "sequence_number": 0,
+    },
+    EXAMPLE[1],
+]
+
+
+class Ids:
+    """The example's, in the place of those that a run makes."""
+
+    def __call__(self, prefix: str) -> str:
+        return str({"rs": EXAMPLE[0]["id"], "msg": EXAMPLE[1]["id"]}[prefix])
+
+
+def batches() -> list[list[Event]]:
+    """One for each thing that the model said."""
+    run, emitter = Run(ModelCall("m", []), Ids()), Emitter(Origin("openai", "openai_responses", "m"))
+    run.start()
+    out: list[list[Event]] = []
+    for piece in ("**Providing historical facts**", "\n\nI'm noting that", " the 18th President ..."):
+        emitter.thinking("s", piece, item="r", form="summary")
+        out.append(run.feed(emitter.take())[0])
+    for piece in ("Ulysses S. Grant,", " serving from 1869 to 1877."):
+        emitter.text("t", piece)
+        out.append(run.feed(emitter.take())[0])
+    emitter.finish("stop", None)
+    return [*out, run.feed(emitter.end("eof"))[0]]
+
+
+def stream(view: Any = "raw") -> list[dict[str, Any]]:
+    encoder, redactor = an_encoder(view=view), Redactor(Reader(view))
+    data = encoder.start()
+    for late, batch in enumerate(batches()):
+        data += encoder.feed(redactor.feed(batch), TIME + late)
+    return told(data)
+
+
+def test_the_persisted_example_to_the_letter() -> None:
+    event = final(stream())
+    assert event["segments"] == EXPECTED
+    assert event == {
+        "id": "evt_1",
+        "conversation_id": "chat_1",
+        "role": "assistant",
+        "model": "m",
+        "created_at": NOW - 5,
+        "status": "completed",
+        "segments": EXPECTED,
+        "completed_at": TIME + 5,
+        "view": "raw",
+        "timeline": [
+            {"segment_id": EXAMPLE[0]["id"], "started_at": TIME, "ended_at": TIME + 3},
+            {"segment_id": EXAMPLE[1]["id"], "started_at": TIME + 3, "ended_at": TIME + 5},
+        ],
+    }
+
+
+def test_the_frames_that_lead_to_it() -> None:
+    part = {"event_id": "evt_1", "segment_id": EXAMPLE[0]["id"], "summary_index": 0}
+    frames = stream()
+    assert frames[:-1] == [
+        {
+            "type": "message_started",
+            "event_id": "evt_1",
+            "conversation_id": "chat_1",
+            "model": "m",
+            "created_at": NOW - 5,
+            "view": "raw",
+        },
+        {
+            "type": "reasoning_segment_meta",
+            "event_id": "evt_1",
+            "segment_id": EXAMPLE[0]["id"],
+            "sequence_number": 0,
+            "output_index": 0,
+            "created_at": TIME,
+        },
+        {"type": "reasoning_part_started", **part, "sequence_number": 1, "created_at": TIME},
+        {"type": "reasoning_part_delta", **part, "text_delta": "**Providing historical facts**"},
+        {"type": "reasoning_part_delta", **part, "text_delta": "\n\nI'm noting that"},
+        {"type": "reasoning_part_delta", **part, "text_delta": " the 18th President ..."},
+        {"type": "reasoning_part_completed", **part, "is_complete": True},
+        {"type": "text_delta", "event_id": "evt_1", "text_delta": "Ulysses S. Grant,", "output_index": 1},
+        {"type": "text_delta", "event_id": "evt_1", "text_delta": " serving from 1869 to 1877.", "output_index": 1},
+    ]
+
+
+def test_the_same_in_each_view() -> None:
+    assert final(stream("summary"))["segments"] == EXPECTED
+    assert of(stream("summary"), "reasoning_segment_meta")[0]["form"] == "summary"
+    sealed = stream("sealed")
+    assert final(sealed)["segments"] == [{**EXPECTED[0], "parts": [], "combined_text": ""}, EXPECTED[1]]
+    assert names(sealed) == ["message_started", "reasoning_segment_meta", "text_delta", "message_final"]
+    assert sealed[1]["form"] == "sealed"
+    hidden = stream("hidden")
+    assert final(hidden)["segments"] == EXPECTED[1:]
+    assert names(hidden) == ["message_started", "text_delta", "message_final"]
+    assert hidden[1]["output_index"] == 0
+
+
+def test_several_turns_are_one_message_with_one_counter() -> None:
+    run = Run(ModelCall("m", []), Minter(b"seed"), server_tools={"look"})
+    run.start()
+    encoder = an_encoder()
+    data = encoder.start()
+    for turn in range(2):
+        emitter = Emitter(Origin("p", "w", "m"))
+        emitter.thinking("a", f"Thought {turn}.")
+        if turn == 0:
+            emitter.tool_call("c", '{"where": "up"}', name="look", call_id="call_1")
+        else:
+            emitter.text("t", "There.")
+        emitter.finish("stop", None)
+        events, effects = run.feed(emitter.end("eof"))
+        data += encoder.feed(events, NOW + turn)
+        if effects and isinstance(effects[0], CallTools):
+            data += encoder.feed(run.results([ToolReturnPart("look", {"seen": ["sky"]}, "call_1")])[0], NOW + 7)
+    frames = told(data)
+    assert names(frames) == [
+        "message_started",
+        *("reasoning_segment_meta", "reasoning_part_started", "reasoning_part_delta", "reasoning_part_completed"),
+        *("tool_call_started", "tool_call_update", "tool_call_update", "tool_result"),
+        *("reasoning_segment_meta", "reasoning_part_started", "reasoning_part_delta", "reasoning_part_completed"),
+        *("text_delta", "message_final"),
+    ]
+    segments = final(frames)["segments"]
+    assert [segment["type"] for segment in segments] == ["reasoning", "tool_call", "reasoning", "text"]
+    assert [segment.get("sequence_number") for segment in segments] == [0, 2, 3, None]
+    assert [segment.get("output_index") for segment in segments] == [0, 1, 2, None]
+    assert final(frames)["timeline"][1] == {
+        "segment_id": segments[1]["id"],
+        "started_at": NOW,
+        "ended_at": NOW + 7,
+    }
+
+
+def test_a_summary_of_ours_is_a_part_to_whoever_reads_summaries() -> None:
+    events = [event for batch in batches() for event in batch]
+    place = next(at for at, event in enumerate(events) if isinstance(event, ItemStartEvent))
+    events.insert(place + 1, SummaryEvent(0, "In short."))
+    for reader, texts in (
+        (Reader("summary"), ["In short.", THOUGHT]),
+        (Reader("raw", summaries=True), [THOUGHT, "In short."]),
+        (Reader("raw"), [THOUGHT]),
+    ):
+        encoder = an_encoder(view=reader.view)
+        frames = told(encoder.start() + encoder.feed(Redactor(reader).feed(events), NOW))
+        [segment] = [one for one in final(frames)["segments"] if one["type"] == "reasoning"]
+        assert [part["text"] for part in segment["parts"]] == texts
+        assert segment["combined_text"] == "\n\n".join(texts)
+        assert [part["summary_index"] for part in segment["parts"]] == list(range(len(texts)))
+
+
+def test_a_question_is_an_event_too() -> None:
+    asked = question("evt_7", "chat_1", "Why?\ud800", NOW, ["evt_5", "evt_7"])
+    assert (asked.id, asked.segments[0].text, asked.versions) == ("ask_7", "Why?\ufffd", ["evt_5", "evt_7"])
+    alone = msgspec.to_builtins(question("evt_7", "chat_1", "Why?", NOW, ["evt_7"]))
+    assert alone == {
+        "id": "ask_7",
+        "conversation_id": "chat_1",
+        "role": "user",
+        "created_at": NOW,
+        "status": "completed",
+        "segments": [{"id": "ask_7_text", "type": "text", "text": "Why?"}],
+    }
