@@ -106,6 +106,7 @@ class Issuer:
         app = web.Application()
         app.router.add_get("/.well-known/openid-configuration", self._about)
         app.router.add_get("/keys", self._keys)
+        self._routes(app)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True)
@@ -133,6 +134,9 @@ class Issuer:
         """A token signed with its newest key, or another. A claim that is None is left out."""
         key = key or self.keys[-1]
         return jwt.encode({"alg": alg, "kid": key.kid, **(header or {})}, self.claims(**claims), key, [alg])
+
+    def _routes(self, app: web.Application) -> None:
+        """What else it answers to."""
 
     async def _about(self, request: web.Request) -> web.Response:
         return web.json_response({"issuer": self.name, "jwks_uri": f"{self.name}/keys"}, status=self.status)

@@ -214,9 +214,10 @@ def test_a_right_configuration_has_no_mistakes() -> None:
 def test_what_the_guide_shows_is_right() -> None:
     guide = Path(__file__).parents[2] / "docs" / "access.md"
     blocks = re.findall(r"```toml\n(.*?)```", guide.read_text("utf-8"), re.DOTALL)
-    policies, tokens, pages = (check_config(tomllib.loads(block), {}).access for block in blocks)
+    policies, tokens, people, pages = (check_config(tomllib.loads(block), {}).access for block in blocks)
     assert policies.policy("staff").reasoning_events == "openai"
     assert tokens.jwt is not None
+    assert people.oidc is not None
     assert pages.cors.origins
 
 

@@ -67,12 +67,16 @@ class KeyBook:
 
     async def find(self, text: str) -> Principal:
         """Whose key it is. Raises `AccessError`: unauthorized, or unavailable when that cannot be known."""
-        id_ = id_of(text)
-        try:
-            digest = self.hasher().digest(text)
-        except ConfigError as error:
-            log.error("no API key can be checked: %s", error)
-            raise unavailable("API keys cannot be checked now; the operator's log says why") from error
+        return await self.look(id_of(text), self.digest(text))
+
+    def digest(self, text: str) -> bytes:
+        """The keyed hash of a key. Raises `AccessError` (unavailable)."""
+        return self._hasher_now().digest(text)
+
+    async def look(self, id_: str, digest: bytes) -> Principal:
+        """Whose key it is that has this id and this hash. Raises as `find` does."""
+        if not self._hasher_now().made(digest):
+            raise unauthorized("the key was made under another pepper", "invalid_api_key")
         entry = self._known.get(digest) or self._unknown.get(digest)
         if entry is None or entry.until <= self._ticks():
             entry = await self._look_up(digest)
@@ -96,6 +100,13 @@ class KeyBook:
         if self._hasher is None:
             self._hasher = self._make_hasher()
         return self._hasher
+
+    def _hasher_now(self) -> Hasher:
+        try:
+            return self.hasher()
+        except ConfigError as error:
+            log.error("no API key can be checked: %s", error)
+            raise unavailable("API keys cannot be checked now; the operator's log says why") from error
 
     async def tell_foreign(self) -> None:
         """Log how many keys were made under another pepper, which are unknown here. Never fails."""

@@ -46,6 +46,18 @@ class JwtConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The shortest time between two fetches, whatever key a token names."""
 
 
+class OidcConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """People who sign in to the page with the provider of `[access.jwt]`."""
+
+    client_id: str
+    """What the provider knows this gateway as; its id_tokens have it in `aud`."""
+    client_secret_env: str | None = None
+    """The environment variable with the client's secret, where the provider gave it one."""
+    scopes: tuple[str, ...] = ("openid", "profile")
+    redirect_base: str | None = None
+    """Where browsers find this gateway, such as `https://chat.example.com`; by default where they asked."""
+
+
 class CorsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Web pages of other origins that may use the gateway. None, unless they are named."""
 
@@ -69,7 +81,10 @@ class AccessConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     default_policy: str | None = None
     """The policy of whoever has no other; by default, everything is allowed to them."""
     policies: dict[str, Policy] = {}
+    session_seconds: Annotated[float, Meta(ge=60, le=366 * 86_400)] = 7 * 86_400.0
+    """How long who signed in with a browser stays so."""
     jwt: JwtConfig | None = None
+    oidc: OidcConfig | None = None
     cors: CorsConfig = CorsConfig()
     limits_when_down: Literal["refuse", "allow"] = "refuse"
     """What becomes of a request with limits when nobody can count it."""
@@ -114,6 +129,8 @@ def check_access(access: AccessConfig, environ: Mapping[str, str] = os.environ) 
         mistakes += [f"access.jwt{mistake}" for mistake in _jwt(access.jwt)]
         for value, policy in access.jwt.policies.items():
             named(f"jwt.policies.{value}", policy)
+    if access.oidc is not None:
+        mistakes += [f"access.oidc{mistake}" for mistake in _oidc(access.oidc, access.jwt, environ)]
     return mistakes
 
 
@@ -150,6 +167,26 @@ def _jwt(jwt: JwtConfig) -> list[str]:
         mistakes.append(f".jwks_file: there is no file {jwt.jwks_file!r}")
     if jwt.policies and jwt.policy_claim is None:
         mistakes.append(".policies: of which claim? Set policy_claim")
+    return mistakes
+
+
+def _oidc(oidc: OidcConfig, jwt: JwtConfig | None, environ: Mapping[str, str]) -> list[str]:
+    mistakes = []
+    if jwt is None:
+        mistakes.append(": whose? Name the provider in [access.jwt]: issuer, and what its tokens allow")
+    elif fetchable(jwt.issuer):
+        mistakes.append(": access.jwt.issuer must be the provider's https:// address, under which it describes itself")
+    if not oidc.client_id:
+        mistakes.append(".client_id: required: what the provider knows this gateway as")
+    if oidc.client_secret_env is not None and not environ.get(oidc.client_secret_env, "").strip():
+        mistakes.append(f".client_secret_env: the environment has no {oidc.client_secret_env}")
+    if "openid" not in oidc.scopes or any(" " in scope or not scope for scope in oidc.scopes):
+        mistakes.append('.scopes: a list of words with "openid" among them')
+    if oidc.redirect_base is not None and (_origin(oidc.redirect_base) or fetchable(oidc.redirect_base)):
+        mistakes.append(
+            f".redirect_base: {oidc.redirect_base!r} must look like https://chat.example.com, without a path "
+            "(http:// is for this machine alone)"
+        )
     return mistakes
 
 

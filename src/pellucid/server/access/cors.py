@@ -4,7 +4,8 @@
 * Origins are compared letter by letter. `*` lets every page in that has a key, and then without credentials of the
   browser's own.
 * Where nobody needs a key, a page could also come from a name that its owner points at this machine (DNS rebinding):
-  it would look like our own. So there, a page of our own is one that was asked for at an address or at localhost.
+  it would look like our own. So there, a page of our own is one that was asked for at an address or at localhost. Under
+  `/api`, that goes for requests that say nothing of a page, too: a page's own browser leaves `Origin` out of its GETs.
 
 Pure functions of the request's headers. An answer to a page, streamed or not, carries `headers`.
 """
@@ -17,8 +18,9 @@ from typing import Any
 
 from .config import CorsConfig
 from .errors import Header, forbidden
+from .same_origin import is_api
 
-METHODS = b"GET, POST, DELETE, OPTIONS"
+METHODS = b"GET, POST, PATCH, DELETE, OPTIONS"
 EXPOSED = b"x-request-id, retry-after, www-authenticate, pellucid-warning, " + b", ".join(
     b"x-ratelimit-%s-%s" % (what, name)
     for name in (b"requests", b"tokens", b"reasoning-tokens")
@@ -31,6 +33,7 @@ class Cors:
     def __init__(self, config: CorsConfig | None = None) -> None:
         config = config or CorsConfig()
         self._origins = frozenset(origin.encode() for origin in config.origins)
+        self._hosts = frozenset(origin.partition(b"://")[2] for origin in self._origins)
         self._all = b"*" in self._origins
         self._credentials = config.credentials and not self._all
 
@@ -40,15 +43,25 @@ class Cors:
         `open_door`: whether this request is served without credentials.
         """
         found = dict(scope["headers"])
-        origin = found.get(b"origin")
+        origin, host = found.get(b"origin"), found.get(b"host", b"")
+        if open_door and is_api(scope) and not (self._all or host in self._hosts or _cannot_be_rebound(host)):
+            raise forbidden(
+                "this gateway knows no keys, so it is used at an address or at localhost; for another name, put its "
+                "origin into access.cors.origins",
+                "foreign_origin",
+            )
         if origin is None or self._named(origin):
             return
-        host = found.get(b"host", b"")
         if origin.partition(b"://")[2] != host or (open_door and not _cannot_be_rebound(host)):
             raise forbidden(
                 "this request comes from a web page of another origin, which access.cors.origins does not name",
                 "foreign_origin",
             )
+
+    def names(self, scope: Mapping[str, Any]) -> bool:
+        """Whether this comes from a page that the operator named."""
+        origin = dict(scope["headers"]).get(b"origin")
+        return origin is not None and self._named(origin)
 
     def headers(self, scope: Mapping[str, Any]) -> list[Header]:
         """What every answer to this request carries, errors and streams too."""

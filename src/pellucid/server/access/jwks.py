@@ -15,17 +15,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import aiohttp
-import msgspec
 from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, Key, OKPKey, RSAKey, import_key
 
 from ...errors import ConfigError
 from ...telemetry import log, place_of
 from .backing import PATIENCE, Down
-from .config import JwtConfig, fetchable
+from .config import JwtConfig
+from .issuer import FAILURES, Issuer, Unfit, address, read_json, why
 
-MAX_BYTES = 1 << 20
 MAX_KEYS = 100
 
 _KTY: dict[str, tuple[type[Key], str | None]] = {
@@ -39,19 +37,15 @@ _KTY: dict[str, tuple[type[Key], str | None]] = {
 _MIN_RSA_BITS = 2048
 
 
-class Unfit(Exception):
-    """What was fetched is not what it should be. Says which, and quotes nothing of it."""
-
-
 class Jwks:
-    def __init__(self, config: JwtConfig, ticks: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, config: JwtConfig, issuer: Issuer, ticks: Callable[[], float] = time.monotonic) -> None:
         self._config = config
+        self._issuer = issuer
         self._ticks = ticks
         self._keys: list[Key] = []
         self._good_at = -1e18
         self._tried_at = -1e18
         self._fetch: asyncio.Task[None] | None = None
-        self._session: aiohttp.ClientSession | None = None
 
     async def keys(self, kid: str | None, algorithm: str) -> list[Key]:
         """The keys that may have signed; empty if the issuer has none such. Raises `Down` when no key is known."""
@@ -71,8 +65,6 @@ class Jwks:
         if self._fetch is not None:
             self._fetch.cancel()
             await asyncio.gather(self._fetch, return_exceptions=True)
-        if self._session is not None:
-            await self._session.close()
 
     def _fitting(self, kid: str | None, algorithm: str) -> list[Key]:
         kind, curve = _KTY[algorithm]
@@ -97,9 +89,8 @@ class Jwks:
             async with asyncio.timeout(PATIENCE):
                 self._keys = _read_keys(await self._document())
             self._good_at = self._ticks()
-        except (aiohttp.ClientError, OSError, TimeoutError, Unfit) as error:
-            why = str(error) if isinstance(error, Unfit) else type(error).__name__
-            log.warning("the keys of the issuer %s could not be fetched: %s", self._config.issuer, why)
+        except (*FAILURES, Unfit) as error:
+            log.warning("the keys of the issuer %s could not be fetched: %s", self._config.issuer, why(error))
         except Exception as error:
             log.error("a fault while fetching an issuer's keys: %s", place_of(error))
         finally:
@@ -107,35 +98,17 @@ class Jwks:
 
     async def _document(self) -> Any:
         if self._config.jwks_file is not None:
-            return _json(await asyncio.to_thread(_read_file, self._config.jwks_file))
+            return read_json(await asyncio.to_thread(_read_file, self._config.jwks_file))
         url = self._config.jwks_url
         if url is None:
-            about = await self._get(f"{self._config.issuer.rstrip('/')}/.well-known/openid-configuration")
-            if not isinstance(about, dict) or about.get("issuer") != self._config.issuer:
-                raise Unfit("its openid-configuration is of another issuer")
-            url = about.get("jwks_uri")
-            if not isinstance(url, str) or fetchable(url):
-                raise Unfit("its openid-configuration names no https:// address of keys")
-        return await self._get(url)
-
-    async def _get(self, url: str) -> Any:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
-        async with self._session.get(url, allow_redirects=False, headers={"accept": "application/json"}) as reply:
-            if reply.status != 200:
-                raise Unfit(f"it answered {reply.status}")
-            body = bytearray()
-            async for piece in reply.content.iter_chunked(65536):
-                body += piece
-                if len(body) > MAX_BYTES:
-                    raise Unfit(f"it answered with more than {MAX_BYTES} bytes")
-        return _json(body)
+            url = address(await self._issuer.about(), "jwks_uri", "keys")
+        return await self._issuer.get(url)
 
 
 def check_jwks_file(path: str) -> None:
     """Raises `ConfigError` for a file that holds no keys to verify with."""
     try:
-        _read_keys(_json(_read_file(path)))
+        _read_keys(read_json(_read_file(path)))
     except (OSError, Unfit) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise ConfigError([f"access.jwt.jwks_file: {path}: {why}"]) from error
@@ -143,13 +116,6 @@ def check_jwks_file(path: str) -> None:
 
 def _read_file(path: str) -> bytes:
     return Path(path).expanduser().read_bytes()
-
-
-def _json(data: bytes | bytearray) -> Any:
-    try:
-        return msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise Unfit("it is not JSON") from None
 
 
 def _read_keys(document: Any) -> list[Key]:

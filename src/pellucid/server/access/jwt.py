@@ -23,6 +23,7 @@ from joserfc.jws import JWSRegistry
 from .backing import Down
 from .config import AccessConfig
 from .errors import forbidden, unauthorized, unavailable
+from .issuer import Issuer
 from .jwks import Jwks
 from .policy import Principal
 
@@ -52,6 +53,14 @@ def looks_like_token(text: str) -> bool:
     return _FORM.fullmatch(text) is not None
 
 
+class Who(msgspec.Struct, frozen=True):
+    """Whose a token is. `policy` is the name of one; None: the default."""
+
+    owner: str
+    name: str
+    policy: str | None
+
+
 class Tokens:
     """Verifies tokens. `aclose` when the server ends."""
 
@@ -64,26 +73,26 @@ class Tokens:
         assert access.jwt is not None
         self._access = access
         self._config = config = access.jwt
-        self._jwks = Jwks(config, ticks)
+        self.issuer = Issuer(config.issuer)
+        self._jwks = Jwks(config, self.issuer, ticks)
+        self._clock = clock
         # A header that nobody knows is to be ignored (RFC 7515 §4), but for those in `crit`, which we refuse.
         self._registry = _Registry(algorithms=list(config.algorithms), strict_check_header=False)
-        audiences = [config.audience] if isinstance(config.audience, str) else config.audience
-        self._claims = jwt.JWTClaimsRegistry(
-            lambda: int(clock()),
-            config.leeway_seconds,
-            iss={"essential": True, "value": config.issuer},
-            aud={"essential": True, "values": audiences},
-            exp={"essential": True},
-        )
+        self._audiences = [config.audience] if isinstance(config.audience, str) else config.audience
 
     async def aclose(self) -> None:
         await self._jwks.aclose()
+        await self.issuer.aclose()
 
     async def verify(self, text: str) -> Principal:
         """Whose token it is. Raises `AccessError`: unauthorized, forbidden, or unavailable when it cannot be known."""
-        return self._principal(await self._read(text))
+        who = self.who(await self.read(text))
+        return Principal(who.owner, None, who.name, self._access.policy(who.policy))
 
-    async def _read(self, text: str) -> dict[str, Any]:
+    async def read(self, text: str, audiences: list[str] | None = None) -> dict[str, Any]:
+        """The claims of a token that the issuer made for one of `audiences`, by default those of the configuration.
+        Raises `AccessError` (unauthorized, unavailable)."""
+        fits = self._fitting(self._audiences if audiences is None else audiences)
         header = _header(text)
         if header.alg not in self._config.algorithms:
             taken = ", ".join(self._config.algorithms)
@@ -99,7 +108,7 @@ class Tokens:
         for key in keys:
             try:
                 claims = jwt.decode(text, key, registry=self._registry).claims
-                self._claims.validate(claims)
+                fits.validate(claims)
             except BadSignatureError:
                 continue
             except ExpiredTokenError as error:
@@ -113,7 +122,8 @@ class Tokens:
             return claims
         raise unauthorized("no key of the issuer has signed this token", "invalid_token")
 
-    def _principal(self, claims: dict[str, Any]) -> Principal:
+    def who(self, claims: dict[str, Any]) -> Who:
+        """Whose the claims are. Raises `AccessError` (unauthorized, forbidden)."""
         config = self._config
         owner = _claim(claims, config.owner_claim)
         if not isinstance(owner, str) or not 0 < len(owner) <= _MAX_OWNER or not owner.isprintable():
@@ -130,7 +140,17 @@ class Tokens:
         name = claims.get("name")
         if not isinstance(name, str) or len(name) > _MAX_OWNER or not name.isprintable():
             name = ""
-        return Principal(f"{config.issuer}|{owner}", None, name, self._access.policy(policy))
+        return Who(f"{config.issuer}|{owner}", name, policy)
+
+    def _fitting(self, audiences: list[str]) -> jwt.JWTClaimsRegistry:
+        """What the claims must be."""
+        return jwt.JWTClaimsRegistry(
+            lambda: int(self._clock()),
+            self._config.leeway_seconds,
+            iss={"essential": True, "value": self._config.issuer},
+            aud={"essential": True, "values": audiences},
+            exp={"essential": True},
+        )
 
 
 def _header(text: str) -> _Header:
