@@ -51,7 +51,7 @@ def test_a_store_that_fails_at_the_end(upstream: Upstream, server: PostgresServe
             said = reply.events[-1]["response"] if how == "stream" else reply.json
             assert said["status"] == "failed"
             assert "could not be kept" in said["error"]["message"]
-            assert said["error"]["code"] == "storage_unavailable"
+            assert said["error"]["code"] == "not_kept"
             assert [item["status"] for item in said["output"]] == ["completed", "completed"]
             if how == "stream":
                 names = [event["type"] for event in reply.events]

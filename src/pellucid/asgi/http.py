@@ -21,6 +21,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 EVENT_STREAM = "text/event-stream; charset=utf-8"
+PLAIN = "text/plain; charset=utf-8"
 
 _STREAM_HEADERS = [
     (b"cache-control", b"no-cache"),

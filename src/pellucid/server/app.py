@@ -18,7 +18,7 @@ from ..models import Asked
 from ..protocols import openresponses
 from ..telemetry.lines import request_id
 from ..transport import Transport
-from . import agui, chat_completions, plain
+from . import agui, chat, chat_completions, plain, sessions
 from .config import Config
 from .connection import connections
 from .observe import RequestWatch
@@ -27,7 +27,7 @@ from .openresponses.routes import SPOKEN as RESPONSES
 from .services import LocalModelService, Services
 from .sockets import sockets
 
-SPOKEN = [*RESPONSES, *chat_completions.SPOKEN, *agui.SPOKEN]
+SPOKEN = [*RESPONSES, *chat_completions.SPOKEN, *agui.SPOKEN, *chat.SPOKEN]
 """What clients can be pointed at."""
 
 SETTLE_SECONDS = 1.0
@@ -59,6 +59,8 @@ class Gateway:
                 *responses(services),
                 *chat_completions.routes(services),
                 *agui.routes(services),
+                *chat.routes(services),
+                *sessions.routes(services),
                 *plain.routes(services, SPOKEN),
             ],
             redirect_slashes=False,

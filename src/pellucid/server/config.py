@@ -56,6 +56,8 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How long a client may leave unread what was sent to it, before it counts as gone."""
     socket_seconds: Seconds = 3600.0
     """How long a WebSocket may be open."""
+    page: bool = True
+    """Whether browsers get the chat's page at `/`."""
 
 
 class ProviderConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

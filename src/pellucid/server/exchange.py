@@ -7,7 +7,7 @@ server's own.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
 from typing import Any, Protocol
 from urllib.parse import parse_qsl
@@ -16,6 +16,7 @@ from ..asgi import http
 from ..asgi.serving import FAULT, STOPPING, is_told
 from ..errors import ErrorInfo, PellucidError
 from ..telemetry import log, place_of
+from ..text import shown
 from ..view import Reader, View, redact_error, view_of
 from .access import AccessError, Guard, Principal
 from .access.errors import Header
@@ -28,7 +29,9 @@ VIEW_HEADER = "pellucid-view"
 class ErrorForm(Protocol):
     """How a protocol says what was wrong (a module of `protocols`)."""
 
-    def error_body(self, error: ErrorInfo, /) -> dict[str, Any]: ...
+    def error_body(self, error: ErrorInfo, /) -> dict[str, Any] | str:
+        """JSON, or a sentence."""
+        ...
 
     def status_of(self, error: ErrorInfo, /) -> int: ...
 
@@ -81,11 +84,18 @@ class Exchange:
         self.watch.status = status
         await http.send_json(self.send, status, value, self.headers)
 
-    async def answer_with(self, text: bytes, content_type: str) -> None:
+    async def answer_with(self, text: bytes, content_type: str, status: int = 200) -> None:
         """With text of some other type."""
         self.started = True
-        self.watch.status = 200
-        await http.send_body(self.send, 200, text, content_type, self.headers)
+        self.watch.status = status
+        await http.send_body(self.send, status, text, content_type, self.headers)
+
+    async def answer_nothing(self) -> None:
+        """With a status that says so."""
+        self.started = True
+        self.watch.status = 204
+        await self.send({"type": "http.response.start", "status": 204, "headers": self.headers})
+        await self.send({"type": "http.response.body"})
 
     async def refuse(self, error: ErrorInfo, more: list[Header] | None = None) -> None:
         """With an error, in the protocol's form."""
@@ -93,7 +103,11 @@ class Exchange:
         self.watch.error = error.kind
         headers = [*http.retry_after(error), *(more or [])]
         self.headers += [header for header in headers if header not in self.headers]
-        await self.answer(self.form.error_body(error), self.form.status_of(error))
+        body, status = self.form.error_body(error), self.form.status_of(error)
+        if isinstance(body, str):
+            await self.answer_with(shown(body).encode(), http.PLAIN, status)
+        else:
+            await self.answer(body, status)
 
     async def stream(self, content_type: str = http.EVENT_STREAM) -> None:
         """With a stream, whose pieces follow."""
@@ -114,16 +128,21 @@ class Door:
         form: ErrorForm,
         guard: Callable[[], Guard] | None = None,
         protocol: str | None = None,
+        forms: Mapping[str, ErrorForm] | None = None,
     ) -> None:
-        """`guard`: who asks whom; None where nothing is asked. `protocol`: what is told of it, by default the form."""
+        """`guard`: who asks whom; None where nothing is asked. `protocol`: what is told of it, by default the form.
+        `forms`: those of other protocols at the same place, by what `?protocol=` says."""
         self._endpoint = endpoint
         self._form = form
         self._guard = guard
+        self._forms = forms or {}
         self._protocol = protocol or getattr(form, "__name__", "").rpartition(".")[2]
 
     async def __call__(self, scope: http.Scope, receive: http.Receive, send: http.Send) -> None:
         exchange = Exchange(scope, receive, send, self._form)
         exchange.watch.protocol = self._protocol
+        if self._forms:
+            exchange.form = self._forms.get(exchange.asked("protocol") or "", self._form)
         try:
             if self._guard is not None:
                 if scope["closing"]:

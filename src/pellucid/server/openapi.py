@@ -11,6 +11,8 @@ from ..protocols.openresponses import openapi as openresponses
 from ..protocols.openresponses import openapi_paths
 from ..protocols.openresponses.openapi import Schema
 from ..protocols.openresponses.openapi_paths import errors, operation, parameter
+from .chat import openapi as chat
+from .sessions import openapi as sessions
 
 _STRING: Schema = {"type": "string"}
 _REFUSED = (401, 403, 429, 500, 503)
@@ -71,6 +73,14 @@ def _open(made: Schema) -> Schema:
     return {**made, "security": []}
 
 
+def _index() -> Schema:
+    made = operation("index", "What this server speaks; to a browser, the chat's page", "Index", refuses=(500,))
+    made["responses"]["200"]["content"]["text/html"] = {"schema": _STRING}
+    no_page = {"description": "The page was not built", "content": {"text/html": {"schema": _STRING}}}
+    made["responses"]["503"] = no_page
+    return made
+
+
 def _plain() -> dict[str, Schema]:
     status = {"$ref": "#/components/schemas/Status"}
     not_yet = {"description": "Not yet, and why", "content": {"application/json": {"schema": status}}}
@@ -87,7 +97,7 @@ def _plain() -> dict[str, Schema]:
             "parameters": [parameter("id", "path", "Its name, which may have slashes in it.")],
             "get": operation("getModel", "One model", "Model", refuses=(*_REFUSED, 404)),
         },
-        "/": {"get": _open(operation("index", "What this server speaks", "Index", refuses=(500,)))},
+        "/": {"get": _open(_index())},
         "/health": {"get": _open(operation("health", "The process is alive", "Status", refuses=(500,)))},
         "/ready": {"get": _open(ready)},
         "/openapi.json": {"get": _open(operation("openapi", "This document", {"type": "object"}, refuses=(500,)))},
@@ -107,13 +117,22 @@ def document() -> dict[str, Any]:
         },
         # Whoever asks from the same machine needs none, as long as no key has been made.
         "security": [*({name: []} for name in _SECURITY), {}],
-        "paths": {**openapi_paths.paths(), **chat_completions.paths(), **agui.paths(), **_plain()},
+        "paths": {
+            **openapi_paths.paths(),
+            **chat_completions.paths(),
+            **agui.paths(),
+            **chat.paths(),
+            **sessions.paths(),
+            **_plain(),
+        },
         "components": {
             "securitySchemes": _SECURITY,
             "schemas": {
                 **openresponses.schemas(),
                 **chat_completions.schemas(),
                 **agui.schemas(),
+                **chat.schemas(),
+                **sessions.schemas(),
                 "Model": _MODEL,
                 "Models": _MODELS,
                 "Status": _STATUS,

@@ -9,7 +9,9 @@ from ..errors import RequestError
 from ..protocols import openresponses
 from .access import visible
 from .exchange import Door, Exchange
+from .negotiation import prefers_html
 from .openapi import document
+from .page import Page, built
 from .routing import route
 from .services import Services
 
@@ -34,7 +36,14 @@ def routes(services: Services, spoken: list[str]) -> list[BaseRoute]:
             )
         await exchange.answer(entry(name))
 
+    page = Page(built()) if services.config.server.page else None
+
     async def index(exchange: Exchange) -> None:
+        if page is not None:
+            if prefers_html(exchange.header("accept")):
+                await page.index(exchange)
+                return
+            exchange.headers.append((b"vary", b"accept"))
         await exchange.answer({"pellucid": __version__, "speaks": [*spoken, "GET /v1/models", "GET /openapi.json"]})
 
     async def health(exchange: Exchange) -> None:
@@ -68,6 +77,7 @@ def routes(services: Services, spoken: list[str]) -> list[BaseRoute]:
     return [
         *(route(path, {"GET": Door(one, openresponses, lambda: services.guard, "plain")}) for path, one in guarded),
         *(route(path, {"GET": Door(one, openresponses, protocol="plain")}) for path, one in public),
+        *(page.routes() if page is not None else []),
     ]
 
 

@@ -30,7 +30,7 @@ from ..runs.detached import Detached
 from ..runs.keeping import KeptRun
 from ..runs.later import settled
 from ..runs.log import unpack
-from ..runs.replay import FinishedLog
+from ..runs.replay import FinishedLog, LiveLog
 from ..runs.seals import Seals
 from ..runs.serving import ServerOwner
 from ..runs.summaries import Spent, SummarisedRun
@@ -116,7 +116,8 @@ class Services:
         config = self.config
         opened.push_async_callback(asyncio.to_thread, flush, self._tracers)
         opened.push_async_callback(self.transport.aclose)
-        self.sealer = Sealer(seal_keys(config))
+        keys = seal_keys(config)
+        self.sealer = Sealer(keys)
         self.store = await open_store(config.store_url())
         opened.push_async_callback(self.store.aclose)
         self.relay = await open_relay(config.relay_url())
@@ -126,6 +127,7 @@ class Services:
             self.store.keys,
             self.relay,
             allow_unauthenticated=config.server.allow_unauthenticated,
+            seal_keys=keys,
         )
         opened.push_async_callback(self.guard.aclose)
         await self.guard.start()
@@ -247,7 +249,7 @@ class Services:
         """The run, whose response is in the store when its end is told."""
         return KeptRun(run, row, self.store)
 
-    def reading(self, row: StoredResponse) -> Running:
+    def reading(self, row: StoredResponse) -> FinishedLog | LiveLog:
         """What was kept, from its beginning: as it goes on, wherever it is driven, or as it was. `row` with its log."""
         return FinishedLog(unpack(row.log)) if row.finished else self.detached.follow(row)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from msgspec.structs import replace
+
 from ..errors import ErrorInfo
 from ..parts import (
     BuiltinToolCallPart,
@@ -51,8 +53,26 @@ def leaves(part: ModelResponsePart, view: View) -> bool:
 
 def shown_part(part: ModelResponsePart) -> ModelResponsePart:
     """What of a part that leaves may leave in it."""
+    if isinstance(part, BuiltinToolReturnPart):
+        part = replace(part, content=_readable(part.content))
     redacted: ModelResponsePart = RULES[type(part)](part)
     return redacted
+
+
+_DEEPEST = 100
+"""How deeply a tool's result may be nested. What is within that leaves in no lesser view."""
+
+
+def _readable(value: Any, deep: int = 0) -> Any:
+    """What a provider's own tool returned, without what the provider encrypted in it for itself."""
+    if not isinstance(value, dict | list):
+        return value
+    if deep == _DEEPEST:
+        return None
+    if isinstance(value, list):
+        return [_readable(one, deep + 1) for one in value]
+    sealed = [name for name in value if isinstance(name, str) and name.startswith("encrypted")]
+    return {name: _readable(one, deep + 1) for name, one in value.items() if name not in sealed}
 
 
 _SHOWN_USAGE = rule(Usage)

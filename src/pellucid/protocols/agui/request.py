@@ -176,15 +176,21 @@ def _options(given: Any, at: str = "") -> Options:
             known = ", ".join(_RIGHT)
             raise RequestError(f"{where}: no such option; there are {known}", code="unknown_option", param=where)
     try:
-        return msgspec.convert(given, Options, strict=bool(at))
+        options = msgspec.convert(given, Options, strict=bool(at))
     except msgspec.ValidationError as error:
         name = str(error).partition("`$.")[2].rstrip("`")
-        where = f"{at}.{name}".lstrip(".")
-        value = json.dumps(given.get(name))
-        got = value if len(value) <= MOST_QUOTED else f"{value[:MOST_QUOTED]}…"
-        raise RequestError(
-            f"{where}: must be {_RIGHT.get(name)}, not {got}", code="invalid_value", param=where
-        ) from None
+        raise _wrong(name, given.get(name), at) from None
+    for name in given if not at else ():
+        if getattr(options, name) is None:  # where everything is text, so is "null"
+            raise _wrong(name, given[name], at)
+    return options
+
+
+def _wrong(name: str, given: Any, at: str) -> RequestError:
+    where = f"{at}.{name}".lstrip(".")
+    value = json.dumps(given)
+    got = value if len(value) <= MOST_QUOTED else f"{value[:MOST_QUOTED]}…"
+    return RequestError(f"{where}: must be {_RIGHT.get(name)}, not {got}", code="invalid_value", param=where)
 
 
 def _right(kind: Any) -> str:

@@ -171,7 +171,8 @@ def not_found(id: str) -> RequestError:
 
 
 def _flag(exchange: Exchange, name: str) -> bool:
-    match (exchange.asked(name) or "false").lower():
+    asked = exchange.asked(name)
+    match "false" if asked is None else asked.lower():
         case "true" | "1":
             return True
         case "false" | "0":

@@ -1,0 +1,5 @@
+"""The chat of the page, and of whoever speaks as it does (seed 002; `docs/chat.md`)."""
+
+from .routes import SPOKEN, routes
+
+__all__ = ["SPOKEN", "routes"]

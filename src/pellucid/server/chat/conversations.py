@@ -1,0 +1,163 @@
+"""`/api/conversations`: the chats that there are, found, opened, named, taken away.
+
+An answer is told again from its log to each reader as they may see it; nothing is kept in any reader's form.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from ...errors import PellucidError, RequestError
+from ...protocols.chat import Answer, Question, answer_id, question
+from ...protocols.decoding import decode
+from ...storage import ChatGone, StoredChat, StoredResponse
+from ...telemetry import log
+from ..exchange import Exchange
+from ..services import Services
+from .header import Header, read_header
+from .telling import whole
+from .title import plain
+
+LONGEST_TITLE = 200
+"""Characters, of a title that somebody gives."""
+
+
+class Change(msgspec.Struct, forbid_unknown_fields=True):
+    """What of a chat can be changed."""
+
+    title: Annotated[str, Meta(min_length=1, max_length=LONGEST_TITLE)] | UnsetType = UNSET
+    head: Annotated[str, Meta(pattern="^(evt|ask)_.")] | UnsetType = UNSET
+    """The answer that ends the branch to be shown (or its question)."""
+
+
+class Conversations:
+    """The endpoints."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def list(self, exchange: Exchange) -> None:
+        page = await self._services.store.chats.list(
+            exchange.principal.owner,
+            after=exchange.asked("after") or None,
+            limit=_limit(exchange),
+            query=exchange.asked("q") or None,
+        )
+        data = [_told(found.chat) | _found(found.snippet) for found in page.chats]
+        await exchange.answer({"data": data, "has_more": page.has_more, "last_id": page.last})
+
+    async def get(self, exchange: Exchange) -> None:
+        chats, owner, id = self._services.store.chats, exchange.principal.owner, exchange.params["id"]
+        chat = await chats.get(owner, id)
+        if chat is None:
+            raise ChatGone(id)
+        head = exchange.asked("head")
+        turns = await chats.turns(owner, id, answer_id(head, "head") if head is not None else None)
+        if turns is None:
+            raise _no_turn(head) if head is not None else ChatGone(id)
+        siblings = await chats.siblings(owner, id)
+        events: list[Question | Answer] = []
+        active = None
+        for turn in turns:
+            header = read_header(turn)
+            events.append(_question(turn, header, siblings.get(turn.previous_id, [])))
+            events.append(await self._answer(exchange, turn, header))
+            if not turn.finished:
+                active = turn.id
+            await asyncio.sleep(0)
+        await exchange.answer({"conversation": _told(chat), "events": events, "active": active})
+
+    async def change(self, exchange: Exchange) -> None:
+        change = decode(await exchange.body(self._services.config.server), Change)
+        title = _title(change.title) if change.title is not UNSET else None
+        head = answer_id(change.head, "head") if change.head is not UNSET else None
+        if title is None and head is None:
+            raise RequestError("title: nothing is to be changed; send a title, a head, or both", code="missing")
+        owner, id = exchange.principal.owner, exchange.params["id"]
+        chat = await self._services.store.chats.update(owner, id, title=title, head=head)
+        if chat is None:
+            raise ChatGone(id)
+        await exchange.answer(_told(chat))
+
+    async def delete(self, exchange: Exchange) -> None:
+        owner, id = exchange.principal.owner, exchange.params["id"]
+        turns = await self._services.store.chats.delete(owner, id)
+        if turns is None:
+            raise ChatGone(id)
+        # What is under way ends only now: nothing could begin in between, and its end is kept nowhere.
+        await asyncio.gather(*(self._let_go(turn) for turn in turns))
+        await exchange.answer({"id": id, "deleted": True})
+
+    async def _let_go(self, turn: StoredResponse) -> None:
+        try:
+            if not turn.finished:
+                await self._services.cancel(turn)
+            await self._services.detached.forget(turn)
+        except PellucidError as error:
+            log.warning("what runs in a chat that was deleted could not be stopped: %s", error.info.message)
+
+    async def _answer(self, exchange: Exchange, turn: StoredResponse, header: Header) -> Answer:
+        reader = header.reader_among_others(exchange, self._services)
+        if turn.finished:
+            return await whole(turn, header, reader)
+        return Answer(
+            id=turn.id,
+            conversation_id=header.conversation_id,
+            model=header.model,
+            created_at=header.created_at,
+            segments=[],
+            view=reader.view,
+            effort_level=header.effort or UNSET,
+        )
+
+
+def _question(turn: StoredResponse, header: Header, versions: list[str]) -> Question:
+    [item] = msgspec.json.decode(turn.input)
+    return question(turn.id, header.conversation_id, item["content"], header.created_at, versions)
+
+
+def _told(chat: StoredChat) -> dict[str, Any]:
+    return {
+        "id": chat.id,
+        "title": chat.title,
+        "created_at": round(chat.created_at * 1000),
+        "updated_at": round(chat.updated_at * 1000),
+    }
+
+
+def _found(snippet: str | None) -> dict[str, Any]:
+    return {} if snippet is None else {"snippet": snippet}
+
+
+def _title(given: str) -> str:
+    title = plain(given)
+    if not title or len(title) > LONGEST_TITLE:
+        raise RequestError(
+            f"title: must be a text of 1 to {LONGEST_TITLE} characters", code="invalid_value", param="title"
+        )
+    return title
+
+
+def _limit(exchange: Exchange) -> int:
+    text = exchange.asked("limit")
+    if text is None:
+        return 20
+    if not text.isascii() or not text.isdecimal() or len(text) > 3 or not 1 <= int(text) <= 100:
+        raise RequestError("limit: must be a whole number from 1 to 100", code="invalid_value", param="limit")
+    return int(text)
+
+
+def _no_turn(head: str) -> RequestError:
+    return RequestError(
+        f"head: there is no event {head[:80]!r} in this conversation",
+        kind="not_found",
+        code="event_not_found",
+        param="head",
+    )
+
+
+__all__ = ["Conversations"]

@@ -1,0 +1,179 @@
+"""What the tests of `/api/chat` share: whoever chats, over real sockets, and what a stream must be."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from scripted import Gateway, Reply, Stream
+
+sys.path.append(str(Path(__file__).parents[1] / "server"))
+
+ENDS = ("message_final", "message_error")
+
+
+class Frame(NamedTuple):
+    id: int
+    name: str
+    data: dict[str, Any]
+
+
+def frames(body: bytes) -> list[Frame]:
+    """The frames of a stream (or of what is left of one), each in the one form that there is; without comments."""
+    out: list[Frame] = []
+    for block in body.decode().split("\n\n")[:-1]:
+        if block.startswith(": "):
+            continue
+        id, name, data = block.split("\n")
+        value = json.loads(data.removeprefix("data: "))
+        assert data.startswith("data: ")
+        assert id.startswith("id: ")
+        assert name == f"event: {value['type']}"
+        out.append(Frame(int(id.removeprefix("id: ")), value["type"], value))
+    assert [frame.id for frame in out] == list(range(out[0].id, out[0].id + len(out))) if out else True
+    return out
+
+
+def whole(body: bytes) -> list[Frame]:
+    """The frames of a whole message that is legal."""
+    found = frames(body)
+    assert found[0].id == 0
+    names = [frame.name for frame in found]
+    assert names[0] == "message_started", names
+    assert names.count("message_started") == 1
+    assert names[-1] in ENDS, names
+    assert names.count("message_final") == (names[-1] == "message_final")
+    event = found[0].data["event_id"]
+    assert all(frame.data["event_id"] == event for frame in found if "event_id" in frame.data)
+    open_parts: set[Any] = set()
+    for frame in found:
+        if frame.name.startswith("reasoning_part_"):
+            part = frame.data["segment_id"], frame.data["summary_index"]
+            if frame.name == "reasoning_part_started":
+                assert part not in open_parts
+                open_parts.add(part)
+            else:
+                assert part in open_parts
+            if frame.name == "reasoning_part_completed":
+                open_parts.remove(part)
+    assert not open_parts
+    return found
+
+
+def final(body: bytes) -> dict[str, Any]:
+    """The canonical event that the stream ends with."""
+    last = whole(body)[-1]
+    assert last.name == "message_final", last
+    event: dict[str, Any] = last.data["event"]
+    return event
+
+
+def said(event: dict[str, Any], type: str = "text") -> str:
+    key = "combined_text" if type == "reasoning" else "text"
+    return "".join(segment[key] for segment in event["segments"] if segment["type"] == type)
+
+
+class Chatter:
+    """Whoever holds one key; with none, whoever asks from this machine."""
+
+    def __init__(self, gateway: Gateway, key: str | None = None) -> None:
+        self.gateway = gateway
+        self.headers = {"Authorization": f"Bearer {key}"} if key is not None else {}
+
+    def do(self, method: str, path: str, body: Any = None, **headers: str) -> Reply:
+        data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        head = {"Content-Type": "application/json", **self.headers, **headers}
+        return self.gateway.request(method, path, data, head, 20)
+
+    def asks(self, model: str | None = None, text: str = "Why?", **more: Any) -> Reply:
+        """The whole stream, or what was refused."""
+        named = {} if model is None else {"model": model if ":" in model else f"vllm:{model}"}
+        return self.do("POST", "/api/chat", {"text": text, **named, **more})
+
+    def ask(self, model: str | None = None, text: str = "Why?", **more: Any) -> dict[str, Any]:
+        """The canonical event of the answer."""
+        reply = self.asks(model, text, **more)
+        assert reply.status == 200, reply.body
+        assert reply.headers["content-type"].startswith("text/event-stream")
+        return final(reply.body)
+
+    def begin(self, model: str, text: str = "Why?", **more: Any) -> Stream:
+        """A stream, begun."""
+        named = model if ":" in model else f"vllm:{model}"
+        return self._stream("POST", "/api/chat", json.dumps({"text": text, "model": named, **more}).encode())
+
+    def follow(self, event_id: str, query: str = "", **headers: str) -> Stream:
+        return self._stream("GET", f"/api/chat/{event_id}{query}", b"", **headers)
+
+    def read(self, event_id: str, query: str = "", **headers: str) -> Reply:
+        return self.do("GET", f"/api/chat/{event_id}{query}", None, **headers)
+
+    def cancel(self, event_id: str) -> Reply:
+        return self.do("POST", f"/api/chat/{event_id}/cancel")
+
+    def chats(self, query: str = "") -> Any:
+        return self._json("GET", f"/api/conversations{query}")
+
+    def open(self, id: str, query: str = "") -> Any:
+        return self._json("GET", f"/api/conversations/{id}{query}")
+
+    def change(self, id: str, **fields: Any) -> Reply:
+        return self.do("PATCH", f"/api/conversations/{id}", fields)
+
+    def delete(self, id: str) -> Reply:
+        return self.do("DELETE", f"/api/conversations/{id}")
+
+    def until_over(self, id: str, within: float = 10.0) -> Any:
+        """Ask again and again until nothing is under way in the conversation."""
+        end = time.monotonic() + within
+        while (found := self.open(id))["active"] is not None:
+            assert time.monotonic() < end, found
+            time.sleep(0.02)
+        return found
+
+    def _json(self, method: str, path: str) -> Any:
+        reply = self.do(method, path)
+        assert reply.status == 200, reply.body
+        return reply.json
+
+    def _stream(self, method: str, path: str, body: bytes, **headers: str) -> Stream:
+        sock = socket.create_connection(("127.0.0.1", self.gateway.port), timeout=20)
+        head = {"Host": f"127.0.0.1:{self.gateway.port}", "Content-Type": "application/json", **self.headers, **headers}
+        lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in head.items())]
+        sock.sendall("\r\n".join([*lines, f"Content-Length: {len(body)}", "", ""]).encode() + body)
+        response = http.client.HTTPResponse(sock)
+        response.begin()
+        return Stream(sock, response)
+
+
+def refused(reply: Reply, status: int) -> tuple[str, str | None, str]:
+    """Code, place and words of what was refused before a stream began."""
+    assert reply.status == status, (reply.status, reply.body)
+    [(name, error)] = reply.json.items()
+    assert name == "error"
+    assert set(error) <= {"message", "code", "param"}
+    assert error["message"]
+    return error["code"], error.get("param"), error["message"]
+
+
+def event_id(stream: Stream) -> str:
+    """Of a stream that was begun."""
+    stream.until("event: message_started")
+    stream.until("\n\n")
+    id: str = frames(stream.seen[: stream.seen.index(b"\n\n", stream.seen.index(b"id: 0")) + 2])[0].data["event_id"]
+    return id
+
+
+def texts(event: dict[str, Any]) -> list[tuple[str, str]]:
+    """What the segments are, for short."""
+    return [(segment["type"], segment.get("combined_text", segment.get("text", ""))) for segment in event["segments"]]
+
+
+def spoken(opened: Any) -> list[tuple[str, str, str]]:
+    """Who said what in a conversation, and how that ended."""
+    return [(event["role"], said(event), event["status"]) for event in opened["events"]]

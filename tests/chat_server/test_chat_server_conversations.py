@@ -1,0 +1,307 @@
+"""Conversations: made, found, opened, named, branched, taken away; and what of them goes back to a model."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+from chat_server_kit import Chatter, event_id, final, frames, refused, said, spoken, texts, whole
+from seal_kit import MORE, name_of, plays, sent
+from seal_kit import configured as every_wire
+from seal_kit import serving as serving_every_wire
+from state_kit import breaks, brief, calls, config_of, hangs, upstream_saw
+
+from pellucid.server.chat.title import LONGEST, title_of
+from scripted import Call, Upstream, delta, say
+from scripted.gateway import Served, serve
+
+THINKS = say("Let me see.", "It is 42.")
+LAST = "It is 42. "
+
+
+# --- what goes back ---------------------------------------------------------------------------------------------------
+
+
+def test_the_reasoning_goes_back_as_its_provider_wants_it(gateway: Served, upstream: Upstream) -> None:
+    me = Chatter(gateway)
+    for provider, thought in (("vllm", "Let me see. "), ("deepseek", None)):
+        name = upstream.plays(calls("look_up"), THINKS)
+        chat = me.ask(f"{provider}:{name}")["conversation_id"]
+        me.ask(f"{provider}:{name}", "And?", conversation_id=chat)
+        told = brief(upstream_saw(upstream, name))
+        assert told[0] == ("user", "Why?")
+        assert told[1][1][2:] == ("look_up",)
+        assert told[2][1][1] == "moss is a word"
+        assert told[3][1][1] == LAST
+        assert told[-1] == ("user", "And?")
+        if provider == "vllm":
+            assert told[3][1][0] == thought
+
+
+def test_signatures_go_back_to_whom_they_came_from(upstream: Upstream) -> None:
+    """Thoughts between searches, signed; what was found, encrypted: all of it in its place."""
+    [canary] = MORE
+    with serving_every_wire(every_wire(upstream)) as running:
+        me, name = Chatter(running), name_of(upstream, canary, plays(canary))
+        event = me.ask(name)
+        assert [segment["type"] for segment in event["segments"]] == [
+            "reasoning",
+            "web_search_call",
+            "reasoning",
+            "text",
+        ]
+        me.ask(name, "And?", conversation_id=event["conversation_id"])
+        first, second = sent(upstream, name)
+        assert len(first["messages"]) == 1
+        user, assistant, again = second["messages"]
+        assert (user["role"], assistant["role"], again["role"]) == ("user", "assistant", "user")
+        kinds = [block["type"] for block in assistant["content"]]
+        assert kinds == ["thinking", "server_tool_use", "web_search_tool_result", "thinking", "text"]
+        assert [block["signature"] for block in assistant["content"] if block["type"] == "thinking"] == [
+            "sig-1",
+            "sig-2",
+        ]
+
+
+async def thinks_alone(call: Call) -> None:
+    """It is cut off before it said a word."""
+    await call.head()
+    await call.event(delta(reasoning_content="Hm."))
+    call.reset()
+
+
+async def refuses(call: Call) -> None:
+    await call.answer(400, b'{"error": {"message": "no"}}')
+
+
+@pytest.mark.parametrize(
+    "script", [breaks, thinks_alone, refuses, calls("nobody_is_called_so")], ids=lambda one: one.__name__
+)
+def test_a_turn_that_failed_does_not_break_the_next(gateway: Served, upstream: Upstream, script: Any) -> None:
+    me = Chatter(gateway)
+    name = upstream.plays(script, THINKS)
+    chat = me.ask(name)["conversation_id"]
+    answer = me.ask(name, "And?", conversation_id=chat)
+    assert (answer["status"], said(answer)) == ("completed", LAST)
+    told = brief(upstream_saw(upstream, name))
+    assert told[0][0] == "user"
+    assert told[0][1].startswith("Why?")
+    assert told[-1][0] == "user"
+    assert told[-1][1].endswith("And?")
+    # A thought that was cut off is not a fact about the model's mind; one that was whole goes back.
+    assert ("Hm." in json.dumps(upstream.calls(name)[-1].body)) is (script is breaks)
+
+
+def test_a_turn_that_was_stopped_does_not_break_the_next(upstream: Upstream) -> None:
+    """On every wire: a thought that was cut, an answer that was cut, nothing at all."""
+
+    async def thinking(call: Call) -> None:
+        await call.head(200, "text/event-stream")
+        for event in (
+            {"type": "message_start", "message": {"id": "m", "model": "m", "content": [], "usage": {}}},
+            {"type": "content_block_start", "index": 0, "content_block": {"type": "thinking", "thinking": ""}},
+            {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "Hm."}},
+        ):
+            await call.data(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
+        await call.gone()
+
+    [canary] = MORE
+    with serving_every_wire(every_wire(upstream)) as running:
+        me, name = Chatter(running), name_of(upstream, canary, thinking, plays(canary))
+        with me.begin(name) as stream:
+            stream.until("Hm.")
+            me.cancel(event_id(stream))
+            event = final(stream.rest())
+        assert (event["status"], texts(event)) == ("cancelled", [("reasoning", "Hm.")])
+        assert me.ask(name, "And?", conversation_id=event["conversation_id"])["status"] == "completed"
+        [message] = sent(upstream, name)[-1]["messages"]
+        assert [block["text"] for block in message["content"]] == ["Why?", "And?"]
+
+
+def test_another_model_goes_on(gateway: Served, upstream: Upstream) -> None:
+    me = Chatter(gateway)
+    chat = me.ask(upstream.plays(THINKS))["conversation_id"]
+    other = upstream.plays(THINKS)
+    answer = me.ask(f"deepseek:{other}", "And?", conversation_id=chat)
+    assert answer["model"] == f"deepseek:{other}"
+    assert [who for who, _ in brief(upstream_saw(upstream, other))] == ["user", "assistant", "user"]
+    assert [event["model"] for event in me.open(chat)["events"][1::2]][1] == f"deepseek:{other}"
+
+
+# --- finding and keeping ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def mine(upstream: Upstream) -> Any:
+    with serve(config_of(upstream)) as running:
+        yield Chatter(running)
+
+
+def test_they_are_listed_newest_first_and_by_pages(mine: Chatter, upstream: Upstream) -> None:
+    name = upstream.plays(THINKS)
+    made = [mine.ask(name, f"Question {number}")["conversation_id"] for number in range(5)]
+    mine.ask(name, "More", conversation_id=made[0])
+    order = [made[0], *reversed(made[1:])]
+    page = mine.chats()
+    assert [one["id"] for one in page["data"]] == order
+    assert page["data"][0]["title"] == "Question 0"
+    assert page["data"][0]["created_at"] < page["data"][0]["updated_at"] <= time.time() * 1000
+    assert set(page["data"][0]) == {"id", "title", "created_at", "updated_at"}
+    found: list[str] = []
+    after = ""
+    while True:
+        page = mine.chats(f"?limit=2{after}")
+        found += [one["id"] for one in page["data"]]
+        if not page["has_more"]:
+            break
+        after = f"&after={page['last_id']}"
+    assert found == order
+
+
+def test_search_finds_titles_questions_and_answers_and_no_thoughts(mine: Chatter, upstream: Upstream) -> None:
+    name = upstream.plays(say("A secret thought.", "The ANSWER is 量子, שלום."))
+    chat = mine.ask(name, "Where is the Straße?")["conversation_id"]
+    mine.ask(upstream.plays(THINKS), "Something else")
+    from urllib.parse import quote
+
+    for query in ("straße", "swer is", "量子", "שלום", "Where is"):
+        [one] = mine.chats(f"?q={quote(query)}")["data"]
+        assert one["id"] == chat
+        assert "secret" not in one.get("snippet", "")
+    assert mine.chats("?q=secret")["data"] == []
+    assert mine.chats(f"?q={quote('%_')}")["data"] == []
+    assert mine.change(chat, title="Of moss").status == 200
+    assert [one["title"] for one in mine.chats("?q=moss")["data"]] == ["Of moss"]
+
+
+def test_a_chat_is_opened_named_and_taken_away(mine: Chatter, upstream: Upstream) -> None:
+    name = upstream.plays(calls("look_up"), THINKS)
+    first = mine.ask(name, "One?")
+    second = mine.ask(name, "Two?", conversation_id=first["conversation_id"])
+    chat = first["conversation_id"]
+    opened = mine.open(chat)
+    assert opened["active"] is None
+    assert opened["events"][1::2] == [first, second]
+    question = opened["events"][0]
+    assert set(question) == {"id", "conversation_id", "role", "created_at", "status", "segments"}
+    assert question["id"] == first["id"].replace("evt_", "ask_")
+    assert spoken(opened)[0] == ("user", "One?", "completed")
+    reply = mine.change(chat, title="  A better\n name ")
+    assert (reply.status, reply.json["title"]) == (200, "A better name")
+    assert mine.open(chat)["conversation"]["title"] == "A better name"
+    assert (mine.delete(chat).status, mine.delete(chat).status) == (200, 404)
+    for method, path in (
+        ("GET", f"/api/conversations/{chat}"),
+        ("PATCH", f"/api/conversations/{chat}"),
+        ("GET", f"/api/chat/{first['id']}"),
+        ("POST", f"/api/chat/{second['id']}/cancel"),
+    ):
+        assert refused(mine.do(method, path, {"title": "x"} if method == "PATCH" else None), 404)
+    assert mine.chats()["data"] == []
+    assert mine.asks(name, conversation_id=chat).status == 404
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({}, None),
+        ({"title": " "}, "title"),
+        ({"title": "x" * 201}, "title"),
+        ({"name": "x"}, None),
+        ({"head": "resp_1"}, "head"),
+    ],
+)
+def test_what_cannot_be_changed(gateway: Served, upstream: Upstream, fields: dict[str, Any], param: str | None) -> None:
+    me = Chatter(gateway)
+    chat = me.ask(upstream.plays(THINKS))["conversation_id"]
+    assert refused(me.change(chat, **fields), 400)[1] == param
+
+
+def test_delete_while_it_is_answered(gateway: Served, upstream: Upstream) -> None:
+    me, name = Chatter(gateway), upstream.plays(hangs)
+    with me.begin(name) as stream:
+        stream.until("Hm.")
+        chat = frames(stream.seen)[0].data["conversation_id"]
+        began = time.monotonic()
+        assert me.delete(chat).json == {"id": chat, "deleted": True}
+        [call] = upstream.calls(name)
+        assert call.connection.closed.wait(1)
+        assert call.connection.closed_at - began < 1
+        told = whole(stream.rest())
+    assert [frame.name for frame in told][-2:] == ["message_cancelled", "message_final"]
+    assert me.do("GET", f"/api/conversations/{chat}").status == 404
+    assert me.read(told[0].data["event_id"]).status == 404
+
+
+# --- branches ---------------------------------------------------------------------------------------------------------
+
+
+def test_asked_anew_it_is_a_branch_and_nothing_is_lost(gateway: Served, upstream: Upstream) -> None:
+    me, name = Chatter(gateway), upstream.plays(THINKS)
+    one = me.ask(name, "One?")
+    chat = one["conversation_id"]
+    two = me.ask(name, "Two?", conversation_id=chat)
+    # Edited: the question is named; the model sees nothing of what it replaces.
+    other = me.ask(name, "Two, please?", conversation_id=chat, replaces=two["id"].replace("evt_", "ask_"))
+    assert [text for who, text in brief(upstream_saw(upstream, name)) if who == "user"] == ["One?", "Two, please?"]
+    opened = me.open(chat)
+    assert [event["id"] for event in opened["events"][1::2]] == [one["id"], other["id"]]
+    assert opened["events"][2]["versions"] == [two["id"], other["id"]]
+    assert "versions" not in opened["events"][0]
+    # Without the chat's id, too; and the first of all.
+    again = me.ask(name, "One!", replaces=one["id"])
+    assert again["conversation_id"] == chat
+    opened = me.open(chat)
+    assert [event["id"] for event in opened["events"][1::2]] == [again["id"]]
+    assert opened["events"][0]["versions"] == [one["id"], again["id"]]
+    # Another branch is looked at, and shown from now on.
+    before = me.open(chat, f"?head={two['id']}")
+    assert [said(event) for event in before["events"][::2]] == ["One?", "Two?"]
+    assert before["events"][2]["versions"] == [two["id"], other["id"]]
+    assert me.open(chat)["events"][1]["id"] == again["id"]
+    assert me.change(chat, head=two["id"]).status == 200
+    assert me.open(chat)["events"] == before["events"]
+    three = me.ask(name, "Three?", conversation_id=chat)
+    assert [text for who, text in brief(upstream_saw(upstream, name)) if who == "user"] == ["One?", "Two?", "Three?"]
+    assert me.open(chat)["events"][-1] == three
+
+
+def test_a_branch_of_another_chat_is_none(gateway: Served, upstream: Upstream) -> None:
+    me, name = Chatter(gateway), upstream.plays(THINKS)
+    one, two = me.ask(name), me.ask(name)
+    assert refused(me.asks(name, conversation_id=one["conversation_id"], replaces=two["id"]), 404)[1] == "replaces"
+    assert me.do("GET", f"/api/conversations/{one['conversation_id']}?head={two['id']}").status == 404
+    assert me.change(one["conversation_id"], head=two["id"]).status in (400, 404)
+
+
+def test_what_other_protocols_kept_is_no_event(gateway: Served, upstream: Upstream) -> None:
+    me, name = Chatter(gateway), upstream.plays(THINKS)
+    kept = gateway.ask(f"vllm:{name}", store=True).json["id"]
+    assert me.read(kept).status == 404
+    assert me.cancel(kept).status == 404
+    mine = me.ask(name)["id"]
+    assert gateway.request("GET", f"/v1/responses/{mine}").status == 404
+    assert gateway.request("DELETE", f"/v1/responses/{mine}").status == 404
+
+
+# --- titles -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("Why?", "Why?"),
+        ("  a\n\n b ", "a b"),
+        ("word " * 15 + "words", "word " * 15 + "words"),
+        ("word " * 30, ("word " * 16)[:-1] + "…"),
+        ("x" * 100, "x" * 79 + "…"),
+        ("量" * 100, "量" * 79 + "…"),
+        ("a\x00b\x1b[31m", "ab[31m"),
+        ("\x00", "…"),
+    ],
+)
+def test_titles(text: str, title: str) -> None:
+    assert len(title_of(text)) <= LONGEST
+    assert title_of(text) == title

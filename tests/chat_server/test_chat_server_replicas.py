@@ -1,0 +1,136 @@
+"""A chat on two replicas, and over a restart: read, stopped and gone on with from anywhere, and never twice at once."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from chat_server_kit import Chatter, event_id, final, frames, said, texts, whole
+from state_kit import hangs, serving, url_of
+
+from scripted import Reply, Upstream, say
+from service_postgres import postgres
+from service_redis import redis_service
+
+sys.path.append(str(Path(__file__).parents[1] / "replicas"))
+from replicas_kit import Gate, Replica, config_of, replicas
+
+THINKS = say("Let me see.", "It is 42.")
+
+
+@pytest.fixture(scope="module")
+def both(upstream: Upstream) -> Iterator[tuple[Replica, Replica]]:
+    with postgres() as database, redis_service() as relay:
+        config = config_of(upstream, database.database(), relay.url)
+        with replicas(config, config) as (one, two):
+            yield one, two
+
+
+def test_every_cursor_gives_the_rest_on_another_replica(both: tuple[Replica, Replica], upstream: Upstream) -> None:
+    one, two = map(Chatter, both)
+    gate = Gate(before=20, after=20)
+    with one.begin(upstream.plays(gate)) as stream:
+        stream.until("thought 19")
+        id = event_id(stream)
+        came = frames(stream.seen[: stream.seen.rindex(b"\n\n") + 2])
+        live = [two.follow(id, f"?after={frame.id}") for frame in came[::4]]
+        gate.open()
+        body = stream.rest()
+    for frame, reader in zip(came[::4], live, strict=True):
+        assert reader.rest() == tail(body, frame.id)
+        reader.leave()
+    assert said(final(body)) == "".join(f"word {number}. " for number in range(20))
+    for chatter in (one, two):
+        assert chatter.read(id).body == body
+        for frame in whole(body)[::5]:
+            assert chatter.read(id, "", **{"Last-Event-ID": str(frame.id)}).body == tail(body, frame.id)
+    chat = frames(body)[0].data["conversation_id"]
+    assert two.open(chat) == one.open(chat)
+    assert two.open(chat)["events"][1] == final(body)
+
+
+def tail(body: bytes, after: int) -> bytes:
+    blocks = [block + b"\n\n" for block in body.split(b"\n\n")[:-1]]
+    return b"".join(block for block in blocks if int(block.split(b"\n")[0].removeprefix(b"id: ")) > after)
+
+
+def test_stopped_from_another_replica(both: tuple[Replica, Replica], upstream: Upstream) -> None:
+    one, two = map(Chatter, both)
+    model = upstream.plays(Gate())
+    with one.begin(model) as stream:
+        stream.until("thought 2")
+        began = time.monotonic()
+        reply = two.cancel(event_id(stream))
+        assert (reply.status, reply.json["status"]) == (200, "cancelled")
+        [call] = upstream.calls(model)
+        assert call.connection.closed.wait(1)
+        event = final(stream.rest())
+        ended = time.monotonic() - began
+    assert call.connection.closed_at - began < 1
+    assert ended < 1.5
+    assert texts(event) == [("reasoning", "thought 0. thought 1. thought 2. ")]
+
+
+def test_two_questions_at_once(both: tuple[Replica, Replica], upstream: Upstream) -> None:
+    """One begins; the other is told that the chat is busy."""
+    one, two = map(Chatter, both)
+    chat = one.ask(upstream.plays(THINKS))["conversation_id"]
+    for _ in range(3):
+        gate, start = Gate(), threading.Barrier(2)
+        model, replies = upstream.plays(gate), list[Reply]()
+
+        def ask(chatter: Chatter, start: threading.Barrier, model: str, replies: list[Reply]) -> None:
+            start.wait()
+            replies.append(chatter.asks(model, conversation_id=chat))
+
+        asking = [threading.Thread(target=ask, args=(chatter, start, model, replies)) for chatter in (one, two)]
+        for thread in asking:
+            thread.start()
+        end = time.monotonic() + 10
+        while not replies and time.monotonic() < end:
+            time.sleep(0.01)
+        gate.open()
+        for thread in asking:
+            thread.join(10)
+        assert sorted(reply.status for reply in replies) == [200, 409]
+    assert len(one.open(chat)["events"]) == 8
+
+
+def test_a_replica_that_dies_loses_nothing_that_came(both: tuple[Replica, Replica], upstream: Upstream) -> None:
+    one, two = both
+    with Chatter(one).begin(upstream.plays(Gate())) as stream:
+        stream.until("thought 2")
+        id, chat = event_id(stream), frames(stream.seen)[0].data["conversation_id"]
+        with Chatter(two).follow(id) as follower:
+            follower.until("thought 2")
+            one.kill()
+            event = final(follower.rest())
+    assert (event["status"], texts(event)) == ("failed", [("reasoning", "thought 0. thought 1. thought 2. ")])
+    assert Chatter(two).open(chat)["events"][1] == event
+    assert said(Chatter(two).ask(upstream.plays(THINKS), conversation_id=chat)) == "It is 42. "
+
+
+def test_restarted_in_the_middle(upstream: Upstream, tmp_path: Path) -> None:
+    """The stream stops short, without an end that nobody can know; what came is kept, as failed."""
+    url, server = url_of(tmp_path / "store.sqlite"), {"shutdown_seconds": 0.3}
+    with serving(upstream, url, server=server) as running:
+        stream = Chatter(running).begin(upstream.plays(hangs))
+        stream.until("Hm.")
+        id = event_id(stream)
+    rest = frames(stream.rest())
+    stream.leave()
+    assert "message_final" not in [frame.name for frame in rest]
+    assert stream.seen.endswith(b": broken off; ask again with Last-Event-ID\n\n")
+    with serving(upstream, url, server=server) as running:
+        me = Chatter(running)
+        more = me.read(id, "", **{"Last-Event-ID": str(rest[-1].id)})
+        told = whole(stream.seen.removesuffix(b": broken off; ask again with Last-Event-ID\n\n") + more.body)
+        assert [frame.name for frame in told][-2:] == ["message_error", "message_final"]
+        event = told[-1].data["event"]
+        assert (event["status"], texts(event)) == ("failed", [("reasoning", "Hm.")])
+        assert me.open(event["conversation_id"])["active"] is None
+        assert me.ask(upstream.plays(THINKS), conversation_id=event["conversation_id"])["status"] == "completed"

@@ -1,0 +1,427 @@
+"""`POST /api/chat`: every sentence of what a stream is, from the first frame to what is saved."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from typing import Any
+
+import pytest
+from chat_server_kit import Chatter, event_id, final, frames, refused, said, texts, whole
+from state_kit import breaks, calls, config_of, hangs, serving
+
+from pellucid.emit import Emitter
+from pellucid.errors import ErrorInfo
+from pellucid.events import ModelEvent, SideEvent
+from pellucid.models.model import Turn
+from pellucid.parts import Origin
+from pellucid.runs import driving
+from pellucid.settings import ModelCall
+from pellucid.storage import StoreError
+from scripted import Call, Script, Upstream, delta, say
+from scripted.gateway import Served, serve
+
+THINKS = say(
+    "Let me see.",
+    "It is 42.",
+    {"prompt_tokens": 7, "completion_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 5}},
+)
+LAST = "It is 42. "
+
+
+def store_of(gateway: Served) -> Any:
+    return gateway.server.config.app.services.store  # type: ignore[union-attr]
+
+
+# --- the stream and what is saved -------------------------------------------------------------------------------------
+
+
+def test_from_the_first_frame_to_the_last(gateway: Served, upstream: Upstream) -> None:
+    me, before = Chatter(gateway), time.time_ns() // 1_000_000
+    reply = me.asks(upstream.plays(THINKS), effort="low")
+    told = whole(reply.body)
+    names = [frame.name for frame in told]
+    started = told[0].data
+    assert set(started) == {"type", "event_id", "conversation_id", "model", "created_at", "view", "effort_level"}
+    assert started["event_id"].startswith("evt_")
+    assert started["conversation_id"].startswith("chat_")
+    assert (started["view"], started["effort_level"]) == ("raw", "low")
+    assert before <= started["created_at"] <= time.time_ns() // 1_000_000
+    assert names.index("reasoning_part_started") < names.index("reasoning_part_delta") < names.index("text_delta")
+    event = told[-1].data["event"]
+    assert event["id"] == started["event_id"]
+    assert event["conversation_id"] == started["conversation_id"]
+    assert (event["role"], event["status"], event["model"]) == ("assistant", "completed", started["model"])
+    reasoning, text = event["segments"]
+    # Exactly the specification's example, and what is known of this one.
+    assert set(reasoning) == {
+        *("id", "type", "parts", "streaming", "output_index", "combined_text", "sequence_number"),
+        *("effort_level", "reasoning_tokens"),
+    }
+    assert set(reasoning["parts"][0]) == {
+        *("text", "type", "created_at", "is_complete", "summary_index", "sequence_number"),
+    }
+    assert set(text) == {"id", "text", "type"}
+    assert (reasoning["combined_text"], text["text"]) == ("Let me see. ", LAST)
+    assert (reasoning["reasoning_tokens"], reasoning["effort_level"]) == (5, "low")
+    assert reasoning["parts"][0]["type"] == "reasoning_text"
+    # What was told on the way is what is saved.
+    parts = [frame.data for frame in told if frame.name == "reasoning_part_started"]
+    assert [part["segment_id"] for part in parts] == [reasoning["id"]]
+    assert parts[0]["sequence_number"] == reasoning["sequence_number"] + 1
+    for name, kept in (("reasoning_part_delta", reasoning["combined_text"]), ("text_delta", text["text"])):
+        assert "".join(frame.data["text_delta"] for frame in told if frame.name == name) == kept
+    assert me.open(event["conversation_id"])["events"][1] == event
+    assert upstream.calls(started["model"].removeprefix("vllm:"))[0].body["reasoning_effort"] == "low"
+
+
+def test_a_function_of_the_server_is_shown_and_answered(gateway: Served, upstream: Upstream) -> None:
+    event = Chatter(gateway).ask(upstream.plays(calls("look_up"), THINKS))
+    assert [segment["type"] for segment in event["segments"]] == ["reasoning", "tool_call", "reasoning", "text"]
+    call = event["segments"][1]
+    assert (call["name"], call["args"], call["result"]) == ("look_up", {"word": "moss"}, "moss is a word")
+    assert call["status"] == "completed"
+    assert [segment["output_index"] for segment in event["segments"] if "output_index" in segment] == [0, 1, 2]
+
+
+async def nothing(call: Call) -> None:
+    await call.head()
+    await call.event(delta("stop"))
+    await call.event(b"[DONE]")
+    await call.end()
+
+
+async def plain(call: Call) -> None:
+    await call.head()
+    await call.event(delta(content="It is 42."))
+    await call.event(delta("stop"))
+    await call.event(b"[DONE]")
+    await call.end()
+
+
+async def cut(call: Call) -> None:
+    """The connection ends in the middle of a word."""
+    await call.head()
+    await call.event(delta(reasoning_content="Hm."))
+    await call.event(delta(content="It is"))
+    call.reset()
+
+
+async def refuses(call: Call) -> None:
+    await call.answer(400, b'{"error": {"message": "no such thing", "code": "bad"}}')
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "kept"),
+    [
+        (THINKS, "completed", [("reasoning", "Let me see. "), ("text", LAST)]),
+        (plain, "completed", [("text", "It is 42.")]),
+        (nothing, "completed", []),
+        (breaks, "failed", [("reasoning", "Hm."), ("text", "It is")]),
+        (cut, "failed", [("reasoning", "Hm."), ("text", "It is")]),
+        (refuses, "failed", []),
+    ],
+    ids=["whole", "no reasoning", "empty", "breaks", "cut", "refused"],
+)
+def test_message_final_comes_always_once_last_and_after_the_save(
+    gateway: Served, upstream: Upstream, script: Script, status: str, kept: list[tuple[str, str]]
+) -> None:
+    me = Chatter(gateway)
+    written = store_of(gateway).transactions
+    reply = me.asks(upstream.plays(script))
+    # The question, and the answer: nothing is written in between.
+    assert store_of(gateway).transactions - written == 2
+    told = whole(reply.body)
+    event = told[-1].data["event"]
+    assert (event["status"], texts(event)) == (status, kept)
+    assert [frame.name for frame in told].count("message_error") == (status == "failed")
+    if status == "failed":
+        assert told[-2].name == "message_error"
+        assert told[-2].data["message"]
+        assert event["error"]["message"] == told[-2].data["message"]
+    assert me.open(event["conversation_id"])["events"][1] == event
+
+
+def test_a_model_that_is_not_there_is_told_as_an_event(gateway: Served, upstream: Upstream) -> None:
+    config = {"providers": {"gone": {"profile": "vllm", "base_url": "http://127.0.0.1:9/v1"}}, "limits": {"retries": 0}}
+    with serving(upstream, **config) as running:
+        told = whole(Chatter(running).asks("gone:m").body)
+        assert [frame.name for frame in told] == ["message_started", "message_error", "message_final"]
+
+
+async def lingers(call: Call) -> None:
+    """It says that it is over a moment after the last word."""
+    await call.head()
+    await call.event(delta(content="It is 42."))
+    await asyncio.sleep(0.05)
+    await call.event(delta("stop"))
+    await call.event(b"[DONE]")
+    await call.end()
+
+
+def test_nothing_is_written_in_mid_stream_and_the_end_waits_for_the_save(upstream: Upstream) -> None:
+    with serving(upstream) as running:
+        me, store, name = Chatter(running), store_of(running), upstream.plays(hangs, lingers)
+        before = store.transactions
+        with me.begin(name) as stream:
+            stream.until("Hm.")
+            assert store.transactions - before == 1
+            me.cancel(event_id(stream))
+            stream.rest()
+        assert store.transactions - before == 2
+
+        real, saved = store.responses.finish, threading.Event()
+
+        async def slow(*args: Any) -> bool:
+            await asyncio.to_thread(saved.wait, 5)
+            done: bool = await real(*args)
+            return done
+
+        store.responses.finish = slow
+        with me.begin(name) as stream:
+            stream.until("42.")
+            id = event_id(stream)
+            stream.socket.settimeout(0.2)
+            with pytest.raises(TimeoutError):
+                stream.until("message_final")
+            assert me.open(frames(stream.seen)[0].data["conversation_id"])["active"] == id
+            saved.set()
+
+
+def test_who_waits_for_a_model_is_told_so(upstream: Upstream) -> None:
+    """In a comment, which has no number: what is read again afterwards is the message alone."""
+    with serve(config_of(upstream), more=[Busy()]) as running:
+        me = Chatter(running)
+        body = me.do("POST", "/api/chat", {"text": "Hi", "model": "busy"}).body
+        assert body.count(b": queued\n\n") == 1
+        assert body.index(b"message_started") < body.index(b": queued") < body.index(b"text_delta")
+        event = final(body)
+        assert texts(event) == [("text", "Hello.")]
+        assert me.read(event["id"]).body == body.replace(b": queued\n\n", b"")
+
+
+class Busy:
+    """A model that is not free at first."""
+
+    name = "busy"
+    origin = Origin("agents", "agent", "busy")
+
+    async def open(self, call: ModelCall) -> Turn:
+        return _BusyTurn(self.origin)
+
+    def warnings(self, call: ModelCall) -> list[str]:
+        return []
+
+
+class _BusyTurn:
+    waiting = True
+
+    def __init__(self, origin: Origin) -> None:
+        self._emitter = Emitter(origin)
+        self._steps = 0
+
+    async def wait(self) -> None:
+        # A moment, so that what comes is read as it comes.
+        await asyncio.sleep(0.05)
+
+    def take(self) -> list[ModelEvent] | None:
+        self._steps += 1
+        match self._steps:
+            case 1:
+                return [SideEvent("queue", "position", 1)]
+            case 2:
+                self._emitter.text("t", "Hello.")
+                return self._emitter.take()
+            case 3:
+                self._emitter.finish("stop")
+                return self._emitter.end("eof")
+            case _:
+                return None
+
+    def cancel(self, error: ErrorInfo | None = None) -> list[ModelEvent]:
+        return self._emitter.end("cancelled" if error is None else "error", error)
+
+
+def test_the_ai_sdk_is_recognised(gateway: Served, upstream: Upstream) -> None:
+    name = upstream.plays(THINKS)
+    said = [{"id": "1", "role": "user", "parts": [{"type": "text", "text": "Why?"}]}]
+    written = store_of(gateway).transactions
+    reply = Chatter(gateway).do("POST", "/api/chat", {"id": "c", "messages": said, "model": f"vllm:{name}"})
+    assert (reply.status, reply.headers["x-vercel-ai-ui-message-stream"]) == (200, "v1")
+    assert b"reasoning-delta" in reply.body
+    assert store_of(gateway).transactions == written
+
+
+# --- it is the server's, not its reader's -----------------------------------------------------------------------------
+
+
+def test_a_reader_who_leaves_stops_nothing(gateway: Served, upstream: Upstream) -> None:
+    me, left = Chatter(gateway), threading.Event()
+
+    async def script(call: Call) -> None:
+        await call.head()
+        await call.event(delta(reasoning_content="Hm."))
+        await asyncio.to_thread(left.wait, 5)
+        await call.event(delta(content="Still here."))
+        await call.event(delta("stop"))
+        await call.event(b"[DONE]")
+        await call.end()
+
+    name = upstream.plays(script)
+    with me.begin(name) as stream:
+        id = event_id(stream)
+        stream.until("Hm.")
+    gateway.idle()
+    [call] = upstream.calls(name)
+    assert not call.connection.closed.is_set()
+    opened = me.open(frames(stream.seen)[0].data["conversation_id"])
+    assert opened["active"] == id
+    assert opened["events"][1]["status"] == "in_progress"
+    assert opened["events"][1]["segments"] == []
+    with me.follow(id) as again:
+        again.until("Hm.")
+        left.set()
+        event = final(again.rest())
+    assert texts(event) == [("reasoning", "Hm."), ("text", "Still here.")]
+
+
+def test_stop(gateway: Served, upstream: Upstream) -> None:
+    me, name = Chatter(gateway), upstream.plays(hangs)
+    with me.begin(name) as stream:
+        stream.until("Hm.")
+        id = event_id(stream)
+        began = time.monotonic()
+        reply = me.cancel(id)
+        assert (reply.status, reply.json) == (200, {"id": id, "status": "cancelled"})
+        [call] = upstream.calls(name)
+        assert call.connection.closed.wait(1)
+        told = whole(stream.rest())
+    assert call.connection.closed_at - began < 1
+    assert [frame.name for frame in told][-2:] == ["message_cancelled", "message_final"]
+    event = told[-1].data["event"]
+    assert (event["status"], texts(event)) == ("cancelled", [("reasoning", "Hm.")])
+    assert me.cancel(id).json == {"id": id, "status": "cancelled"}
+    assert me.open(event["conversation_id"])["events"][1] == event
+
+
+def test_every_cursor_gives_the_rest(gateway: Served, upstream: Upstream) -> None:
+    me, name = Chatter(gateway), upstream.plays(calls("look_up"), hangs)
+    with me.begin(name) as stream:
+        stream.until("Hm.")
+        id = event_id(stream)
+        so_far = frames(stream.seen[: stream.seen.rindex(b"\n\n") + 2])
+        readers = [me.follow(id, f"?after={frame.id}") for frame in so_far[::3]]
+        assert me.cancel(id).status == 200
+        body = stream.rest()
+    for frame, reader in zip(so_far[::3], readers, strict=True):
+        assert reader.rest() == tail(body, frame.id)
+        reader.leave()
+    for frame in whole(body):
+        assert me.read(id, f"?after={frame.id}").body == tail(body, frame.id)
+        assert me.read(id, "", **{"Last-Event-ID": str(frame.id)}).body == tail(body, frame.id)
+    assert me.read(id).body == body
+
+
+def tail(body: bytes, after: int) -> bytes:
+    """What follows the frame with this number."""
+    blocks = [block + b"\n\n" for block in body.split(b"\n\n")[:-1]]
+    return b"".join(block for block in blocks if int(block.split(b"\n")[0].removeprefix(b"id: ")) > after)
+
+
+# --- what cannot be kept ----------------------------------------------------------------------------------------------
+
+
+def test_only_where_the_save_fails_is_message_error_the_last(
+    upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driving, "KEEP_SECONDS", 0.0)
+    with serving(upstream) as running:
+        me = Chatter(running)
+        responses = store_of(running).responses
+
+        async def fails(*_: Any) -> bool:
+            raise StoreError
+
+        responses.finish = fails
+        told = whole(me.asks(upstream.plays(THINKS)).body)
+        assert told[-1].name == "message_error"
+        assert "could not be kept" in told[-1].data["message"]
+        assert "message_final" not in [frame.name for frame in told]
+        del responses.finish
+        assert final(me.asks(upstream.plays(THINKS)).body)["status"] == "completed"
+
+
+def test_a_question_that_cannot_be_kept_is_not_asked(upstream: Upstream) -> None:
+    with serving(upstream) as running:
+        name = upstream.plays(THINKS)
+
+        async def fails(*_: Any) -> None:
+            raise StoreError
+
+        store_of(running).chats.begin_turn = fails
+        assert refused(Chatter(running).asks(name), 503)[0] == "storage_unavailable"
+        assert upstream.calls(name) == []
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "param"),
+    [
+        (b"{", 400, None),
+        ({}, 400, "text"),
+        ({"text": ""}, 400, "text"),
+        ({"text": "Hi", "temperature": 1}, 400, "temperature"),
+        ({"text": "Hi", "effort": "most"}, 400, "effort"),
+        ({"text": "Hi", "view": "all"}, 400, "view"),
+        ({"text": "Hi", "model": "vllm:m", "conversation_id": "chat_1"}, 404, "conversation_id"),
+        ({"text": "Hi", "model": "vllm:m", "replaces": "evt_1"}, 404, "replaces"),
+        ({"text": "Hi", "replaces": "resp_1"}, 400, "replaces"),
+        ({"text": "Hi", "model": "nobody:m"}, 404, "model"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(upstream: Upstream, body: Any, status: int, param: str | None) -> None:
+    with serving(upstream) as running:
+        code, at, message = refused(Chatter(running).do("POST", "/api/chat", body), status)
+        assert code
+        assert at == param
+        if param is not None and status == 400:
+            assert param in message
+
+
+def test_one_question_at_a_time(gateway: Served, upstream: Upstream) -> None:
+    me = Chatter(gateway)
+    with me.begin(upstream.plays(hangs)) as stream:
+        stream.until("Hm.")
+        chat = frames(stream.seen)[0].data["conversation_id"]
+        code, param, _ = refused(me.asks(upstream.plays(THINKS), conversation_id=chat), 409)
+        assert (code, param) == ("conversation_busy", "conversation_id")
+        assert refused(me.asks(upstream.plays(THINKS), replaces=event_id(stream)), 409)[0] == "conversation_busy"
+        me.cancel(event_id(stream))
+        stream.rest()
+    assert said(me.ask(upstream.plays(THINKS), conversation_id=chat)) == LAST
+
+
+@pytest.mark.parametrize("after", ["", "-1", "x", "1.5", "9" * 17])
+def test_a_cursor_that_is_none(gateway: Served, upstream: Upstream, after: str) -> None:
+    me = Chatter(gateway)
+    id = me.ask(upstream.plays(THINKS))["id"]
+    assert refused(me.read(id, f"?after={after}"), 400)[:2] == ("invalid_value", "after")
+    assert refused(me.read(id, "", **{"Last-Event-ID": after}), 400)[:2] == ("invalid_value", "Last-Event-ID")
+    assert me.read(id, "?after=100000").body == b""
+
+
+def test_what_anybody_may_write(gateway: Served, upstream: Upstream) -> None:
+    """Any text comes back as it was; what cannot be kept is refused, not broken."""
+    me = Chatter(gateway)
+    for text in ("\x00 nul", "שלום", "你好" * 50, "a\r\nb\u2028", "<script>alert(1)</script>", json.dumps({"a": 1})):
+        reply = me.asks(upstream.plays(THINKS), text)
+        if reply.status != 200:
+            assert refused(reply, 400)[1] == "text"
+            continue
+        opened = me.open(final(reply.body)["conversation_id"])
+        assert said(opened["events"][0]) == text
+        assert 1 <= len(opened["conversation"]["title"]) <= 80
