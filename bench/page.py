@@ -1,0 +1,175 @@
+"""What the page costs: how much is loaded, when something is seen, and how smoothly it draws what streams in.
+
+    .venv/bin/python bench/page.py [--seconds 10]
+
+Chromium, the gateway and a scripted model share this machine's CPUs, so the figures are what a reader has beside a busy
+server, not the best that there is. It needs Chromium (`apt-get install chromium`). What is measured: docs/page.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "page")]
+
+from page_kit import Stage, Tab, browser  # noqa: E402
+from playwright.sync_api import Browser  # noqa: E402
+
+from pellucid.server.config import check_config  # noqa: E402
+from scripted import Call, Upstream, delta  # noqa: E402
+from scripted.gateway import Served, serve  # noqa: E402
+
+LOADS = 7
+RATE = 100
+SENTENCE = "The sea rises twice a day because the moon pulls at it, and the earth turns beneath. "
+ANSWER = (
+    "Some **bold** words, `code`, a [link](https://example.org).\n\n- one\n- two\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n"
+)
+
+FRAMES = """() => {
+  window.frames_ = []
+  let last = performance.now()
+  const next = (now) => { window.frames_.push(now - last); last = now; window.asked = requestAnimationFrame(next) }
+  window.asked = requestAnimationFrame((now) => { last = now; window.asked = requestAnimationFrame(next) })
+}"""
+STOPPED = "() => { cancelAnimationFrame(window.asked); return window.frames_ }"
+TRANSFERRED = """() => [...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")]
+  .filter((one) => !new URL(one.name).pathname.startsWith("/api/"))
+  .map((one) => [new URL(one.name).pathname, one.encodedBodySize, one.decodedBodySize])"""
+PAINTS = "() => Object.fromEntries(performance.getEntriesByType('paint').map((one) => [one.name, one.startTime]))"
+
+
+@contextmanager
+def house(upstream: Upstream) -> Iterator[tuple[Stage, Served]]:
+    """A gateway with an empty home, whose models say what they are told."""
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["XDG_DATA_HOME"] = home
+        stage = Stage(upstream)
+        with serve(check_config(stage.config(upstream), {"A_KEY": "k"})) as gateway:
+            yield stage, gateway
+
+
+def paced(texts: Iterator[str], field: str, seconds: float, before: str = "") -> Callable[[Call], Any]:
+    """A model that has said something at once, and goes on with so many deltas a second."""
+
+    async def script(call: Call) -> None:
+        await call.head()
+        for start in range(0, len(before), 8192):
+            await call.event(delta(reasoning_content=before[start : start + 8192]))
+        loop = asyncio.get_running_loop()
+        begun = loop.time() + 1
+        for n in range(int(seconds * RATE)):
+            await asyncio.sleep(max(0.0, begun + n / RATE - loop.time()))
+            await call.event(delta(**{field: next(texts)}))
+        if field == "reasoning_content":
+            await call.event(delta(content="Done."))
+        await call.event(delta("stop"))
+        await call.event(b"[DONE]")
+        await call.end()
+
+    return script
+
+
+def in_words(text: str) -> Iterator[str]:
+    words = text.split(" ")
+    return (f"{word} " for word in itertools.cycle(words))
+
+
+def frames(chrome: Browser, stage: Stage, gateway: Served, script: Callable[[Call], Any], seen: str) -> list[float]:
+    """How long each frame took from when `seen` was there until the answer was over."""
+    stage.said.script = script  # type: ignore[method-assign]
+    context = chrome.new_context(viewport={"width": 1100, "height": 800})
+    tab = Tab(context, gateway)
+    tab.asks()
+    tab.there(seen).wait_for()
+    tab.settled()
+    tab.page.evaluate(FRAMES)
+    tab.page.wait_for_selector("[data-status=completed]", timeout=120_000)
+    took: list[float] = tab.page.evaluate(STOPPED)
+    context.close()
+    return took
+
+
+def opened(chrome: Browser, stage: Stage, gateway: Served, text: str) -> float:
+    """Milliseconds from the press on “Show Reasoning” until that text is drawn."""
+
+    async def script(call: Call) -> None:
+        await call.head()
+        for start in range(0, len(text), 65_536):
+            await call.event(delta(reasoning_content=text[start : start + 65_536]))
+        await call.event(delta(content="Done."))
+        await call.event(delta("stop"))
+        await call.event(b"[DONE]")
+        await call.end()
+
+    stage.said.script = script  # type: ignore[method-assign]
+    context = chrome.new_context(viewport={"width": 1100, "height": 800})
+    tab = Tab(context, gateway)
+    tab.asks()
+    tab.page.wait_for_selector("[data-status=completed]", timeout=120_000)
+    took: float = tab.page.evaluate("""() => new Promise((done) => {
+      const begun = performance.now()
+      document.querySelector("[data-testid=show-reasoning]").click()
+      requestAnimationFrame(() => setTimeout(() => done(performance.now() - begun)))
+    })""")
+    context.close()
+    return took
+
+
+def loads(chrome: Browser, gateway: Served) -> tuple[dict[str, tuple[int, int]], float, float]:
+    """What a first visit transfers (packed, unpacked), and the medians of first and first contentful paint."""
+    paints, files = [], {}
+    for _ in range(LOADS):
+        context = chrome.new_context()
+        tab = Tab(context, gateway)
+        tab.open()
+        tab.settled()
+        files = {name: (packed, size) for name, packed, size in tab.page.evaluate(TRANSFERRED)}
+        paints.append(tab.page.evaluate(PAINTS))
+        context.close()
+    return files, *(statistics.median(one[f"first-{name}"] for one in paints) for name in ("paint", "contentful-paint"))
+
+
+def row(name: str, took: list[float]) -> str:
+    ordered = sorted(took)
+    late = sum(one > 33.4 for one in took) / len(took)
+    p95 = ordered[int(len(ordered) * 0.95)]
+    return f"| {name} | {len(took)} | {statistics.median(took):.1f} | {p95:.1f} | {ordered[-1]:.0f} | {late:.1%} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=10.0, help="how long each stream is watched (10)")
+    seconds = parser.parse_args().seconds
+    million = "\n\n".join(f"{n}. {SENTENCE * 3}" for n in range(4000))
+    with Upstream() as upstream, house(upstream) as (stage, gateway), browser() as chrome:
+        files, first, contentful = loads(chrome, gateway)
+        print(f"Chromium {chrome.version}; {os.cpu_count()} CPUs\n")
+        print("| first load | packed, kB | unpacked, kB |\n|---|---:|---:|")
+        for name, (packed, size) in files.items():
+            print(f"| {name} | {packed / 1000:.1f} | {size / 1000:.1f} |")
+        print(f"| in all | {sum(one for one, _ in files.values()) / 1000:.1f} | |\n")
+        print(f"First paint after {first:.0f} ms, first contentful paint after {contentful:.0f} ms (of {LOADS}).\n")
+        print("| frames, in ms | frames | median | 95 % | longest | over 33 ms |\n|---|---:|---:|---:|---:|---:|")
+        thought = paced(in_words(SENTENCE), "reasoning_content", seconds)
+        print(row(f"{RATE} deltas/s of reasoning", frames(chrome, stage, gateway, thought, "overlay-part")))
+        answer = paced(in_words(ANSWER), "content", seconds)
+        print(row(f"{RATE} deltas/s of answer", frames(chrome, stage, gateway, answer, "answer-text")))
+        after = paced(in_words(SENTENCE), "reasoning_content", seconds, before=million)
+        print(row(f"{RATE} deltas/s behind 1 MB of reasoning", frames(chrome, stage, gateway, after, "overlay-part")))
+        print(f"\n1 MB of reasoning opens in {opened(chrome, stage, gateway, million):.0f} ms.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""One browser and one gateway for all, a profile for each test, and a model that says what the test tells it to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from page_kit import Cable, House, Said, Stage, Tab, Tabs, browser, chromium
+from playwright.sync_api import Browser, BrowserContext
+
+from pellucid.server.config import check_config
+from scripted import Upstream
+from scripted.gateway import Served, serve
+
+_open = ExitStack()
+_running: list[Browser] = []
+_profiles: list[BrowserContext] = []
+"""A profile that tests use one after the other: what was loaded once need not be loaded again. Empty while in use."""
+PLAIN: dict[str, Any] = {"viewport": {"width": 1100, "height": 800}}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """The browser goes with the last test here: its event loop is the main thread's, where others want their own."""
+    yield
+    if nextitem is None or nextitem.path.parent != item.path.parent:
+        _running.clear()
+        _profiles.clear()
+        _open.close()
+
+
+@pytest.fixture
+def chrome() -> Browser:
+    if chromium() is None:
+        pytest.skip("there is no Chromium here")
+    if not _running:
+        _running.append(_open.enter_context(browser()))
+    return _running[0]
+
+
+@pytest.fixture(scope="session")
+def house(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    stage = Stage(upstream)
+    store = tmp_path_factory.mktemp("page") / "store.sqlite"
+    config = {**stage.config(upstream), "storage": {"url": f"sqlite:///{store}"}}
+    with serve(check_config(config, {"A_KEY": "k"})) as gateway:
+        yield House(stage, gateway, str(store))
+
+
+@pytest.fixture
+def said(house: House) -> Iterator[Said]:
+    """What the models say. Afterwards nothing is under way, and no chat is left."""
+    house.stage.said = said = Said()
+    yield said
+    for chat in house.gateway.request("GET", "/api/conversations?limit=100").json["data"]:
+        house.gateway.request("DELETE", f"/api/conversations/{chat['id']}")
+    said.close()
+
+
+@pytest.fixture
+def gateway(house: House) -> Served:
+    return house.gateway
+
+
+@pytest.fixture
+def tabs(chrome: Browser, gateway: Served, said: Said) -> Iterator[Tabs]:
+    """Tabs in profiles of their own, of any size and taste; nothing goes wrong in any of them."""
+    made: list[Tab] = []
+
+    def make(cable: Cable | None = None, to: Served | None = None, **taste: Any) -> Tab:
+        context = chrome.new_context(**{**PLAIN, **taste})
+        made.append(Tab(context, to or gateway, cable.url if cable else None))
+        return made[-1]
+
+    try:
+        yield make
+        for tab in made:
+            assert not tab.faults, tab.faults
+    finally:
+        for tab in made:
+            tab.context.close()
+
+
+@pytest.fixture
+def tab(chrome: Browser, gateway: Served, said: Said) -> Iterator[Tab]:
+    """A tab in a profile that holds nothing but what was loaded before; nothing goes wrong in it."""
+    context = _profiles.pop() if _profiles else chrome.new_context(**PLAIN)
+    made = Tab(context, gateway)
+    yield made
+    assert not made.faults, made.faults
+    made.page.evaluate("() => location.protocol === 'http:' && localStorage.clear()")
+    made.page.close()
+    context.clear_cookies()
+    _profiles.append(context)
+
+
+@pytest.fixture
+def cable(gateway: Served) -> Iterator[Cable]:
+    made = Cable(gateway.port)
+    yield made
+    made.close()

@@ -1,0 +1,19 @@
+"""What the gateway in these tests can do for its model."""
+
+from __future__ import annotations
+
+
+def weather(city: str) -> dict[str, object]:
+    """The weather in a city.
+
+    Args:
+        city: Its name.
+    """
+    if city == "Nowhere":
+        raise ValueError("there is no such city")
+    return {"city": city, "sky": "clear", "degrees": 21}
+
+
+def hostile() -> str:
+    """What somebody else wrote."""
+    return "<img src=x onerror=alert(1)><script>alert(2)</script>[a](javascript:alert(3))\u202etxt.exe\x1b[31m"

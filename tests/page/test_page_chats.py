@@ -1,0 +1,288 @@
+"""Chats as people have them: several, found again, named, thrown away; asked anew; and what is picked is asked."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from page_kit import CLAUDE, LOCKED, OTHER, REASONER, THINKER, House, Said, Tab, Tabs
+from playwright.sync_api import expect
+
+
+def titles(tab: Tab) -> list[str]:
+    return [one.inner_text().split("\n")[0] for one in tab.there("conversation-item").locator("a").all()]
+
+
+def menu(tab: Tab, title: str, entry: str) -> None:
+    tab.there("conversation-item").filter(has_text=title).get_by_role("button").click()
+    tab.page.get_by_role("menuitem", name=entry).click()
+
+
+def ask_new(tab: Tab, said: Said, question: str, answer: str = "Noon.") -> str:
+    """A chat of its own; its id."""
+    said.answer(answer, "Hm.")
+    tab.there("new-chat").click()
+    tab.ask(question)
+    expect(tab.there("answer-text")).to_have_text(answer)
+    tab.finished()
+    return tab.conversation
+
+
+# --- the list ----------------------------------------------------------------------------------------------------
+
+
+def test_chats_are_listed_opened_renamed_and_deleted(tab: Tab, said: Said) -> None:
+    tab.open()
+    first = ask_new(tab, said, "About the moon", "It pulls.")
+    second = ask_new(tab, said, "About the sun", "It shines.")
+    expect(tab.there("conversation-item")).to_have_count(2)
+    assert titles(tab) == ["About the sun", "About the moon"], "the newest first"
+
+    tab.there("conversation-item").filter(has_text="moon").get_by_role("link").click()
+    expect(tab.there("answer-text")).to_have_text("It pulls.")
+    assert tab.conversation == first
+    assert tab.page.title().startswith("About the moon")
+    tab.page.go_back()
+    expect(tab.there("answer-text")).to_have_text("It shines.")
+    assert tab.conversation == second
+
+    menu(tab, "About the sun", "Rename")
+    field = tab.page.get_by_label("Title")
+    expect(field).to_be_focused()
+    field.fill("Helios")
+    field.press("Enter")
+    expect(tab.there("conversation-item").first).to_contain_text("Helios")
+    assert tab.api(f"/api/conversations/{second}")["conversation"]["title"] == "Helios"
+
+    menu(tab, "Helios", "Delete")
+    tab.page.get_by_role("dialog").get_by_role("button", name="Keep it").click()
+    expect(tab.there("conversation-item")).to_have_count(2)
+    menu(tab, "Helios", "Delete")
+    tab.there("confirm-delete").click()
+    expect(tab.there("conversation-item")).to_have_count(1)
+    assert tab.gateway.request("GET", f"/api/conversations/{second}").status == 404
+    tab.page.wait_for_url(tab.url + "/")
+    expect(tab.there("composer")).to_be_focused()
+
+
+def test_search_finds_questions_and_answers_but_no_thoughts(tab: Tab, said: Said) -> None:
+    tab.open()
+    said.answer("Das Watt fällt trocken.", "A secret thought.")
+    tab.ask("Wann ist Ebbe?")
+    tab.finished()
+    ask_new(tab, said, "东京的天气怎么样？", "晴天")
+    for query, wanted in (("watt", "Wann ist Ebbe?"), ("东京", "东京的天气怎么样？"), ("EBBE", "Wann ist Ebbe?")):
+        tab.there("search").fill(query)
+        expect(tab.there("conversation-item")).to_have_count(1)
+        expect(tab.there("conversation-item")).to_contain_text(wanted)
+    tab.there("search").fill("secret")
+    expect(tab.there("conversation-item")).to_have_count(0)
+    expect(tab.page.get_by_text("Nothing found.")).to_be_visible()
+    tab.there("search").fill("")
+    expect(tab.there("conversation-item")).to_have_count(2)
+
+
+def test_a_chat_that_is_not_there_says_so(tab: Tab) -> None:
+    tab.allow("404")
+    tab.open("/c/chat_none")
+    expect(tab.there("error-state")).to_contain_text("There is no such chat.")
+    tab.there("new-chat").click()
+    expect(tab.there("empty")).to_be_visible()
+
+
+def test_leaving_an_answer_under_way_and_coming_back(tab: Tab, said: Said) -> None:
+    tab.asks("Slowly?")
+    said.think("Begin. ")
+    tab.there("overlay-part").wait_for()
+    tab.conversation  # noqa: B018 (waits for the address)
+    tab.there("new-chat").click()
+    expect(tab.there("empty")).to_be_visible()
+    said.think("Meanwhile. ")
+    tab.there("conversation-item").filter(has_text="Slowly").get_by_role("link").click()
+    expect(tab.there("overlay-part")).to_have_text("Begin. Meanwhile.")
+    said.say("Done.").end()
+    tab.finished()
+    assert tab.there("assistant-event").count() == 1
+
+
+# --- asked anew ----------------------------------------------------------------------------------------------------
+
+
+def test_edited_and_asked_again_there_are_versions(tab: Tab, said: Said) -> None:
+    said.answer("It is noon.", "First thought.")
+    tab.asks("When?")
+    tab.finished()
+    tab.there("edit").click()
+    field = tab.there("edit-field")
+    expect(field).to_be_focused()
+    field.fill("Where?")
+    said.answer("Over there.", "Second thought.")
+    field.press("Enter")
+    expect(tab.there("answer-text")).to_have_text("Over there.")
+    tab.finished()
+    expect(tab.there("user-event")).to_contain_text("Where?")
+    assert [one["content"] for one in said.bodies[1]["messages"]] == ["Where?"], "nothing of the other version"
+    expect(tab.there("user-event")).to_contain_text("2/2")
+    tab.there("version-prev").click()
+    expect(tab.there("answer-text")).to_have_text("It is noon.")
+    expect(tab.there("user-event")).to_contain_text("1/2")
+    expect(tab.there("version-prev")).to_be_disabled()
+    tab.opened()
+    expect(tab.there("reasoning-part")).to_have_text("First thought.")
+    said.answer("Still noon.")
+    tab.ask("And now?")
+    expect(tab.there("answer-text")).to_have_count(2)
+    texts = [one["content"] for one in said.bodies[2]["messages"]]
+    assert texts == ["When?", "It is noon.", "And now?"], "it goes on from the version that is shown"
+    tab.page.reload()
+    expect(tab.there("answer-text")).to_have_count(2)
+    tab.there("version-next").click()
+    expect(tab.there("answer-text")).to_have_text(["Over there."])
+
+
+def test_after_a_failure_it_is_tried_again_in_its_place(tab: Tab, said: Said) -> None:
+    tab.asks("When?")
+    said.think("Half").fail("asleep")
+    tab.finished("failed")
+    said.answer("Noon.", "Whole.")
+    tab.there("retry").click()
+    tab.finished()
+    expect(tab.there("answer-text")).to_have_text("Noon.")
+    assert tab.there("error-state").count() == 0
+    assert tab.there("user-event").count() == 1
+    assert [one["content"] for one in said.bodies[1]["messages"]] == ["When?"]
+    expect(tab.there("user-event")).to_contain_text("2/2")
+
+
+def test_an_edit_that_is_given_up_changes_nothing(tab: Tab, said: Said) -> None:
+    said.answer("Noon.")
+    tab.asks("When?")
+    tab.finished()
+    tab.there("edit").click()
+    tab.there("edit-field").fill("Else")
+    tab.there("edit-field").press("Escape")
+    expect(tab.there("user-event")).to_contain_text("When?")
+    expect(tab.there("edit")).to_be_focused()
+    assert len(said.calls) == 1
+
+
+# --- stopping ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["button", "Escape"])
+def test_stop_closes_the_upstream_within_a_second(tab: Tab, said: Said, how: str) -> None:
+    tab.asks()
+    said.think("On and on")
+    tab.there("overlay-part").wait_for()
+    began = time.monotonic()
+    if how == "button":
+        tab.there("stop").click()
+    else:
+        tab.page.keyboard.press("Escape")
+    connection = said.calls[0].connection
+    assert connection.closed.wait(3)
+    assert connection.closed_at - began < 1
+    tab.finished("cancelled")
+    expect(tab.there("composer")).to_be_enabled()
+    expect(tab.there("send")).to_be_visible()
+
+
+# --- what is picked ------------------------------------------------------------------------------------------------
+
+
+def pick(tab: Tab, picker: str, choice: str) -> None:
+    tab.there(picker).first.click()
+    tab.page.get_by_role("menuitemradio", name=choice).first.click()
+
+
+def test_the_model_and_its_effort_are_what_is_asked(tab: Tab, said: Said, house: House) -> None:
+    tab.open()
+    expect(tab.there("model-picker")).to_contain_text(THINKER)
+    tab.there("model-picker").click()
+    offered = tab.page.get_by_role("menuitemradio").all_inner_texts()
+    assert {THINKER, OTHER, REASONER, CLAUDE, LOCKED} <= {text.split("\n")[0] for text in offered}
+    tab.page.keyboard.press("Escape")
+    pick(tab, "model-picker", REASONER)
+    pick(tab, "effort-picker", "High")
+    tab.ask()
+    said.frames({"type": "response.created", "response": {"id": "r", "status": "in_progress", "output": []}})
+    said.frames({"type": "response.completed", "response": {"id": "r", "status": "completed", "output": []}}).over()
+    expect(tab.there("composer")).to_be_enabled()
+    tab.page.locator("[data-testid=assistant-event]:not([data-status=in_progress])").wait_for()
+    assert said.bodies[0]["model"] == house.stage.names[REASONER]
+    assert said.bodies[0]["reasoning"]["effort"] == "high"
+    tab.page.reload()
+    expect(tab.there("model-picker")).to_contain_text(REASONER)
+    expect(tab.there("effort-picker")).to_contain_text("High")
+
+
+def test_the_view_in_force_is_shown_and_can_be_less(tab: Tab, said: Said) -> None:
+    tab.open()
+    badge = tab.there("view-badge")
+    expect(badge).to_have_text("Raw thoughts")
+    pick(tab, "view-badge", "Sealed")
+    expect(badge).to_have_text("Sealed")
+    said.answer("Noon.", "Not for everybody.")
+    tab.ask()
+    tab.finished()
+    assert "Not for everybody" not in tab.page.content()
+    expect(tab.finished().locator(".view-badge")).to_have_text("Sealed")
+
+
+def test_more_than_a_model_may_show_cannot_be_had(tab: Tab) -> None:
+    tab.chooses(model=LOCKED, view="raw")
+    tab.open()
+    expect(tab.there("view-badge")).to_have_text("Sealed")
+
+
+# --- the rest ------------------------------------------------------------------------------------------------------
+
+
+def test_a_long_question_is_kept_when_it_is_refused(tab: Tab, said: Said) -> None:
+    tab.open()
+    tab.page.route("**/api/chat", lambda route: route.fulfill(status=503, json={"error": {"message": "Not now."}}))
+    tab.allow("503")
+    tab.ask("A question that must not be lost")
+    expect(tab.there("error-state")).to_contain_text("Not now.")
+    expect(tab.there("user-event")).to_contain_text("A question that must not be lost")
+    tab.page.unroute("**/api/chat")
+    said.answer("Noon.")
+    tab.there("retry").click()
+    tab.finished()
+    assert tab.there("user-event").count() == 1
+
+
+def test_the_answer_is_copied_as_it_was_written(tabs: Tabs, said: Said) -> None:
+    tab = tabs(permissions=["clipboard-read", "clipboard-write"])
+    said.answer("It is **noon**.\n\n```py\nx = 1\n```")
+    tab.asks()
+    tab.finished().get_by_test_id("copy").get_by_role("button").click()
+    read = "() => navigator.clipboard.readText()"
+    tab.page.wait_for_function("async () => (await navigator.clipboard.readText()) !== ''")
+    assert tab.page.evaluate(read) == "It is **noon**.\n\n```py\nx = 1\n```"
+
+
+def test_markdown_is_drawn_while_it_comes(tab: Tab, said: Said) -> None:
+    tab.asks()
+    said.say("## Head\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```py\ndef f(): ret")
+    text = tab.there("answer-text")
+    expect(text.locator("td")).to_have_text(["1", "2"])
+    expect(text.locator("pre")).to_contain_text("def f(): ret")
+    said.say("urn 1\n```\n\n$$\\frac{1}{2}$$\n\nThe inline $x^2$.").end()
+    tab.finished()
+    expect(text.locator("math").first).to_be_attached()
+    expect(text.locator("pre")).to_contain_text("def f(): return 1")
+    expect(text.locator("pre span[class]").first).to_be_attached()
+
+
+def test_history_goes_back_with_its_reasoning(tab: Tab, said: Said) -> None:
+    said.answer("Noon.", "The moon.")
+    tab.asks("When?")
+    tab.finished()
+    said.answer("Yes.")
+    tab.ask("Sure?")
+    expect(tab.there("answer-text")).to_have_count(2)
+    [asked, answer, again] = said.bodies[1]["messages"]
+    assert (asked["content"], again["content"]) == ("When?", "Sure?")
+    assert answer["content"] == "Noon."
+    assert "The moon." in (answer.get("reasoning_content"), answer.get("reasoning"))

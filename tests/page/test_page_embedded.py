@@ -1,0 +1,62 @@
+"""The page before the model that comes with the gateway: the real engine, with the tiny model."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from page_kit import Tabs
+from playwright.sync_api import expect
+
+from pellucid.local.catalogue import find
+from pellucid.local.fetch import fetch
+from pellucid.local.supervise import Engine
+from pellucid.models.embedded import EmbeddedModel
+from pellucid.transport import Transport
+from scripted.gateway import Served, serve
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    pytest.importorskip("xllamacpp")
+    model = msgspec.structs.replace(find("smollm2-135m"), hub="")
+    found: list[Path] = []
+    # The main thread has the browser's event loop.
+    fetching = threading.Thread(target=lambda: found.append(asyncio.run(fetch(model))))
+    fetching.start()
+    fetching.join()
+    engine = Engine(model, found[0], log=tmp_path_factory.mktemp("page-engine") / "engine.log", first_pause=0.1)
+    transport = Transport()
+    config = {"local": {"model": "smollm2-135m"}}
+    with serve(config, EmbeddedModel(engine, transport), transport) as gateway:
+        end = time.monotonic() + 60
+        while gateway.request("GET", "/ready").status != 200:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        yield gateway
+
+
+def test_it_is_watched_thinking_and_then_answers(tabs: Tabs, home: Served) -> None:
+    tab = tabs(to=home)
+    tab.open()
+    expect(tab.there("empty")).to_contain_text("runs on this machine")
+    tab.there("model-picker").click()
+    expect(tab.page.get_by_text("Runs on this machine", exact=True)).to_be_visible()
+    tab.page.keyboard.press("Escape")
+    tab.ask("Is the sky blue? Answer in one word.")
+    tab.there("overlay-part").wait_for()
+    assert tab.there("show-reasoning").count() == 0
+    tab.page.locator("[data-testid=overlay-part]:has(p)").wait_for()
+    answer = tab.page.locator("[data-testid=assistant-event]:not([data-status=in_progress])")
+    if not tab.there("answer-text").count():
+        tab.page.wait_for_selector("[data-testid=answer-text], [data-testid=show-reasoning]", timeout=60_000)
+    if tab.there("stop").count():
+        tab.there("stop").click()
+    answer.wait_for()
+    tab.opened()
+    assert tab.there("reasoning-part").inner_text().strip()

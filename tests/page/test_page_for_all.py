@@ -1,0 +1,339 @@
+"""The page for whoever comes: by keys alone, by ear, on a phone, in the dark, in any script, in no hurry."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from page_kit import LEFT, Said, Tab, Tabs
+from playwright.sync_api import Locator, expect
+
+from node_packages import installed
+
+PHONE = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True, "device_scale_factor": 2}
+
+RICH = """## Tides
+
+| when | how high | why |
+|---|---:|---|
+| noon | 3.1 m | the moon |
+
+> It *rises*, and `falls`.
+
+1. one
+2. two
+
+```py
+def tide(hour: int) -> float:
+    return 3.1  # metres, at the harbour wall, whatever the weather
+```
+
+See [the almanac](https://example.org/almanac)."""
+
+
+def whole(tab: Tab, said: Said) -> None:
+    """An answer with everything in it, finished and opened."""
+    said.think("**Which harbour?**\n\nI should look. ").call("weather", {"city": "Ur"}).end("tool_calls")
+    said.think("Clear, so it is the moon alone.").say(RICH)
+    said.end(usage={"prompt_tokens": 9, "completion_tokens": 90, "completion_tokens_details": {"reasoning_tokens": 40}})
+    tab.asks("When is high tide?")
+    tab.finished()
+    tab.opened()
+
+
+# --- by keys -----------------------------------------------------------------------------------------------------
+
+
+def focused(tab: Tab) -> str:
+    found: str = tab.page.evaluate(
+        "() => document.activeElement?.dataset.testid ?? document.activeElement?.tagName ?? ''"
+    )
+    return found
+
+
+def reach(tab: Tab, testid: str, key: str = "Tab", most: int = 40) -> Locator:
+    """Press a key until that is in focus."""
+    seen = []
+    for _ in range(most):
+        if focused(tab) == testid:
+            return tab.page.locator(":focus")
+        tab.page.keyboard.press(key)
+        seen.append(focused(tab))
+    pytest.fail(f"{testid} is not reached by {key}, but {seen}")
+
+
+def test_a_whole_session_by_keys_alone(tab: Tab, said: Said) -> None:
+    keys = tab.open().keyboard
+    assert focused(tab) == "composer", "whoever comes can write"
+    keys.type("First line")
+    keys.press("Shift+Enter")
+    keys.type("second line")
+    keys.press("Enter")
+    said.think("Hm.")
+    tab.there("overlay-part").wait_for()
+    assert tab.there("user-event").inner_text().startswith("First line\nsecond line")
+    assert focused(tab) == "composer", "the focus stays where it was"
+    said.say("Noon.").end()
+    tab.finished()
+    assert focused(tab) == "composer", "also when it is over"
+    reach(tab, "show-reasoning", "Shift+Tab")
+    keys.press("Enter")
+    tab.there("reasoning-part").wait_for()
+    assert focused(tab) == "show-reasoning"
+    expect(tab.page.locator(":focus")).to_have_attribute("aria-expanded", "true")
+    keys.press(" ")
+    expect(tab.there("reasoning-part")).to_have_count(0)
+    reach(tab, "edit", "Shift+Tab")
+    keys.press("Enter")
+    assert focused(tab) == "edit-field"
+    keys.press("Escape")
+    expect(tab.there("edit")).to_be_focused()
+    reach(tab, "model-picker")
+    keys.press("Enter")
+    keys.press("ArrowDown")
+    keys.press("Escape")
+    expect(tab.there("model-picker")).to_be_focused()
+    reach(tab, "composer", "Shift+Tab")
+    keys.type("Again")
+    keys.press("Enter")
+    said.think("On and on")
+    tab.there("overlay-part").wait_for()
+    keys.press("Escape")
+    tab.finished("cancelled")
+    assert focused(tab) == "composer"
+
+
+RINGED = """() => {
+  const one = document.activeElement
+  return [one, one.parentElement, one.closest("label")].filter(Boolean).some((each) => {
+    const style = getComputedStyle(each)
+    return (style.outlineStyle !== "none" && parseFloat(style.outlineWidth) > 0) || style.boxShadow !== "none"
+  })
+}"""
+
+
+def test_what_is_in_focus_is_seen(tab: Tab, said: Said) -> None:
+    whole(tab, said)
+    tab.there("composer").focus()
+    for _ in range(14):
+        tab.page.keyboard.press("Shift+Tab")
+        ring = tab.page.evaluate(RINGED)
+        assert ring, tab.page.evaluate("() => document.activeElement.outerHTML.slice(0, 200)")
+
+
+# --- by ear ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_reader_of_screens_is_told_what_happens_and_not_every_word(tab: Tab, said: Said) -> None:
+    tab.open()
+    told = tab.there("announcer")
+    expect(told).to_have_attribute("aria-live", "polite")
+    expect(told).to_have_text("")
+    tab.ask()
+    answer = tab.there("assistant-event")
+    said.think("Hm. ")
+    expect(told).to_have_text("Thinking")
+    expect(answer).to_have_attribute("aria-busy", "true")
+    said.think("Word by word. ")
+    expect(tab.there("overlay-part")).to_contain_text("Word by word.")
+    assert told.inner_text() == "Thinking"
+    # A button that says “Copied” is live too, but only whoever pressed it hears of it.
+    assert tab.page.locator(":is([aria-live], [role=status], [role=log], [role=alert]):not(button *)").count() == 1
+    said.say("Noon.").end()
+    tab.finished()
+    expect(told).to_have_text("Answer ready")
+    expect(answer).to_have_attribute("aria-busy", "false")
+
+
+AXE = "{resultTypes: ['violations'], rules: {'heading-order': {enabled: false}}}"
+"""An answer's headings are the model's own: it may leave one out."""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_nothing_that_axe_knows_is_wrong(tabs: Tabs, said: Said, theme: Any) -> None:
+    axe = (installed(Path(__file__).parent) / "node_modules" / "axe-core" / "axe.min.js").read_text()
+    tab = tabs(color_scheme=theme, bypass_csp=False, reduced_motion="reduce")
+    tab.open()
+
+    def wrong() -> list[str]:
+        tab.settled()
+        tab.page.evaluate(axe)
+        found = tab.page.evaluate(f"() => axe.run(document, {AXE})")["violations"]
+        return [
+            f"{one['id']}: {node['html'][:160]} {[why['message'][:160] for why in node['any']]}"
+            for one in found
+            for node in one["nodes"]
+        ]
+
+    assert wrong() == [], "an empty page"
+    tab.ask()
+    said.think("Hm.").call("weather", {"city": "Ur"}).end("tool_calls").think("So.").say("No")
+    tab.there("answer-text").wait_for()
+    assert wrong() == [], "while it streams"
+    said.say("on.").end()
+    tab.finished()
+    said.think("**Head**").call("weather", {"city": "Nowhere"}).end("tool_calls").answer(RICH, "So.")
+    tab.ask("More?")
+    expect(tab.there("show-reasoning")).to_have_count(2)
+    tab.opened()
+    tab.there("tool-segment").last.get_by_role("button").click()
+    assert wrong() == [], "finished and opened"
+    tab.ask("More?")
+    said.think("Hm.").fail("asleep")
+    tab.finished("failed")
+    tab.there("conversation-item").first.get_by_role("button").click()
+    assert wrong() == [], "an error, and a menu"
+
+
+# --- on a phone ----------------------------------------------------------------------------------------------------
+
+
+def test_on_a_phone_nothing_is_wider_than_the_screen(tabs: Tabs, said: Said) -> None:
+    tab = tabs(**PHONE)
+    tab.open()
+    wide = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert tab.page.evaluate(wide) == 0
+    tab.ask("word" * 60)
+    said.think("thought" * 80 + "\n\n```\n" + "x" * 300 + "\n```").call("weather", {"city": "Ur" * 80}).end(
+        "tool_calls"
+    )
+    cells = "|".join(f"column{n}" for n in range(30))
+    said.think("So.").say(
+        f"{RICH}\n\n|{cells}|\n|{'|'.join('-' * 30)}|\n|{cells}|\n\n{'long' * 100} $x^2 + {'y +' * 60} 1$"
+    )
+    expect(tab.there("answer-text")).to_contain_text("longlong")
+    assert tab.page.evaluate(wide) == 0
+    said.end()
+    tab.finished()
+    tab.opened()
+    tab.there("tool-segment").get_by_role("button").click()
+    tab.settled()
+    assert tab.page.evaluate(wide) == 0
+    sideways = "one => one.scrollWidth - one.clientWidth"
+    assert tab.there("scroller").evaluate(sideways) == 0, "tables and code scroll in themselves"
+    small = [
+        (one.evaluate("one => one.outerHTML.slice(0, 120)"), box)
+        for one in tab.page.locator("button:visible").all()
+        if (box := one.bounding_box()) and min(box["width"], box["height"]) < 24
+    ]
+    assert small == [], "fingers need 24 by 24"
+    tab.there("menu").click()
+    tab.there("new-chat").click()
+    expect(tab.there("empty")).to_be_visible()
+    expect(tab.there("new-chat")).to_have_count(0)
+
+
+# --- in the dark -----------------------------------------------------------------------------------------------------
+
+GROUND = "() => getComputedStyle(document.documentElement).backgroundColor"
+
+
+def bright(colour: str) -> bool:
+    numbers = [float(number) for number in re.findall(r"[\d.]+", colour)[:3]]
+    scale = 255 if colour.startswith("rgb") else 1
+    return sum(numbers) / 3 / scale > 0.5 if colour.startswith(("rgb", "color")) else numbers[0] > 0.5
+
+
+def test_dark_and_light_as_the_system_has_it_or_as_one_likes(tabs: Tabs) -> None:
+    tab = tabs(color_scheme="dark")
+    tab.open()
+    assert not bright(tab.page.evaluate(GROUND))
+    tab.page.emulate_media(color_scheme="light")
+    assert bright(tab.page.evaluate(GROUND))
+    toggle = tab.there("theme-toggle")
+    seen = {}
+    for _ in range(3):
+        toggle.click()
+        tab.settled()
+        seen[toggle.get_attribute("data-theme-choice")] = bright(tab.page.evaluate(GROUND))
+    assert seen == {"light": True, "dark": False, "system": True}
+    while toggle.get_attribute("data-theme-choice") != "dark":
+        toggle.click()
+    tab.page.reload()
+    assert not bright(tab.page.evaluate(GROUND)), "it is kept, and there from the first"
+
+
+MOVING = """() => document.getAnimations().filter((one) => {
+  const timing = one.effect.getComputedTiming()
+  const names = one.effect.getKeyframes().flatMap((frame) => Object.keys(frame))
+  const moves = ["transform", "rotate", "translate", "scale"].some((name) => names.includes(name))
+  return one.playState === "running" && moves && (timing.iterations === Infinity || timing.duration > 10)
+}).map((one) => one.animationName ?? one.transitionProperty)"""
+
+
+def test_whoever_wants_no_motion_gets_none(tabs: Tabs, said: Said) -> None:
+    tab = tabs(reduced_motion="reduce")
+    tab.asks()
+    said.think("Hm.").call("weather", '{"city"')
+    expect(tab.there("overlay-tool")).to_have_count(1)
+    assert tab.page.evaluate(MOVING) == []
+
+
+def test_there_is_motion_for_everybody_else(tab: Tab, said: Said) -> None:
+    tab.asks()
+    said.think("Hm.")
+    tab.there("part-spinner").wait_for()
+    assert tab.page.evaluate("() => document.getAnimations().length") > 0
+
+
+# --- in any script ---------------------------------------------------------------------------------------------------
+
+
+def test_text_runs_the_way_its_script_does(tab: Tab, said: Said) -> None:
+    tab.asks("متى المدّ؟")
+    said.think("المدّ عند الظهر.")
+    direction = "one => getComputedStyle(one).direction"
+    expect(tab.there("overlay-part").locator("p")).to_have_text("المدّ عند الظهر.")
+    assert tab.there("overlay-part").locator("p").evaluate(direction) == "rtl"
+    said.say("المدّ في **الثانية عشرة**.\n\nAnd in English.\n\n```py\nx = 1\n```").end()
+    tab.finished()
+    assert tab.there("user-event").locator("[dir]").first.evaluate(direction) == "rtl"
+    paragraphs = tab.there("answer-text").locator("p")
+    assert [one.evaluate(direction) for one in paragraphs.all()] == ["rtl", "ltr"]
+    assert tab.there("answer-text").locator("pre").evaluate(direction) == "ltr"
+    tab.opened()
+    assert tab.there("reasoning-part").locator("p").evaluate(direction) == "rtl"
+
+
+def test_words_without_spaces_stay_on_the_page(tab: Tab, said: Said) -> None:
+    text = "潮の満ち引きは月の引力によって起こります。" * 40 + "👩‍👩‍👧‍👦" * 20
+    said.answer(text, text)
+    tab.asks("なぜ潮は満ちるの？")
+    tab.finished()
+    expect(tab.there("answer-text")).to_have_text(text)
+    assert tab.there("scroller").evaluate("one => one.scrollWidth - one.clientWidth") == 0
+
+
+def test_what_an_input_method_writes_is_not_sent_by_its_enter(tab: Tab, said: Said) -> None:
+    tab.open()
+    composer = tab.there("composer")
+    composer.fill("しお")
+    composer.dispatch_event("keydown", {"key": "Enter", "isComposing": True, "keyCode": 229})
+    tab.settled()
+    assert composer.input_value() == "しお"
+    assert said.calls == []
+
+
+# --- at length -----------------------------------------------------------------------------------------------------
+
+
+def test_a_megabyte_of_thought(tab: Tab, said: Said) -> None:
+    """All of it comes, all of it opens, and its end is one press of a key away."""
+    line = "The sea rises twice a day because the moon pulls at it, and the earth turns beneath it. "
+    whole = "\n\n".join(f"{n}. {line * 3}" for n in range(4000))
+    assert len(whole) > 1_000_000
+    tab.asks()
+    for start in range(0, len(whole), 16_384):
+        said.think(whole[start : start + 16_384])
+    said.say("Noon.").end()
+    tab.page.wait_for_selector("[data-status=completed]", timeout=30_000)
+    panel = tab.opened()
+    assert panel.evaluate("one => one.textContent.length") > len(whole) * 0.97
+    tab.there("composer").blur()
+    tab.there("scroller").evaluate("one => { one.scrollTop = one.scrollHeight }")
+    tab.settled()
+    assert tab.there("scroller").evaluate(LEFT) < 10_000
+    tab.there("show-reasoning").click()
+    expect(tab.there("reasoning-part")).to_have_count(0)

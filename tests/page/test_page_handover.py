@@ -1,0 +1,216 @@
+"""From the overlay to what stays: nothing moves on the screen, wherever the reader is, and no hole is left.
+
+`layout-shift` is what the browser says of itself; whether somebody had just pressed a key does not count here. And what
+the reader looks at stands where it stood, to the pixel.
+"""
+
+from __future__ import annotations
+
+import pytest
+from page_kit import LEFT, Said, Tab, Tabs
+from playwright.sync_api import expect
+
+PARAGRAPH = "The sea rises twice a day because the moon pulls at it, and the earth turns beneath. "
+LONG = "\n\n".join(PARAGRAPH * 3 for _ in range(30))
+
+TOP = "one => one.getBoundingClientRect().top"
+SCROLLED = "one => one.scrollTop"
+
+
+def thought(tab: Tab, said: Said, words: str = "Half of it. ") -> None:
+    """Thinks at some length, calls a tool, and thinks again."""
+    said.think(words * 60)
+    tab.there("overlay-part").wait_for()
+    said.call("weather", {"city": "Ur"}).end("tool_calls").think("So it is. " * 30)
+    expect(tab.there("overlay-part")).to_have_count(2)
+
+
+def still(tab: Tab, moved: float = 0.0) -> None:
+    total, what = tab.shifted()
+    assert total <= 0.001 + moved, what
+
+
+def test_the_measure_measures(tab: Tab, said: Said) -> None:
+    said.answer("Noon.")
+    tab.asks()
+    tab.finished()
+    tab.mark()
+    still(tab)
+    tab.there("answer-text").evaluate("one => { one.style.paddingTop = '80px' }")
+    assert tab.shifted()[0] > 0.001
+
+
+def test_a_short_answer_is_handed_over_without_a_move(tab: Tab, said: Said) -> None:
+    tab.asks()
+    thought(tab, said)
+    said.say("It is **clear**.")
+    expect(tab.there("answer-text")).to_have_text("It is clear.")
+    tab.mark()
+    before = tab.there("answer-text").evaluate(TOP)
+    said.end()
+    tab.finished()
+    still(tab)
+    assert tab.there("answer-text").evaluate(TOP) == pytest.approx(before, abs=1)
+
+
+def test_thinking_alone_and_text_beneath_it_move_nothing(tab: Tab, said: Said) -> None:
+    """While it thinks, the page grows at its end; when the text begins, the overlay gives way without a jump."""
+    tab.asks()
+    question = tab.there("user-event")
+    said.think("One. ")
+    tab.there("overlay-part").wait_for()
+    tab.mark()
+    before = question.evaluate(TOP)
+    for n in range(40):
+        said.think(f"Thought {n}. ")
+    expect(tab.there("overlay-part")).to_contain_text("Thought 39")
+    still(tab)
+    assert question.evaluate(TOP) == pytest.approx(before, abs=1)
+
+
+def test_a_long_answer_read_at_its_end(tab: Tab, said: Said) -> None:
+    tab.asks()
+    thought(tab, said)
+    said.say(LONG + "\n\nThe end.")
+    expect(tab.there("answer-text")).to_contain_text("The end.")
+    last = tab.there("answer-text").locator("p").last
+    expect(last).to_be_in_viewport()
+    tab.mark()
+    before = last.evaluate(TOP)
+    said.end()
+    tab.finished()
+    still(tab)
+    assert last.evaluate(TOP) == pytest.approx(before, abs=1)
+
+
+@pytest.mark.parametrize("place", ["top", "middle"])
+def test_a_long_answer_read_further_up(tab: Tab, said: Said, place: str) -> None:
+    tab.asks()
+    thought(tab, said)
+    said.say(LONG)
+    scroller = tab.there("scroller")
+    tab.settled()
+    scroller.hover()
+    tab.page.mouse.wheel(0, -100_000 if place == "top" else -900)
+    tab.away(scroller)
+    said.say("\n\nThe end.")
+    expect(tab.there("answer-text")).to_contain_text("The end.")
+    tab.mark()
+    seen = tab.there("answer-text").locator("p").nth(0 if place == "top" else 25)
+    before, scrolled = seen.evaluate(TOP), scroller.evaluate(SCROLLED)
+    said.end()
+    tab.finished()
+    still(tab)
+    assert seen.evaluate(TOP) == pytest.approx(before, abs=1)
+    assert scroller.evaluate(SCROLLED) == pytest.approx(scrolled, abs=1)
+
+
+def test_whoever_reads_an_earlier_answer_is_left_alone(tab: Tab, said: Said) -> None:
+    said.answer(LONG, "Hm.")
+    tab.asks("First?")
+    tab.finished()
+    tab.ask("Second?")
+    said.think("Begin. ")
+    tab.there("overlay-part").wait_for()
+    tab.there("scroller").hover()
+    tab.page.mouse.wheel(0, -2000)
+    seen = tab.there("answer-text").locator("p").nth(12)
+    expect(tab.there("jump-down")).to_be_visible()
+    tab.mark()
+    before = seen.evaluate(TOP)
+    for n in range(30):
+        said.think(f"Thought {n}. " * 5)
+    said.say(LONG)
+    expect(tab.there("answer-text")).to_have_count(2)
+    said.end()
+    expect(tab.there("show-reasoning")).to_have_count(2)
+    still(tab)
+    assert seen.evaluate(TOP) == pytest.approx(before, abs=1)
+    tab.there("jump-down").click()
+    expect(tab.there("jump-down")).to_have_count(0)
+    tab.settled()
+    assert tab.there("scroller").evaluate(LEFT) <= 2
+
+
+def test_what_stands_above_does_not_change_with_what_streams_below(tabs: Tabs, said: Said) -> None:
+    """An earlier failure, its button, versions and the rest of it."""
+    tab = tabs(viewport={"width": 360, "height": 740}, is_mobile=True, has_touch=True)
+    said.think("Hm.").fail("asleep")
+    tab.asks("First?")
+    tab.finished("failed")
+    tab.ask("Second?")
+    said.think("Hm.")
+    tab.there("overlay-part").wait_for()
+    tab.mark()
+    before = tab.there("user-event").nth(1).evaluate(TOP)
+    said.say("Noon.")
+    tab.there("answer-text").wait_for()
+    assert tab.there("user-event").nth(1).evaluate(TOP) == pytest.approx(before, abs=1)
+    said.end()
+    tab.finished()
+    still(tab)
+    assert tab.there("user-event").nth(1).evaluate(TOP) == pytest.approx(before, abs=1)
+
+
+@pytest.mark.parametrize("answer", ["", "Short."])
+def test_no_hole_is_left(tab: Tab, said: Said, answer: str) -> None:
+    """Between the toggle and the text, and beneath the answer before the next question, is no room of the overlay's."""
+    tab.asks()
+    thought(tab, said)
+    if answer:
+        said.say(answer)
+        tab.there("answer-text").wait_for()
+    said.end()
+    tab.finished()
+    rem = tab.page.evaluate("() => parseFloat(getComputedStyle(document.documentElement).fontSize)")
+    if answer:
+        toggle = tab.there("tool-segment").last.bounding_box()
+        text = tab.there("answer-text").bounding_box()
+        assert toggle
+        assert text
+        assert text["y"] - toggle["y"] - toggle["height"] < 3 * rem
+    said.answer("Again.", "More.")
+    tab.ask("And again?")
+    expect(tab.there("show-reasoning")).to_have_count(2)
+    foot = tab.there("assistant-event").first.locator(".answer__foot").bounding_box()
+    question = tab.there("user-event").nth(1).bounding_box()
+    assert foot
+    assert question
+    assert question["y"] - foot["y"] - foot["height"] < 5 * rem
+
+
+def test_a_thought_that_is_opened_stays_where_it_was_pressed(tab: Tab, said: Said) -> None:
+    said.answer("Noon.", LONG)
+    tab.asks()
+    tab.finished()
+    toggle = tab.there("show-reasoning")
+    before = toggle.evaluate(TOP)
+    tab.opened()
+    tab.settled()
+    assert toggle.evaluate(TOP) == pytest.approx(before, abs=1)
+    toggle.click()
+    tab.settled()
+    assert toggle.evaluate(TOP) == pytest.approx(before, abs=1)
+
+
+def test_the_overlay_follows_its_end_unless_its_reader_went_up(tab: Tab, said: Said) -> None:
+    tab.asks()
+    said.think("\n\n".join(f"Thought {n}." for n in range(80)))
+    expect(tab.there("overlay-part")).to_contain_text("Thought 79")
+    overlay = tab.there("overlay")
+    view = tab.page.viewport_size
+    box = overlay.bounding_box()
+    assert view
+    assert box
+    assert box["height"] < view["height"] * 0.75, "it is a bounded box"
+    tab.settled()
+    assert overlay.evaluate(LEFT) <= 2
+    overlay.hover()
+    tab.page.mouse.wheel(0, -400)
+    tab.away(overlay)
+    tab.settled()
+    before = overlay.evaluate(SCROLLED)
+    said.think("\n\nOne more. " * 20)
+    expect(tab.there("overlay-part")).to_contain_text("One more.")
+    tab.settled()
+    assert overlay.evaluate(SCROLLED) == pytest.approx(before, abs=1)

@@ -1,0 +1,180 @@
+"""Whatever a model, a tool or a stranger writes is shown, and nothing of it acts.
+
+Nothing runs, nothing opens, nothing is loaded, nobody else is asked (each test's tab sees to that), and characters that
+work unseen are seen.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from page_kit import Said, Tab
+from playwright.sync_api import expect
+
+SCRIPTS = [
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    '<img src="https://example.org/pixel.gif">',
+    '<svg onload="alert(1)"><script>alert(1)</script></svg>',
+    "<iframe src='javascript:alert(1)'></iframe>",
+    '<a href="javascript:alert(1)">press</a>',
+    "<style>* { display: none }</style>",
+    "<form action='https://example.org'><input name=q><button>Send</button></form>",
+    "<meta http-equiv=refresh content='0;url=https://example.org'>",
+    "<base href='https://example.org/'>",
+    "<link rel=stylesheet href=https://example.org/x.css>",
+    "<details open ontoggle=alert(1)>x</details>",
+    "</div></main></body><h1>Gone</h1>",
+    "<!-- ", "<![CDATA[", "]]>", "</script>",
+]  # fmt: skip
+
+MARKDOWN = [
+    "[press](javascript:alert(1))",
+    "[press](JaVaScRiPt:alert(1))",
+    "[press](java\tscript:alert(1))",
+    "[press](data:text/html,<script>alert(1)</script>)",
+    "[press](vbscript:x)",
+    "[press](file:///etc/passwd)",
+    "![picture](https://example.org/pixel.gif)",
+    "![picture](javascript:alert(1))",
+    "[press]: javascript:alert(1)\n[press]",
+    "<javascript:alert(1)>",
+    "$\\href{javascript:alert(1)}{x}$ $\\url{https://example.org}$ $\\includegraphics{https://example.org/x.png}$",
+    "$$\\def\\a{\\a\\a}\\a$$",
+    "```html\n<script>alert(1)</script>\n```",
+    "```mermaid\ngraph TD; A-->B; click A href 'javascript:alert(1)'\n```",
+]
+
+UNSEEN = "invoice\u202efdp.exe \x1b[31mred\x07\x00 a\u2066b\u2069 \U000e0041\U000e0042 \u0085"
+
+EVERYTHING = "\n\n".join([*SCRIPTS, *MARKDOWN, UNSEEN])
+
+ACTIVE = "script, iframe, object, embed, form, style, link, base, meta, img, video, audio, source, [onerror], [onload]"
+
+
+def inert(tab: Tab, testid: str) -> None:
+    """Nothing in there could act, and every link in it leads to the web, in a window of its own."""
+    for one in tab.there(testid).all():
+        assert one.locator(ACTIVE).count() == 0
+        for link in one.locator("a").all():
+            href = link.get_attribute("href") or ""
+            assert href.startswith(("https://", "http://", "mailto:")), href
+            assert "noopener" in (link.get_attribute("rel") or "")
+            assert link.get_attribute("target") == "_blank"
+
+
+def test_in_thoughts_and_answers(tab: Tab, said: Said) -> None:
+    tab.asks(EVERYTHING)
+    said.think(EVERYTHING)
+    expect(tab.there("overlay-part")).to_contain_text("Gone")
+    inert(tab, "overlay-part")
+    # In pieces, so that each is drawn half written.
+    for start in range(0, len(EVERYTHING), 97):
+        said.say(EVERYTHING[start : start + 97])
+    expect(tab.there("answer-text")).to_contain_text("invoice")
+    inert(tab, "answer-text")
+    said.end()
+    tab.finished()
+    tab.opened()
+    for testid in ("reasoning-part", "answer-text", "user-event"):
+        inert(tab, testid)
+        text = tab.there(testid).inner_text()
+        for seen in ("alert(1)", "<script>", "<img src=x onerror=alert(1)>", "U+202E", "U+001B"):
+            assert seen in text, (testid, seen)
+    assert tab.there("composer").is_visible(), "no style of theirs"
+    assert tab.page.url.startswith(tab.url)
+    title = tab.page.title()
+    assert "\u202e" not in title
+    for item in tab.there("conversation-item").all():
+        assert item.locator(ACTIVE).count() == 0
+
+
+def test_in_what_tools_are_given_and_give(tab: Tab, said: Said) -> None:
+    tab.asks()
+    said.call("weather", {"city": EVERYTHING}).end("tool_calls")
+    said.call("hostile", {}, id="<b>call</b>").end("tool_calls")
+    expect(tab.there("overlay-tool")).to_have_count(2)
+    inert(tab, "overlay-tool")
+    # A function that nobody has: the answer ends there.
+    said.call("<img src=x onerror=alert(1)>", '{"a": "<script>alert(1)</script>', id="c3").end("tool_calls")
+    tab.page.locator("[data-testid=assistant-event]:not([data-status=in_progress])").wait_for()
+    expect(tab.there("tool-segment")).to_have_count(3)
+    for segment in tab.there("tool-segment").all():
+        segment.get_by_role("button").click()
+    inert(tab, "tool-segment")
+    text = " ".join(tab.there("tool-segment").all_inner_texts())
+    assert "<img src=x onerror=alert(1)>" in text
+    assert "U+202E" in text
+
+
+HUGE: list[Any] = [
+    pytest.param(
+        "|" + "a|" * 2000 + "\n|" + "-|" * 2000 + "\n" + ("|" + "x|" * 2000 + "\n") * 20, id="a table of 40,000"
+    ),
+    pytest.param("> " * 2000 + "deep", id="quotes in quotes"),
+    pytest.param("\n".join("  " * n + "- deep" for n in range(300)), id="lists in lists"),
+    pytest.param("**" * 20_000 + "a" + "_*" * 20_000, id="emphasis"),
+    pytest.param("[" * 20_000 + "x" + "](" * 20_000, id="brackets"),
+    pytest.param("`" * 9_999 + "x" + "$" * 9_999, id="signs"),
+    pytest.param("a" * 300_000, id="one word"),
+    pytest.param("```\n" + "x = 1\n" * 20_000, id="code without an end"),
+    pytest.param("\n".join(f"[{n}]: https://example.org/{n}" for n in range(3000)) + "\n[1]", id="addresses"),
+]
+
+
+@pytest.mark.parametrize("text", HUGE)
+def test_what_is_made_to_be_slow_is_not(tab: Tab, said: Said, text: str) -> None:
+    """Thought, answer and final event are drawn, and the page answers, within seconds."""
+    said.think(text)
+    for start in range(0, len(text), 20_000):
+        said.say(text[start : start + 20_000])
+    said.end()
+    tab.asks()
+    tab.finished()
+    tab.opened()
+    tab.there("composer").fill("Still here")
+    assert tab.there("composer").input_value() == "Still here"
+
+
+def test_titles_and_snippets_are_text(tab: Tab, said: Said) -> None:
+    said.answer(f"needle {EVERYTHING}")
+    tab.asks("<img src=x onerror=alert(1)> \u202egpj.exe")
+    tab.finished()
+    tab.there("search").fill("needle")
+    expect(tab.there("conversation-item")).to_have_count(1)
+    item = tab.there("conversation-item")
+    assert item.locator(ACTIVE).count() == 0
+    assert "<img src=x" in item.inner_text()
+    assert "\u202e" not in item.inner_html()
+
+
+def test_an_error_of_the_upstream_is_text(tab: Tab, said: Said) -> None:
+    tab.asks()
+    said.think("Hm.").fail(EVERYTHING)
+    tab.finished("failed")
+    assert tab.there("error-state").locator(ACTIVE).count() == 0
+
+
+def test_a_canonical_event_of_any_shape_is_shown(tab: Tab, said: Said) -> None:
+    """What an older or newer server has stored: kinds, types and fields that this page does not know."""
+    said.answer("Noon.", "Hm.")
+    tab.asks()
+    tab.finished()
+    chat = tab.conversation
+    kept = tab.api(f"/api/conversations/{chat}")
+    answer = kept["events"][1]
+    answer["segments"] += [
+        {"id": "x1", "type": "hologram", "data": EVERYTHING},
+        {"id": "x2", "type": "file", "media_type": "text/html", "url": "javascript:alert(1)"},
+        {"id": "x3", "type": "file", "media_type": "text/html", "data": "PHNjcmlwdD5hbGVydCgxKTwvc2NyaXB0Pg=="},
+        {"id": "x4", "type": "refusal", "text": EVERYTHING},
+    ]
+    answer["timeline"] = [{"segment_id": "nobody", "started_at": 9e15, "ended_at": -1}]
+    tab.page.route(f"**/api/conversations/{chat}", lambda route: route.fulfill(body=json.dumps(kept)))
+    tab.page.reload()
+    tab.finished()
+    tab.opened()
+    inert(tab, "assistant-event")
+    expect(tab.there("answer-text")).to_contain_text("Noon.")

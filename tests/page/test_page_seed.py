@@ -1,0 +1,624 @@
+"""The specification of the page, sentence by sentence: what shows while an answer streams, and what shows afterwards.
+
+`RULES` says which sentence is held by which tests here; a test sees to it that the table tells the truth.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from typing import Any
+
+import pytest
+import responses_kit as openai
+from page_kit import LOCKED, REASONER, Cable, House, Said, Tab, Tabs
+from playwright.sync_api import Locator, expect
+
+RULES = {
+    # UX behaviour, streaming
+    "a temporary overlay that streams each non-text segment in real time": "test_the_overlay_streams_parts",
+    "reasoning parts (chunked by part/summary_index)": "test_several_parts_stream_independently_and_in_order",
+    "tool calls and statuses (built-in and user tools)": "test_a_tool_from_its_call_to_its_result"
+    " test_tools_of_the_provider_are_told_as_any_tool",
+    "do not render the “Show Reasoning” collapsible": "test_no_toggle_while_it_streams",
+    "text appears below the overlay once text begins": "test_text_streams_beneath_the_overlay",
+    # post-stream
+    "hide the streaming overlay": "test_the_overlay_goes_and_the_toggle_comes_closed",
+    "“Show Reasoning” default collapsed, revealing the full parts when opened": "test_opened_it_shows_all_parts",
+    # fresh page render
+    "render only the persisted event view": "test_a_fresh_page_shows_what_was_persisted",
+    # interaction details
+    "users cannot toggle a panel; they only see the live overlay": "test_the_overlay_has_no_controls",
+    "the collapse/expand state is per-event, local UI state": "test_each_answer_is_opened_by_itself",
+    # spacing
+    "overlay renders above assistant text to avoid layout jumps": "test_text_streams_beneath_the_overlay",
+    "no outer step count row; “Show Reasoning” sits closest to content": "test_the_toggle_is_closest_to_the_content",
+    # components
+    "per-part spinners until completed": "test_a_spinner_for_each_part_until_it_is_complete",
+    "active tool calls, progress, and results as they stream": "test_a_tool_from_its_call_to_its_result",
+    "only when an assistant message is the streaming placeholder": "test_only_the_answer_under_way_has_an_overlay",
+    "stable ordering and optional metadata (effort level, token counts)": "test_the_metadata_of_a_thought",
+    "non-text segments rendered inline in order above text content": "test_sequence_number_orders_all_steps",
+    # event model
+    "`message_final` commits the event and hides overlays": "test_the_overlay_goes_and_the_toggle_comes_closed",
+    "built-ins: web_search_call_*, code_interpreter_call_*": "test_tools_of_the_provider_are_told_as_any_tool",
+    # store policy
+    "no mid-stream store mutations; only one commit with `message_final`": "test_nothing_is_written_in_mid_stream",
+    # back end
+    "a single block of reasoning is part 0": "test_the_overlay_streams_parts",
+    "deduplication on reconnect": "test_a_dropped_connection_loses_and_doubles_nothing",
+    "`message_final` is always emitted, even with no reasoning": "test_no_reasoning_no_toggle",
+    # edge cases
+    "no reasoning present: do not render “Show Reasoning”": "test_no_reasoning_no_toggle",
+    "multiple reasoning parts: independently and in order": "test_several_parts_stream_independently_and_in_order",
+    "`sequence_number` dictates ordering in both overlay and final": "test_sequence_number_orders_all_steps",
+    "cancellation: hide overlay and show error state": "test_stopped_it_says_so_and_keeps_what_came"
+    " test_stopped_before_it_thought_there_is_no_toggle",
+    "error: hide overlay and show error state": "test_an_error_is_shown_and_what_came_is_kept"
+    " test_an_error_without_reasoning_has_no_toggle",
+    "refresh during stream (with the reconnect of issue 6)": "test_a_reload_in_mid_stream_takes_it_up_again",
+    "refresh after the stream": "test_a_fresh_page_shows_what_was_persisted",
+    # acceptance criteria
+    "final view matches overlay content semantically (no missing steps)": "test_what_streamed_is_what_stays",
+    # what was left open, as docs/chat.md decides it
+    "silent until the first part arrives, then “Thinking…”": "test_silent_until_the_first_part_then_thinking",
+    "sealed: seen to think, without a word; hidden: not even that": "test_what_may_not_be_seen_is_seen_to_happen"
+    " test_hidden_reasoning_is_not_there",
+}  # fmt: skip
+
+
+def test_the_table_names_tests_that_are_here() -> None:
+    named = {name for tests in RULES.values() for name in tests.split()}
+    here = {name for name in globals() if name.startswith("test_")} - {"test_the_table_names_tests_that_are_here"}
+    assert named == here
+
+
+# --- a model that tells its thoughts in several summaries ------------------------------------------------------------
+
+
+def opens(place: int, item: int = 0) -> bytes:
+    at = {"output_index": item, "summary_index": place, "item_id": f"rs_{item}"}
+    return openai.sse(openai.ev("reasoning_summary_part.added", part=openai.summary("")[0], **at))
+
+
+def adds(place: int, text: str, item: int = 0) -> bytes:
+    at = {"output_index": item, "summary_index": place, "item_id": f"rs_{item}"}
+    return openai.sse(openai.ev("reasoning_summary_text.delta", delta=text, **at))
+
+
+def closes(place: int, text: str, item: int = 0) -> bytes:
+    at = {"output_index": item, "summary_index": place, "item_id": f"rs_{item}"}
+    return openai.sse(
+        openai.ev("reasoning_summary_text.done", text=text, **at),
+        openai.ev("reasoning_summary_part.done", part=openai.summary(text)[0], **at),
+    )
+
+
+BEGINS = openai.sse(openai.begun(), openai.added(0, "reasoning", id="rs_0", summary=[]))
+
+
+def ends(*summaries: str, answer: str = "High tide at noon.") -> bytes:
+    return openai.sse(
+        openai.done(0, "reasoning", id="rs_0", summary=openai.summary(*summaries)),
+        openai.answer(1, answer),
+        openai.ended(
+            usage={"input_tokens": 5, "output_tokens": 900, "output_tokens_details": {"reasoning_tokens": 812}}
+        ),
+    )
+
+
+@pytest.fixture
+def reasoner(tab: Tab) -> Tab:
+    """Before the model that tells its thoughts in summaries."""
+    tab.chooses(model=REASONER)
+    return tab
+
+
+def told(parts: Locator) -> list[tuple[str, str]]:
+    """Each part's number and text, as they stand."""
+    found: list[tuple[str, str]] = parts.evaluate_all(
+        "all => all.map((one) => [one.dataset.summaryIndex, one.innerText.trim()])"
+    )
+    return [(number, " ".join(text.split())) for number, text in found]
+
+
+def text_of(tab: Tab, testid: str) -> list[str]:
+    return [" ".join(text.split()) for text in tab.there(testid).all_inner_texts()]
+
+
+# --- while it streams ------------------------------------------------------------------------------------------------
+
+
+def test_the_overlay_streams_parts(tab: Tab, said: Said) -> None:
+    tab.asks()
+    said.think("The moon ")
+    expect(tab.there("overlay-part")).to_have_text(re.compile("The moon"))
+    assert tab.there("overlay-part").get_attribute("data-summary-index") == "0"
+    said.think("pulls.")
+    expect(tab.there("overlay-part")).to_have_text(re.compile("The moon pulls."))
+    assert tab.there("overlay-part").count() == 1
+    assert tab.there("reasoning-overlay").is_visible()
+
+
+def test_several_parts_stream_independently_and_in_order(reasoner: Tab, said: Said) -> None:
+    reasoner.asks()
+    said.raw(BEGINS + opens(0) + adds(0, "First the moon"))
+    parts = reasoner.there("overlay-part")
+    expect(parts).to_have_count(1)
+    said.raw(adds(0, ", then") + closes(0, "First the moon, then") + opens(1) + adds(1, "the sun"))
+    expect(parts).to_have_count(2)
+    expect(parts.nth(1)).to_have_text(re.compile("the sun"))
+    assert told(parts) == [("0", "First the moon, then"), ("1", "the sun")]
+    said.raw(adds(1, ".") + closes(1, "the sun.") + opens(2) + adds(2, "Both"))
+    expect(parts).to_have_count(3)
+    assert [number for number, _ in told(parts)] == ["0", "1", "2"]
+    said.raw(closes(2, "Both") + ends("First the moon, then", "the sun.", "Both"))
+    reasoner.finished()
+    reasoner.opened()
+    assert told(reasoner.there("reasoning-part")) == [("0", "First the moon, then"), ("1", "the sun."), ("2", "Both")]
+
+
+def test_a_spinner_for_each_part_until_it_is_complete(reasoner: Tab, said: Said) -> None:
+    reasoner.asks()
+    said.raw(BEGINS + opens(0) + adds(0, "One"))
+    parts = reasoner.there("overlay-part")
+    spinners = reasoner.there("part-spinner")
+    expect(parts.nth(0).get_by_test_id("part-spinner")).to_be_visible()
+    expect(parts.nth(0)).to_have_attribute("data-complete", "false")
+    said.raw(closes(0, "One") + opens(1) + adds(1, "Two"))
+    expect(parts.nth(0)).to_have_attribute("data-complete", "true")
+    expect(parts.nth(1).get_by_test_id("part-spinner")).to_be_visible()
+    expect(spinners).to_have_count(1)
+    at = {"content_index": 0, "item_id": "msg"}
+    over = openai.done(0, "reasoning", id="rs_0", summary=openai.summary("One", "Two"))
+    said.raw(closes(1, "Two") + openai.sse(over, openai.ev("output_text.delta", 1, delta="Noon", **at)))
+    expect(reasoner.there("answer-text")).to_have_text("Noon")
+    expect(spinners).to_have_count(0)
+    assert reasoner.there("show-reasoning").count() == 0
+
+
+def test_no_toggle_while_it_streams(tab: Tab, said: Said) -> None:
+    tab.asks()
+    for step, seen in ((said.think, "overlay-part"), (said.say, "answer-text")):
+        step("Hm.")
+        tab.there(seen).wait_for()
+        for testid in ("show-reasoning", "reasoning-panel", "reasoning-part", "tool-segment"):
+            assert tab.there(testid).count() == 0, testid
+
+
+def test_the_overlay_has_no_controls(tab: Tab, said: Said) -> None:
+    tab.asks()
+    said.think("Let me look.").call("weather", {"city": "Ur"}).end("tool_calls").think(
+        "So it is. [A link](https://e.org)"
+    )
+    expect(tab.there("overlay-part")).to_have_count(2)
+    overlay = tab.there("overlay")
+    controls = "button, a[href], input, select, textarea, summary, details, [role=button], [onclick], [aria-expanded]"
+    assert overlay.locator(controls).count() == 0
+    for part in tab.there("overlay-part").all():
+        part.click()
+    assert tab.there("overlay-part").count() == 2
+    assert tab.there("show-reasoning").count() == 0
+
+
+def test_text_streams_beneath_the_overlay(tab: Tab, said: Said) -> None:
+    tab.asks()
+    said.think("Half of it. " * 40)
+    tab.there("overlay-part").wait_for()
+    said.say("The **answer** ")
+    text = tab.there("answer-text")
+    expect(text.locator("strong")).to_have_text("answer")
+    said.say("comes.")
+    expect(text).to_have_text("The answer comes.")
+    overlay = tab.there("overlay").bounding_box()
+    below = text.bounding_box()
+    assert overlay
+    assert below
+    assert overlay["y"] + overlay["height"] <= below["y"] + 1
+    assert tab.there("overlay").is_visible()
+
+
+def test_silent_until_the_first_part_then_thinking(tab: Tab, said: Said) -> None:
+    tab.asks()
+    tab.there("assistant-event").wait_for()
+    assert tab.there("overlay").count() == 0
+    assert tab.page.get_by_text("Thinking…").count() == 0
+    said.think("Hm.")
+    head = tab.there("reasoning-overlay")
+    expect(head).to_contain_text("Thinking…")
+    expect(head).to_contain_text(re.compile(r"Thinking…\s*1 s"))
+
+
+def test_only_the_answer_under_way_has_an_overlay(tab: Tab, said: Said) -> None:
+    said.answer("Four.", "Two and two.")
+    tab.asks("What is two and two?")
+    tab.finished()
+    tab.ask("And three?")
+    said.think("Three more.")
+    tab.there("overlay-part").wait_for()
+    answers = tab.there("assistant-event")
+    expect(answers).to_have_count(2)
+    assert [one.get_by_test_id("overlay").count() for one in answers.all()] == [0, 1]
+    assert [one.get_by_test_id("show-reasoning").count() for one in answers.all()] == [1, 0]
+
+
+# --- tools -------------------------------------------------------------------------------------------------------
+
+
+def test_a_tool_from_its_call_to_its_result(tab: Tab, said: Said) -> None:
+    tab.asks()
+    said.call("weather", '{"city"')
+    tool = tab.there("overlay-tool")
+    expect(tool).to_have_attribute("data-status", "arguments")
+    assert tool.get_attribute("data-call-id") == "call_1"
+    assert "weather" in tool.inner_text()
+    said.frames(_more_arguments(': "Uruk"}')).end("tool_calls")
+    expect(tool).to_have_attribute("data-status", "completed")
+    assert "Uruk" in tool.inner_text()
+    assert "clear" in tool.inner_text()
+    said.call("weather", {"city": "Nowhere"}, id="call_2").end("tool_calls")
+    expect(tool.nth(1)).to_have_attribute("data-status", "failed")
+    said.answer("It is clear.")
+    tab.finished()
+    segments = tab.there("tool-segment")
+    expect(segments).to_have_count(2)
+    assert [one.get_attribute("data-status") for one in segments.all()] == ["completed", "failed"]
+    assert tab.there("tools-overlay").count() == 0
+    segments.nth(0).get_by_role("button").click()
+    expect(segments.nth(0)).to_contain_text('"degrees": 21')
+    assert tab.there("show-reasoning").count() == 0, "nothing was reasoned"
+
+
+def _more_arguments(text: str) -> dict[str, Any]:
+    delta = {"tool_calls": [{"index": 0, "function": {"arguments": text}}]}
+    return {"id": "c", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": delta}]}
+
+
+CODE = "print(2 ** 10)"
+
+
+def test_tools_of_the_provider_are_told_as_any_tool(reasoner: Tab, said: Said) -> None:
+    reasoner.asks()
+    said.raw(BEGINS + opens(0) + adds(0, "Search.") + closes(0, "Search."))
+    said.raw(
+        openai.sse(
+            openai.done(0, "reasoning", id="rs_0", summary=openai.summary("Search.")),
+            openai.added(1, "web_search_call", id="ws_1"),
+            openai.ev("web_search_call.searching", 1, item_id="ws_1"),
+        )
+    )
+    tools = reasoner.there("overlay-tool")
+    expect(tools).to_have_attribute("data-status", "searching")
+    found = {"type": "search", "query": "tides", "sources": [{"type": "url", "url": "https://e.org"}]}
+    said.raw(
+        openai.sse(
+            openai.done(1, "web_search_call", id="ws_1", action=found),
+            openai.added(2, "code_interpreter_call", id="ci_1", code="", container_id="c"),
+            openai.ev("code_interpreter_call_code.delta", 2, delta=CODE, item_id="ci_1"),
+        )
+    )
+    expect(tools).to_have_count(2)
+    expect(tools.nth(0)).to_have_attribute("data-status", "completed")
+    expect(tools.nth(0)).to_contain_text("Web search")
+    outputs = [{"type": "logs", "logs": "1024\n"}]
+    said.raw(
+        openai.sse(
+            openai.done(2, "code_interpreter_call", id="ci_1", code=CODE, container_id="c", outputs=outputs),
+            openai.answer(3, "A thousand and some."),
+            openai.ended(),
+        )
+    )
+    reasoner.finished()
+    segments = reasoner.there("tool-segment")
+    assert [one.get_attribute("data-call-id") for one in segments.all()] == ["ws_1", "ci_1"]
+    segments.nth(1).get_by_role("button").click()
+    expect(segments.nth(1)).to_contain_text(CODE)
+    expect(segments.nth(1)).to_contain_text("1024")
+    segments.nth(0).get_by_role("button").click()
+    expect(segments.nth(0)).to_contain_text("https://e.org")
+
+
+def test_sequence_number_orders_all_steps(tab: Tab, said: Said) -> None:
+    tab.asks()
+    said.think("First.").call("weather", {"city": "Ur"}).end("tool_calls")
+    expect(tab.there("overlay-tool")).to_have_attribute("data-status", "completed")
+    said.think("Second.").call("weather", {"city": "Uruk"}, id="call_2").end("tool_calls")
+    said.think("Third.").say("Clear.")
+    tab.there("answer-text").wait_for()
+    steps = tab.page.locator("[data-testid=overlay-part], [data-testid=overlay-tool]")
+    order = "all => all.map((one) => one.dataset.callId ?? one.innerText.trim())"
+    wanted = ["First.", "call_1", "Second.", "call_2", "Third."]
+    assert steps.evaluate_all(order) == wanted
+    said.end()
+    tab.finished()
+    tab.opened()
+    stay = tab.page.locator("[data-testid=reasoning-part], [data-testid=tool-segment]")
+    assert stay.evaluate_all(order) == wanted
+    numbers = stay.evaluate_all("all => all.map((one) => Number(one.dataset.sequenceNumber))")
+    assert numbers == sorted(set(numbers))
+    text = tab.there("answer-text").bounding_box()
+    last = stay.last.bounding_box()
+    assert text
+    assert last
+    assert last["y"] + last["height"] <= text["y"]
+
+
+# --- afterwards ------------------------------------------------------------------------------------------------------
+
+
+def test_the_overlay_goes_and_the_toggle_comes_closed(tab: Tab, said: Said) -> None:
+    said.answer("Noon.", "The moon.")
+    tab.asks()
+    tab.finished()
+    for testid in ("overlay", "reasoning-overlay", "tools-overlay", "overlay-part", "part-spinner"):
+        assert tab.there(testid).count() == 0, testid
+    toggle = tab.there("show-reasoning")
+    expect(toggle).to_have_text("Show Reasoning")
+    expect(toggle).to_have_attribute("aria-expanded", "false")
+    assert tab.there("reasoning-part").count() == 0
+    assert tab.page.get_by_text("The moon.").count() == 0
+
+
+def test_opened_it_shows_all_parts(reasoner: Tab, said: Said) -> None:
+    texts = [f"**Part {n}**\n\nThought {n}." for n in range(4)]
+    said.raw(openai.sse(openai.begun(), openai.thought(0, *texts, id="rs_0")) + ends(*texts))
+    reasoner.asks()
+    reasoner.finished()
+    reasoner.opened()
+    assert told(reasoner.there("reasoning-part")) == [(str(n), f"Part {n} Thought {n}.") for n in range(4)]
+    toggle = reasoner.there("show-reasoning")
+    expect(toggle).to_have_text("Hide Reasoning")
+    expect(toggle).to_have_attribute("aria-expanded", "true")
+    toggle.click()
+    expect(toggle).to_have_attribute("aria-expanded", "false")
+    assert reasoner.there("reasoning-part").count() == 0
+
+
+def test_each_answer_is_opened_by_itself(tab: Tab, said: Said) -> None:
+    for n in range(2):
+        said.answer(f"Answer {n}.", f"Thought {n}.")
+    tab.asks("One?")
+    tab.finished()
+    tab.opened()
+    tab.ask("Two?")
+    expect(tab.there("show-reasoning")).to_have_count(2)
+    states = [one.get_attribute("aria-expanded") for one in tab.there("show-reasoning").all()]
+    assert states == ["true", "false"], "the first stays open through the second, which begins closed"
+    assert text_of(tab, "reasoning-part") == ["Thought 0."]
+    tab.opened()
+    tab.there("show-reasoning").first.click()
+    assert text_of(tab, "reasoning-part") == ["Thought 1."]
+    tab.page.reload()
+    expect(tab.there("show-reasoning")).to_have_count(2)
+    assert tab.there("reasoning-part").count() == 0, "the state is the page's own"
+
+
+def test_the_toggle_is_closest_to_the_content(tab: Tab, said: Said) -> None:
+    said.answer("Noon.", "The moon.")
+    tab.asks()
+    answer = tab.finished()
+    toggle = tab.there("show-reasoning").bounding_box()
+    text = tab.there("answer-text").bounding_box()
+    assert toggle
+    assert text
+    assert 0 <= text["y"] - toggle["y"] - toggle["height"] <= 24
+    words = answer.inner_text()
+    assert not re.search(r"\d+\s+(steps?|parts?)\b", words), words
+
+
+def test_the_metadata_of_a_thought(reasoner: Tab, said: Said) -> None:
+    reasoner.chooses(model=REASONER, effort="high")
+    said.raw(openai.sse(openai.begun(), openai.thought(0, "Hm.", id="rs_0")) + ends("Hm."))
+    reasoner.asks()
+    reasoner.finished()
+    expect(reasoner.there("reasoning-meta")).to_contain_text("812 tokens")
+    expect(reasoner.there("reasoning-meta")).to_contain_text("high effort")
+    reasoner.opened()
+    expect(reasoner.there("timeline")).to_be_visible()
+    assert said.bodies[0]["reasoning"]["effort"] == "high"
+
+
+def test_a_fresh_page_shows_what_was_persisted(tab: Tab, tabs: Tabs, said: Said) -> None:
+    said.think("The moon.").call("weather", {"city": "Ur"}).end("tool_calls").think("Then.").say("Noon.").end()
+    tab.asks()
+    tab.finished()
+    before = tab.finished().inner_text()
+    path = f"/c/{tab.conversation}"
+    fresh = tabs()
+    fresh.open(path)
+    answer = fresh.finished()
+    assert answer.inner_text() == before
+    for testid in ("overlay", "reasoning-overlay", "tools-overlay"):
+        assert fresh.there(testid).count() == 0
+    expect(fresh.there("show-reasoning")).to_have_attribute("aria-expanded", "false")
+    fresh.opened()
+    assert text_of(fresh, "reasoning-part") == ["The moon.", "Then."]
+
+
+def test_what_streamed_is_what_stays(reasoner: Tab, said: Said) -> None:
+    thoughts = [
+        "**First**\n\nThe *moon* and `code`.\n\n- one\n- two",
+        "Then the sun.\n\n```\nx = 1\n```\n",
+        "ﷺ 日本語 🌊",
+    ]
+    reasoner.asks()
+    said.raw(openai.sse(openai.begun(), openai.thought(0, *thoughts, id="rs_0")))
+    said.raw(openai.sse(openai.added(1, "message", id="m", role="assistant", content=[])))
+    said.raw(
+        openai.sse(openai.ev("output_text.delta", 1, content_index=0, item_id="m", delta="## It is\n\n1. a\n2. b"))
+    )
+    expect(reasoner.there("overlay-part")).to_have_count(3)
+    expect(reasoner.there("answer-text").locator("li")).to_have_count(2)
+    inside = "all => all.map((one) => one.querySelector('.long').innerHTML)"
+    streamed = reasoner.there("overlay-part").evaluate_all(inside)
+    text = reasoner.there("answer-text").evaluate("one => one.innerText")
+    done = openai.message(openai.output_text("## It is\n\n1. a\n2. b"), id="m")
+    said.raw(openai.sse(openai.ev("output_item.done", 1, item=done), openai.ended()))
+    reasoner.finished()
+    reasoner.opened()
+    assert reasoner.there("reasoning-part").evaluate_all(inside) == streamed
+    assert reasoner.there("answer-text").evaluate("one => one.innerText") == text
+
+
+def test_no_reasoning_no_toggle(tab: Tab, said: Said) -> None:
+    said.answer("Noon.")
+    tab.asks()
+    tab.finished()
+    expect(tab.there("answer-text")).to_have_text("Noon.")
+    assert tab.there("show-reasoning").count() == 0
+    tab.page.reload()
+    tab.finished()
+    assert tab.there("show-reasoning").count() == 0
+
+
+def test_what_may_not_be_seen_is_seen_to_happen(tab: Tab, said: Said) -> None:
+    tab.chooses(model=LOCKED)
+    tab.asks()
+    expect(tab.there("view-badge").first).to_have_text("Sealed")
+    said.think("Nobody may read this.")
+    expect(tab.there("reasoning-overlay")).to_contain_text("Thinking…")
+    assert tab.there("overlay-part").count() == 0
+    said.say("Noon.").end()
+    tab.finished()
+    panel = tab.opened()
+    expect(panel).to_contain_text("sealed")
+    assert "Nobody may read" not in tab.page.content()
+
+
+def test_hidden_reasoning_is_not_there(tab: Tab, said: Said) -> None:
+    tab.chooses(view="hidden")
+    tab.asks()
+    said.think("Nobody may read this.").say("Noon.")
+    tab.there("answer-text").wait_for()
+    assert tab.there("overlay").count() == 0
+    said.end()
+    tab.finished()
+    assert tab.there("show-reasoning").count() == 0
+    assert "Nobody may read" not in tab.page.content()
+
+
+# --- the store ---------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_written_in_mid_stream(tab: Tab, said: Said, house: House) -> None:
+    tab.asks()
+    said.think("Hm.")
+    tab.there("overlay-part").wait_for()
+    chat = tab.conversation
+    with sqlite3.connect(house.store) as store:
+        # It changes with every transaction that others commit.
+        version = lambda: store.execute("PRAGMA data_version").fetchone()[0]  # noqa: E731
+        before = version()
+        for n in range(50):
+            said.think(f"More {n}. ")
+        said.call("weather", {"city": "Ur"}).end("tool_calls").think("So.").say("It is clear.")
+        expect(tab.there("answer-text")).to_have_text("It is clear.")
+        assert version() == before
+        [_, answer] = tab.api(f"/api/conversations/{chat}")["events"]
+        assert (answer["status"], answer["segments"]) == ("in_progress", [])
+        assert version() == before
+        assert tab.there("assistant-event").get_attribute("data-status") == "in_progress"
+        said.end()
+        tab.finished()
+        assert version() != before
+    store.close()
+    [_, answer] = tab.api(f"/api/conversations/{chat}")["events"]
+    kinds = [segment["type"] for segment in answer["segments"]]
+    assert kinds == ["reasoning", "tool_call", "reasoning", "text"]
+
+
+# --- what goes wrong -----------------------------------------------------------------------------------------------
+
+
+def test_stopped_it_says_so_and_keeps_what_came(tab: Tab, said: Said) -> None:
+    tab.asks()
+    said.think("Half a thought").say("Half an answer")
+    tab.there("answer-text").wait_for()
+    tab.there("stop").click()
+    tab.finished("cancelled")
+    assert tab.there("overlay").count() == 0
+    expect(tab.there("error-state")).to_contain_text("stopped")
+    expect(tab.there("answer-text")).to_have_text("Half an answer")
+    tab.opened()
+    assert text_of(tab, "reasoning-part")[0].startswith("Half a thought")
+    assert said.calls[0].connection.closed.wait(1)
+
+
+def test_stopped_before_it_thought_there_is_no_toggle(tab: Tab, said: Said, house: House) -> None:
+    tab.asks()
+    tab.page.wait_for_url("**/c/*")
+    tab.there("stop").click()
+    tab.finished("cancelled")
+    assert tab.there("error-state").is_visible()
+    assert tab.there("show-reasoning").count() == 0
+
+
+def test_an_error_is_shown_and_what_came_is_kept(tab: Tab, said: Said) -> None:
+    tab.asks()
+    said.think("Half a thought").fail("The model fell asleep.")
+    tab.finished("failed")
+    assert tab.there("overlay").count() == 0
+    assert tab.there("error-state").is_visible()
+    assert tab.there("error-state").get_attribute("role") == "alert"
+    expect(tab.there("retry")).to_be_visible()
+    tab.opened()
+    assert text_of(tab, "reasoning-part")[0].startswith("Half a thought")
+    tab.page.reload()
+    tab.finished("failed")
+    assert tab.there("error-state").is_visible()
+
+
+def test_an_error_without_reasoning_has_no_toggle(tab: Tab, said: Said) -> None:
+    tab.asks()
+    said.break_off()
+    tab.finished("failed")
+    assert tab.there("error-state").is_visible()
+    assert tab.there("show-reasoning").count() == 0
+
+
+def test_a_reload_in_mid_stream_takes_it_up_again(tab: Tab, said: Said) -> None:
+    tab.asks()
+    said.think("Before. ").call("weather", {"city": "Ur"}).end("tool_calls").think("Between. ")
+    expect(tab.there("overlay-part")).to_have_count(2)
+    tab.conversation  # noqa: B018 (waits for the address)
+    tab.page.reload()
+    expect(tab.there("overlay-part")).to_have_count(2)
+    assert tab.there("show-reasoning").count() == 0
+    said.think("After.").say("Noon.")
+    expect(tab.there("answer-text")).to_have_text("Noon.")
+    assert told(tab.there("overlay-part")) == [("0", "Before."), ("0", "Between. After.")]
+    assert tab.there("overlay-tool").count() == 1
+    said.end()
+    tab.finished()
+    tab.opened()
+    assert text_of(tab, "reasoning-part") == ["Before.", "Between. After."]
+    assert tab.there("user-event").count() == 1
+    assert tab.there("assistant-event").count() == 1
+    assert len(said.calls) == 2, "nothing was asked again"
+
+
+def test_a_dropped_connection_loses_and_doubles_nothing(tabs: Tabs, said: Said, cable: Cable) -> None:
+    tab = tabs(cable)
+    tab.allow("Failed to load resource")
+    tab.asks()
+    words = [f"w{n} " for n in range(60)]
+    for word in words[:20]:
+        said.think(word)
+    expect(tab.there("overlay-part")).to_contain_text("w19")
+    cable.cut()
+    for word in words[20:40]:
+        said.think(word)
+    expect(tab.there("assistant-event")).to_contain_text("Reconnecting")
+    cable.mend()
+    expect(tab.there("overlay-part")).to_contain_text("w39")
+    for word in words[40:]:
+        said.think(word)
+    said.say("Noon.")
+    expect(tab.there("answer-text")).to_have_text("Noon.")
+    assert told(tab.there("overlay-part")) == [("0", " ".join(word.strip() for word in words))]
+    cable.cut()
+    said.say(" It is.").end()
+    cable.mend()
+    tab.finished()
+    expect(tab.there("answer-text")).to_have_text("Noon. It is.")
+    assert len(said.calls) == 1

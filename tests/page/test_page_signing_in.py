@@ -1,0 +1,90 @@
+"""The page of a gateway that wants to know who asks: signing in with a key, and out again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from page_kit import House, Said, Tab, Tabs
+from playwright.sync_api import expect
+
+from pellucid.server.config import check_config
+from scripted import Upstream
+from scripted.gateway import Served, serve
+
+KEY = "correct-horse-battery-staple-1234"
+
+
+@pytest.fixture(scope="module")
+def closed(house: House, upstream: Upstream) -> Iterator[Served]:
+    config: dict[str, Any] = {**house.stage.config(upstream), "access": {"key_env": "ENTRY"}}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ENTRY", KEY)
+        with serve(check_config(config, {"A_KEY": "k", "ENTRY": KEY})) as gateway:
+            yield gateway
+
+
+@pytest.fixture
+def outside(tabs: Tabs, closed: Served) -> Tab:
+    tab = tabs(to=closed)
+    tab.allow("40[13]")  # the browser tells of every refused request
+    return tab
+
+
+def signs_in(tab: Tab, key: str = KEY) -> None:
+    tab.page.get_by_label("API key").fill(key)
+    tab.page.get_by_role("button", name="Sign in").click()
+
+
+def test_without_a_key_nothing_is_to_be_seen(outside: Tab) -> None:
+    outside.page.goto(outside.url)
+    outside.there("sign-in").wait_for()
+    assert outside.there("composer").count() == 0
+    assert outside.there("conversation-item").count() == 0
+
+
+def test_a_wrong_key_is_told_to_be_wrong(outside: Tab) -> None:
+    outside.page.goto(outside.url)
+    signs_in(outside, "wrong" * 8)
+    expect(outside.page.get_by_role("alert")).to_be_visible()
+    assert outside.there("composer").count() == 0
+    assert outside.context.cookies() == []
+    signs_in(outside)
+    outside.there("composer").wait_for()
+
+
+def test_signed_in_one_chats_and_signed_out_it_is_gone(outside: Tab, said: Said) -> None:
+    outside.page.goto(outside.url)
+    signs_in(outside)
+    outside.there("model-picker").wait_for()
+    [cookie] = outside.context.cookies()
+    assert (cookie["name"], cookie["httpOnly"], cookie["path"]) == ("pellucid_session", True, "/api")
+    assert cookie["sameSite"] == "Strict"
+    assert KEY not in cookie["value"]
+    assert "pellucid_session" not in outside.page.evaluate("() => document.cookie")
+    said.answer("Noon.", "Hm.")
+    outside.ask("When?")
+    outside.finished()
+    outside.page.reload()
+    outside.finished()
+    path = outside.page.url
+    outside.there("sign-out").click()
+    outside.there("sign-in").wait_for()
+    assert "Noon." not in outside.page.content()
+    assert outside.context.cookies() == []
+    outside.page.goto(path)
+    outside.there("sign-in").wait_for()
+    signs_in(outside)
+    outside.finished()
+    assert outside.page.url == path, "one comes back where one was"
+
+
+def test_a_session_that_ended_leads_to_the_sign_in(outside: Tab, said: Said) -> None:
+    outside.page.goto(outside.url)
+    signs_in(outside)
+    outside.there("model-picker").wait_for()
+    outside.context.clear_cookies()
+    outside.ask("When?")
+    outside.there("sign-in").wait_for()
+    assert said.calls == []

@@ -1,0 +1,50 @@
+// The page: who is there, which conversation the address names, and what is done with it.
+import { useCallback, useEffect, useMemo, useState } from "react"
+
+import { ApiError, client } from "./api/client"
+import type { Session } from "./api/types"
+import { Chat } from "./Chat"
+import { ErrorState } from "./chat/ErrorState"
+import { SignIn } from "./shell/SignIn"
+
+export function App() {
+  const [session, setSession] = useState<Session | null>(null)
+  const [failure, setFailure] = useState<string | null>(null)
+
+  const look = useCallback(async (): Promise<void> => {
+    setFailure(null)
+    try {
+      setSession(await client.session())
+    } catch (error) {
+      setFailure(error instanceof ApiError ? error.message : "The page could not be opened.")
+    }
+  }, [])
+  useEffect(() => void look(), [look])
+
+  const signOut = useMemo(
+    () => (session?.needed && session.signed_in ? () => void client.signOut().then(look, look) : undefined),
+    [session, look],
+  )
+
+  if (failure !== null) {
+    return (
+      <main className="page-failure">
+        <ErrorState title="Pellucid cannot be opened." message={failure} onRetry={() => void look()} />
+      </main>
+    )
+  }
+  if (session === null) return null
+  if (session.needed && !session.signed_in) {
+    const next = encodeURIComponent(location.pathname)
+    const back = new URLSearchParams(location.search).get("error")
+    return (
+      <SignIn
+        ways={session.ways}
+        onKey={(key) => client.signIn(key).then(look)}
+        oidcHref={`/api/session/oidc?next=${next}`}
+        {...(back !== null && { error: back })}
+      />
+    )
+  }
+  return <Chat onSignedOut={look} {...(signOut && { owner: { ...(session.name && { name: session.name }), onSignOut: signOut } })} />
+}

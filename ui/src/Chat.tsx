@@ -1,0 +1,255 @@
+// The chat of somebody who may use it: the list of conversations, the open one, the composer, wired to the session.
+import { useCallback, useEffect, useMemo, useReducer, useRef, useState, useSyncExternalStore } from "react"
+import { flushSync } from "react-dom"
+
+import { goTo, useConversationId } from "./address"
+import { ApiError, client } from "./api/client"
+import type { AskBody, Models } from "./api/types"
+import { Announcer } from "./chat/Announcer"
+import { Conversation } from "./chat/Conversation"
+import { ErrorState } from "./chat/ErrorState"
+import { pairsOf } from "./chat/turns"
+import type { Pair } from "./chat/turns"
+import { possible, useChoices } from "./choices"
+import { Composer } from "./shell/Composer"
+import { EmptyState } from "./shell/EmptyState"
+import { Pickers } from "./shell/Pickers"
+import type { SidebarProps } from "./shell/props"
+import { Shell } from "./shell/Shell"
+import { Sidebar } from "./shell/Sidebar"
+import { BusContext } from "./stream/hooks"
+import { EMPTY, reduce } from "./stream/reducer"
+import type { Action } from "./stream/reducer"
+import { StreamingBus } from "./stream/streamingBus"
+import { StreamingSessionManager } from "./stream/StreamingSessionManager"
+import { plain } from "./text/visible"
+
+interface Props {
+  owner?: SidebarProps["owner"]
+  onSignedOut: () => void
+}
+
+interface Failure {
+  conversation: string
+  title: string
+  message: string
+}
+
+const words = (error: unknown) => (error instanceof ApiError ? error.message : "Something went wrong on this page.")
+
+export function Chat({ owner, onSignedOut }: Props) {
+  const [store, dispatch] = useReducer(reduce, EMPTY)
+  const [models, setModels] = useState<Models | null>(null)
+  const [choices, choose] = useChoices()
+  const [version, setVersion] = useState(0)
+  const [draft, setDraft] = useState(0)
+  const [failure, setFailure] = useState<Failure | null>(null)
+  const [problem, setProblem] = useState<string | null>(null)
+  const [ended, setEnded] = useState<string | null>(null)
+  const id = useConversationId()
+
+  const [bus] = useState(() => new StreamingBus())
+  const [session] = useState(() => new StreamingSessionManager({ client, bus }))
+  useEffect(
+    () =>
+      session.connect({
+        // The final event is on the screen before the overlay's buffers are cleared: nothing blinks.
+        commit: (action: Action) => {
+          flushSync(() => {
+            if (action.type === "final") setEnded(action.event.status)
+            dispatch(action)
+          })
+        },
+        onConversation: (conversation) => {
+          setVersion((now) => now + 1)
+          if (session.current()?.conversation_id === conversation) goTo(conversation)
+        },
+        onSignedOut,
+      }),
+    [session, onSignedOut],
+  )
+  const turn = useSyncExternalStore(session.subscribe, session.current)
+
+  const open = useCallback(
+    async (conversation: string, signal: AbortSignal) => {
+      setFailure(null)
+      try {
+        const loaded = await client.conversation(conversation, undefined, signal)
+        if (signal.aborted) return
+        dispatch({ type: "opened", loaded })
+        if (loaded.active !== null) session.resume(conversation, loaded.active)
+      } catch (error) {
+        if (signal.aborted) return
+        if (error instanceof ApiError && error.status === 401) onSignedOut()
+        const missing = error instanceof ApiError && error.status === 404
+        setFailure({ conversation, title: missing ? "There is no such chat." : "The chat could not be opened.", message: words(error) })
+      }
+    },
+    [session, onSignedOut],
+  )
+
+  const [attempt, setAttempt] = useState(0)
+  useEffect(() => {
+    // A conversation that was begun here is here already.
+    if (session.current()?.conversation_id === id && (id !== null || session.streaming)) return
+    session.leave()
+    setEnded(null)
+    if (id === null) return
+    const abort = new AbortController()
+    void open(id, abort.signal)
+    return () => abort.abort()
+    // Nothing of the attempt is used but that it changed.
+  }, [id, open, session, attempt])
+
+  useEffect(() => {
+    client.models().then(setModels, (error: unknown) => {
+      if (error instanceof ApiError && error.status === 401) onSignedOut()
+      else setProblem(words(error))
+    })
+  }, [onSignedOut])
+
+  const pairs = useMemo(() => pairsOf(store, id, turn, (one) => session.keyOf(one)), [store, id, turn, session])
+  const busy = turn !== null && turn.phase !== "lost" && turn.phase !== "refused"
+
+  const known = id === null ? undefined : store.conversations[id]?.title
+  const title = plain(known ?? pairs[0]?.question.text.slice(0, 80) ?? "")
+  useEffect(() => {
+    document.title = title ? `${title} · Pellucid` : "Pellucid"
+  }, [title])
+
+  const ask = useCallback(
+    (text: string, replaces?: string) => {
+      const body: AskBody = {
+        text,
+        ...(id !== null && { conversation_id: id }),
+        ...possible(choices, models),
+        ...(replaces && { replaces }),
+      }
+      setProblem(null)
+      setEnded(null)
+      session.ask(body)
+    },
+    [choices, id, models, session],
+  )
+
+  useEffect(() => {
+    if (!busy) return
+    const escape = (event: KeyboardEvent) => {
+      if (event.key === "Escape" && !event.defaultPrevented && !event.isComposing) session.stop()
+    }
+    addEventListener("keydown", escape)
+    return () => removeEventListener("keydown", escape)
+  }, [busy, session])
+
+  const source = useMemo(
+    () => ({
+      list: client.conversations,
+      rename: async (conversation: string, name: string) => {
+        dispatch({ type: "changed", conversation: await client.change(conversation, { title: name }) })
+      },
+      remove: async (conversation: string) => {
+        await client.remove(conversation)
+        if (session.current()?.conversation_id === conversation) session.leave()
+        dispatch({ type: "gone", conversation_id: conversation })
+      },
+    }),
+    [session],
+  )
+
+  const leaveFor = useCallback(
+    (conversation: string | null) => {
+      setProblem(null)
+      if (conversation !== id) setDraft((now) => now + 1)
+      else if (conversation === null) session.leave()
+      goTo(conversation)
+    },
+    [id, session],
+  )
+
+  const retry = (pair: Pair) => {
+    if (pair.turn) session.retry()
+    else if (pair.id !== undefined) ask(pair.question.text, pair.id)
+  }
+
+  // Going back to a version goes back to the whole branch that was seen to follow it.
+  const ends = useRef(new Map<string, string>())
+  const thread = id === null ? undefined : store.threads[id]
+  useEffect(() => {
+    const last = thread?.findLast((one) => one.startsWith("evt_"))
+    if (last !== undefined) for (const one of thread ?? []) ends.current.set(one, last)
+  }, [thread])
+
+  const switchTo = async (answer: string) => {
+    if (id === null) return
+    try {
+      const head = ends.current.get(answer) ?? answer
+      dispatch({ type: "changed", conversation: await client.change(id, { head }) })
+      dispatch({ type: "opened", loaded: await client.conversation(id) })
+    } catch (error) {
+      setProblem(words(error))
+    }
+  }
+
+  const chosen = models?.data.find((one) => one.id === choices.model) ?? models?.data.find((one) => one.default) ?? models?.data[0]
+  const lost = failure !== null && failure.conversation === id ? failure : null
+
+  return (
+    <BusContext value={bus}>
+      <Shell
+        title={title}
+        sidebar={
+          <Sidebar
+            source={source}
+            current={id}
+            version={version}
+            onNew={() => leaveFor(null)}
+            onOpen={leaveFor}
+            onGone={() => leaveFor(null)}
+            {...(owner && { owner })}
+          />
+        }
+        foot={
+          <>
+            {problem !== null && <ErrorState title="That did not work." message={problem} />}
+            <Composer
+              draftKey={`${draft}`}
+              busy={busy}
+              disabled={lost !== null}
+              onSend={(text) => ask(text)}
+              onStop={() => session.stop()}
+            >
+              {models && (
+                <Pickers
+                  models={models.data}
+                  views={models.views}
+                  {...choices}
+                  onModel={(model) => choose({ model })}
+                  onEffort={(effort) => choose({ effort })}
+                  onView={(view) => choose({ view })}
+                />
+              )}
+            </Composer>
+          </>
+        }
+      >
+        {lost ? (
+          <div className="conversation conversation--lost">
+            <ErrorState title={lost.title} message={lost.message} onRetry={() => setAttempt((now) => now + 1)} />
+          </div>
+        ) : pairs.length > 0 ? (
+          <Conversation
+            key={pairs[0]?.key}
+            pairs={pairs}
+            busy={busy}
+            onEdit={(pair, text) => ask(text, pair.id ?? pair.turn?.body?.replaces)}
+            onRetry={retry}
+            onVersion={(answer) => void switchTo(answer)}
+          />
+        ) : id === null ? (
+          <EmptyState onAsk={(text) => ask(text)} {...(chosen && { model: chosen })} />
+        ) : null}
+        <Announcer turn={turn} ended={ended} />
+      </Shell>
+    </BusContext>
+  )
+}

@@ -1,0 +1,133 @@
+// The gateway's /api, called. Every failure is an ApiError whose message may be shown to people as it is.
+import type {
+  AskBody,
+  ConversationInfo,
+  ConversationPage,
+  Models,
+  OpenConversation,
+  Session,
+  Status,
+} from "./types"
+
+export class ApiError extends Error {
+  override readonly name = "ApiError"
+
+  constructor(
+    message: string,
+    /** The HTTP status; 0 where no answer came. */
+    readonly status: number,
+    readonly code?: string,
+    readonly param?: string,
+  ) {
+    super(message)
+  }
+}
+
+const UNREACHED = "The gateway cannot be reached. Check your connection and try again."
+
+const BY_STATUS: Record<number, string> = {
+  401: "You are not signed in, or no longer.",
+  403: "This is not yours to see.",
+  404: "This does not exist, or no longer.",
+  409: "An answer is still being written here.",
+  413: "This is too long for the gateway.",
+  429: "Too much was asked in a short time. Wait a moment and try again.",
+  502: "The gateway could not reach the model.",
+  503: "The gateway is not ready. Try again in a moment.",
+}
+
+async function failure(response: Response): Promise<ApiError> {
+  const said = await response.text().catch(() => "")
+  try {
+    const { error } = JSON.parse(said) as { error: { message: string; code?: string; param?: string } }
+    if (typeof error.message === "string") {
+      return new ApiError(error.message, response.status, error.code ?? undefined, error.param ?? undefined)
+    }
+  } catch {
+    // Not ours: something between the page and the gateway answered.
+  }
+  return new ApiError(
+    BY_STATUS[response.status] ?? `The gateway answered with an error (${response.status}).`,
+    response.status,
+  )
+}
+
+async function call(path: string, init: RequestInit = {}): Promise<Response> {
+  let response: Response
+  try {
+    response = await fetch(path, { credentials: "same-origin", ...init })
+  } catch (error) {
+    if (init.signal?.aborted) throw error
+    throw new ApiError(UNREACHED, 0)
+  }
+  if (!response.ok) throw await failure(response)
+  return response
+}
+
+async function json<T>(path: string, init: RequestInit = {}): Promise<T> {
+  const response = await call(path, init)
+  try {
+    return (await response.json()) as T
+  } catch {
+    if (init.signal?.aborted) throw new DOMException("aborted", "AbortError")
+    throw new ApiError("The gateway's answer could not be read.", response.status)
+  }
+}
+
+function withBody(method: string, body: unknown): RequestInit {
+  return { method, headers: { "content-type": "application/json" }, body: JSON.stringify(body) }
+}
+
+function query(values: Record<string, string | number | undefined>): string {
+  const given = new URLSearchParams()
+  for (const [name, value] of Object.entries(values)) if (value !== undefined && value !== "") given.set(name, `${value}`)
+  const text = given.toString()
+  return text && `?${text}`
+}
+
+const at = encodeURIComponent
+
+/** What an open stream gives besides its bytes. */
+export interface OpenStream {
+  body: ReadableStream<Uint8Array>
+  /** The server's clock when it answered, where it says so. */
+  date: number | null
+}
+
+function opened(response: Response): OpenStream {
+  if (!response.body) throw new ApiError("The gateway's answer could not be read.", response.status)
+  const date = Date.parse(response.headers.get("date") ?? "")
+  return { body: response.body, date: Number.isNaN(date) ? null : date }
+}
+
+const STREAM = { accept: "text/event-stream" }
+
+export const client = {
+  session: () => json<Session>("/api/session"),
+  signIn: (key: string) => json<{ signed_in: boolean }>("/api/session", withBody("POST", { key })),
+  signOut: () => call("/api/session", { method: "DELETE" }),
+  models: () => json<Models>("/api/models"),
+  conversations: (asked: { q?: string; limit?: number; after?: string }) =>
+    json<ConversationPage>(`/api/conversations${query(asked)}`),
+  conversation: (id: string, head?: string, signal?: AbortSignal) =>
+    json<OpenConversation>(`/api/conversations/${at(id)}${query({ head })}`, { signal: signal ?? null }),
+  change: (id: string, change: { title?: string; head?: string }) =>
+    json<ConversationInfo>(`/api/conversations/${at(id)}`, withBody("PATCH", change)),
+  remove: (id: string) => json<{ id: string }>(`/api/conversations/${at(id)}`, { method: "DELETE" }),
+  cancel: (eventId: string) =>
+    json<{ id: string; status: Status }>(`/api/chat/${at(eventId)}/cancel`, { method: "POST" }),
+
+  /** Ask; the answer is a stream of frames. */
+  async ask(body: AskBody, signal: AbortSignal): Promise<OpenStream> {
+    const asked = withBody("POST", body)
+    return opened(await call("/api/chat", { ...asked, headers: { ...asked.headers, ...STREAM }, signal }))
+  },
+
+  /** The stream of an answer, live or finished, after the frame of that id or from its beginning. */
+  async read(eventId: string, after: string | null, signal: AbortSignal): Promise<OpenStream> {
+    const headers = after === null ? STREAM : { ...STREAM, "last-event-id": after }
+    return opened(await call(`/api/chat/${at(eventId)}`, { headers, signal, cache: "no-store" }))
+  },
+}
+
+export type Client = typeof client

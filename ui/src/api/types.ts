@@ -1,0 +1,271 @@
+// What the page and the gateway say to each other on /api. Times are milliseconds since 1970.
+
+export type View = "raw" | "summary" | "sealed" | "hidden"
+export type Effort = "off" | "minimal" | "low" | "medium" | "high" | "xhigh" | "max"
+export type Json = null | boolean | number | string | Json[] | { [name: string]: Json }
+
+// --- the canonical event: what message_final brings and the store holds
+
+export type Status = "in_progress" | "completed" | "incomplete" | "failed" | "cancelled"
+export type ToolStatus = "completed" | "failed" | "incomplete"
+
+export interface ReasoningPart {
+  text: string
+  type: "reasoning_text" | "summary_text"
+  created_at: number
+  is_complete: boolean
+  summary_index: number
+  sequence_number: number
+}
+
+export interface ReasoningSegment {
+  id: string
+  type: "reasoning"
+  parts: ReasoningPart[]
+  streaming: false
+  output_index: number
+  combined_text: string
+  sequence_number: number
+  effort_level?: string
+  reasoning_tokens?: number
+}
+
+export interface TextSegment {
+  id: string
+  type: "text"
+  text: string
+  annotations?: Json[]
+}
+
+export interface ToolSegment {
+  id: string
+  type: "tool_call" | "web_search_call" | "code_interpreter_call" | "builtin_tool_call"
+  call_id: string
+  name: string
+  args: Json
+  status: ToolStatus
+  result?: Json
+  error?: string
+  created_at: number
+  sequence_number: number
+  output_index: number
+}
+
+export interface RefusalSegment {
+  id: string
+  type: "refusal"
+  text: string
+}
+
+export interface FileSegment {
+  id: string
+  type: "file"
+  media_type: string
+  data?: string
+  url?: string
+}
+
+export type Segment = ReasoningSegment | TextSegment | ToolSegment | RefusalSegment | FileSegment
+
+export interface Span {
+  segment_id: string
+  started_at: number
+  ended_at: number
+}
+
+export interface Usage {
+  input_tokens?: number
+  output_tokens?: number
+  reasoning_tokens?: number
+}
+
+export interface AnswerEvent {
+  id: string
+  conversation_id: string
+  role: "assistant"
+  model: string
+  created_at: number
+  status: Status
+  segments: Segment[]
+  completed_at?: number
+  view?: View
+  effort_level?: string
+  usage?: Usage
+  error?: { message: string; code?: string }
+  timeline?: Span[]
+}
+
+export interface QuestionEvent {
+  id: string
+  conversation_id: string
+  role: "user"
+  created_at: number
+  status: "completed"
+  segments: TextSegment[]
+  versions?: string[]
+}
+
+export type ChatEvent = QuestionEvent | AnswerEvent
+
+// --- the frames of POST /api/chat and GET /api/chat/{event_id}
+
+export interface MessageStarted {
+  type: "message_started"
+  event_id: string
+  conversation_id: string
+  model: string
+  created_at: number
+  view: View
+  effort_level?: string
+}
+
+interface OfPart {
+  event_id: string
+  segment_id: string
+  summary_index: number
+}
+
+export interface PartStarted extends OfPart {
+  type: "reasoning_part_started"
+  sequence_number: number
+  created_at: number
+}
+
+export interface PartDelta extends OfPart {
+  type: "reasoning_part_delta"
+  text_delta: string
+}
+
+export interface PartCompleted extends OfPart {
+  type: "reasoning_part_completed"
+  is_complete: true
+  final_text?: string
+}
+
+export interface SegmentMeta {
+  type: "reasoning_segment_meta"
+  event_id: string
+  segment_id: string
+  sequence_number?: number
+  output_index?: number
+  created_at?: number
+  effort_level?: string
+  reasoning_tokens?: number
+  form?: "raw" | "summary" | "sealed"
+}
+
+export interface TextDelta {
+  type: "text_delta"
+  event_id: string
+  text_delta: string
+  output_index?: number
+}
+
+export interface ToolStarted {
+  type: "tool_call_started" | "web_search_call_started" | "code_interpreter_call_started"
+  event_id: string
+  call_id: string
+  name: string
+  args_preview: string
+  sequence_number: number
+  created_at: number
+}
+
+export interface ToolUpdate {
+  type: "tool_call_update" | "web_search_call_update" | "code_interpreter_call_update"
+  event_id: string
+  call_id: string
+  status: string
+  progress: number | null
+  logs_delta?: string
+  args_preview?: string
+}
+
+export interface ToolResult {
+  type: "tool_result" | "web_search_call_result" | "code_interpreter_call_result"
+  event_id: string
+  call_id: string
+  result: Json
+  error?: string
+}
+
+export interface MessageError {
+  type: "message_error"
+  event_id: string
+  message: string
+}
+
+export interface MessageCancelled {
+  type: "message_cancelled"
+  event_id: string
+}
+
+export interface MessageFinal {
+  type: "message_final"
+  event: AnswerEvent
+}
+
+export type StreamEvent =
+  | MessageStarted
+  | PartStarted
+  | PartDelta
+  | PartCompleted
+  | SegmentMeta
+  | TextDelta
+  | ToolStarted
+  | ToolUpdate
+  | ToolResult
+  | MessageError
+  | MessageCancelled
+  | MessageFinal
+
+// --- requests and the rest of /api
+
+export interface AskBody {
+  text: string
+  conversation_id?: string
+  model?: string
+  effort?: Effort
+  view?: View
+  replaces?: string
+}
+
+export interface ConversationInfo {
+  id: string
+  title: string
+  created_at: number
+  updated_at: number
+  snippet?: string
+}
+
+export interface ConversationPage {
+  data: ConversationInfo[]
+  has_more: boolean
+  last_id: string | null
+}
+
+export interface OpenConversation {
+  conversation: ConversationInfo
+  events: ChatEvent[]
+  active: string | null
+}
+
+export interface Session {
+  signed_in: boolean
+  needed: boolean
+  ways: ("key" | "oidc")[]
+  name?: string
+}
+
+export interface ModelInfo {
+  id: string
+  efforts: Effort[]
+  view: View
+  default?: boolean
+  embedded?: boolean
+}
+
+export interface Models {
+  data: ModelInfo[]
+  views: View[]
+}

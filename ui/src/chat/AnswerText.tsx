@@ -1,0 +1,59 @@
+// The text of an answer, under way or final: the same elements in both, so that nothing is drawn anew at the end.
+import type { ReactNode } from "react"
+
+import type { AnswerEvent, FileSegment } from "../api/types"
+import { useLiveText } from "../stream/hooks"
+import { liveTexts } from "../stream/streamingBus"
+import { safeHref } from "../text/links"
+import { Markdown } from "../text/Markdown"
+import { plain, visible } from "../text/visible"
+import { contentOf } from "./words"
+
+interface Props {
+  eventId: string
+  event: AnswerEvent | undefined
+}
+
+export function AnswerText({ eventId, event }: Props) {
+  const live = useLiveText(eventId)
+  const blocks = event ? finalBlocks(event) : live ? liveTexts(live).map((one, n) => <Markdown key={`text-${n}`} text={one.text.text} streaming />) : []
+  return blocks.length > 0 ? <div className="answer__text" data-testid="answer-text">{blocks}</div> : null
+}
+
+function finalBlocks(event: AnswerEvent): ReactNode[] {
+  let texts = 0
+  return contentOf(event).map((segment) => {
+    switch (segment.type) {
+      case "text":
+        return <Markdown key={`text-${texts++}`} text={segment.text} />
+      case "refusal":
+        return <p key={segment.id} className="answer__refusal" dir="auto">{visible(segment.text)}</p>
+      case "file":
+        return <File key={segment.id} segment={segment} />
+    }
+  })
+}
+
+/** Files are offered, not shown: nothing is loaded that was not asked for. */
+function File({ segment }: { segment: FileSegment }) {
+  const name = `File (${plain(segment.media_type)})`
+  if (segment.url !== undefined) {
+    const href = safeHref(segment.url)
+    return <p className="answer__file">{href ? <a href={href} target="_blank" rel="noopener noreferrer">{name}</a> : name}</p>
+  }
+  return (
+    <p className="answer__file">
+      <button type="button" className="quiet-button" onClick={() => save(segment)}>Save {name}</button>
+    </p>
+  )
+}
+
+function save({ data = "" }: FileSegment) {
+  const bytes = Uint8Array.from(atob(data), (character) => character.codePointAt(0) ?? 0)
+  const address = URL.createObjectURL(new Blob([bytes], { type: "application/octet-stream" }))
+  const link = document.createElement("a")
+  link.href = address
+  link.download = "answer"
+  link.click()
+  setTimeout(() => URL.revokeObjectURL(address), 10_000)
+}

@@ -1,0 +1,13 @@
+// A tool of the provider's own: a web search, code that it ran.
+import type { ToolSegment } from "../api/types"
+import { ToolCallSegment } from "./ToolCallSegment"
+
+const LABELS: Partial<Record<ToolSegment["type"], { args: string; result: string }>> = {
+  web_search_call: { args: "Searched for", result: "Found" },
+  code_interpreter_call: { args: "Code", result: "Output" },
+}
+
+export function BuiltInToolSegment({ segment }: { segment: ToolSegment }) {
+  const labels = LABELS[segment.type]
+  return <ToolCallSegment segment={segment} {...(labels && { labels })} />
+}

@@ -1,0 +1,183 @@
+// The rules of the page: the overlay alone while it streams, the segments that stay alone afterwards.
+import { act } from "react"
+import { createRoot } from "react-dom/client"
+import type { Root } from "react-dom/client"
+import { afterEach, beforeEach, describe, expect, test } from "vitest"
+
+import type { AnswerEvent, StreamEvent } from "../api/types"
+import { BusContext } from "../stream/hooks"
+import { StreamingBus } from "../stream/streamingBus"
+import type { Turn } from "../stream/StreamingSessionManager"
+import { CHAT, EVENT, record } from "../testing/recorded"
+import { EventItemSequential } from "./EventItemSequential"
+
+const PLAN = [
+  { kind: "reasoning" as const, parts: [["First ", "thought."], ["Second thought."]] },
+  { kind: "tool" as const, name: "look", args: "{}", result: "seen", logs: ["a"] },
+  { kind: "reasoning" as const, parts: [["Third thought."]] },
+  { kind: "text" as const, deltas: ["So ", "it is."] },
+]
+const TURN: Turn = { key: "turn-1", phase: "streaming", conversation_id: CHAT, event_id: EVENT, stopping: false, skew: 0 }
+
+let box: HTMLElement
+let root: Root
+let bus: StreamingBus
+let flushes: (() => void)[] = []
+
+beforeEach(() => {
+  ;(globalThis as { IS_REACT_ACT_ENVIRONMENT?: boolean }).IS_REACT_ACT_ENVIRONMENT = true
+  box = document.createElement("div")
+  document.body.append(box)
+  root = createRoot(box)
+  flushes = []
+  bus = new StreamingBus((flush) => flushes.push(flush))
+})
+
+afterEach(() => {
+  act(() => root.unmount())
+  box.remove()
+})
+
+function draw(event?: AnswerEvent, turn: Turn = TURN) {
+  act(() =>
+    root.render(
+      <BusContext value={bus}>
+        <EventItemSequential eventId={EVENT} event={event} turn={event ? undefined : turn} busy={false} last />
+      </BusContext>,
+    ),
+  )
+}
+
+function push(events: readonly StreamEvent[]) {
+  act(() => {
+    for (const event of events) bus.push(event)
+    for (const flush of flushes.splice(0)) flush()
+  })
+}
+
+const all = (id: string) => [...box.querySelectorAll<HTMLElement>(`[data-testid="${id}"]`)]
+const words = (id: string) => all(id).map((element) => element.textContent)
+
+describe("while it streams", () => {
+  test("nothing is shown before something arrives, and never a toggle", () => {
+    const { events } = record(PLAN)
+    draw()
+    expect(all("overlay")).toHaveLength(0)
+    for (const event of events.slice(0, -1)) {
+      push([event])
+      expect(all("show-reasoning")).toHaveLength(0)
+      expect(all("reasoning-panel")).toHaveLength(0)
+      expect(all("tool-segment")).toHaveLength(0)
+    }
+    expect(all("overlay")).toHaveLength(1)
+    expect(box.querySelectorAll(".overlay button")).toHaveLength(0)
+  })
+
+  test("each part has its spinner until it is complete, in order among the tools", () => {
+    const { events } = record(PLAN)
+    draw()
+    const upTo = events.findIndex((event) => event.type === "reasoning_part_completed")
+    push(events.slice(0, upTo))
+    expect(words("overlay-part")).toEqual(["First thought."])
+    expect(all("part-spinner")).toHaveLength(1)
+    push(events.slice(upTo, -1))
+    expect(all("part-spinner")).toHaveLength(0)
+    const order = [...box.querySelectorAll<HTMLElement>('[data-testid="overlay-part"], [data-testid="overlay-tool"]')]
+    expect(order.map((element) => element.dataset.testid)).toEqual(["overlay-part", "overlay-part", "overlay-tool", "overlay-part"])
+    expect(all("overlay-tool")[0]?.dataset.status).toBe("completed")
+  })
+
+  test("the text stands beneath the overlay", () => {
+    draw()
+    push(record(PLAN).events.slice(0, -1))
+    const [overlay] = all("overlay")
+    const [text] = all("answer-text")
+    expect(text?.textContent).toBe("So it is.")
+    expect(overlay && text && overlay.compareDocumentPosition(text) & Node.DOCUMENT_POSITION_FOLLOWING).toBeTruthy()
+  })
+
+  test("an error hides the overlay and says what happened", () => {
+    draw()
+    push(record(PLAN, "failed").events.slice(0, -1))
+    expect(all("overlay")[0]?.className).toContain("overlay--over")
+    expect(words("error-state")[0]).toContain("The model broke.")
+  })
+
+  test("thought that nobody may read is seen to be thought", () => {
+    draw()
+    push(record([{ kind: "reasoning", parts: [] }]).events.slice(0, -1))
+    expect(words("reasoning-overlay")[0]).toContain("Thinking…")
+  })
+})
+
+describe("afterwards", () => {
+  test("the elements of the answer and its text stay the same, the overlay is gone", () => {
+    const { events, final } = record(PLAN)
+    draw()
+    push(events.slice(0, -1))
+    const [answer] = all("assistant-event")
+    const paragraph = all("answer-text")[0]?.querySelector("p")
+    draw(final)
+    bus.clear(EVENT)
+    expect(all("assistant-event")[0]).toBe(answer)
+    expect(all("answer-text")[0]?.querySelector("p")).toBe(paragraph)
+    expect(all("overlay")).toHaveLength(0)
+    expect(all("show-reasoning")).toHaveLength(1)
+  })
+
+  test("closed by default; opened, all parts and tools in order, each once", () => {
+    const { final } = record(PLAN)
+    draw(final)
+    const [toggle] = all("show-reasoning")
+    expect(toggle?.textContent).toBe("Show Reasoning")
+    expect(toggle?.getAttribute("aria-expanded")).toBe("false")
+    expect(all("reasoning-part")).toHaveLength(0)
+    expect(all("tool-segment")).toHaveLength(1)
+    act(() => toggle?.click())
+    expect(toggle?.textContent).toBe("Hide Reasoning")
+    const [panel] = all("reasoning-panel")
+    expect(toggle?.getAttribute("aria-controls")).toBe(panel?.id)
+    const order = [...(panel?.querySelectorAll<HTMLElement>("[data-sequence-number]") ?? [])]
+    expect(order.map((element) => element.textContent.replace(/\{\}.*/, ""))).toEqual(["First thought.", "Second thought.", "look", "Third thought."])
+    const numbers = order.map((element) => Number(element.dataset.sequenceNumber))
+    expect(numbers).toEqual(numbers.toSorted((a, b) => a - b))
+  })
+
+  test("no reasoning, no toggle", () => {
+    draw(record([{ kind: "text", deltas: ["Hi."] }]).final)
+    expect(all("show-reasoning")).toHaveLength(0)
+    expect(words("answer-text")).toEqual(["Hi."])
+  })
+
+  test("effort, tokens and time of thought stand beside the toggle, and the timeline in the panel", () => {
+    const { final } = record(PLAN)
+    draw({
+      ...final,
+      effort_level: "high",
+      usage: { reasoning_tokens: 1234 },
+      completed_at: 9000,
+      timeline: [
+        { segment_id: "rs_0", started_at: 1000, ended_at: 4000 },
+        { segment_id: "fc_1", started_at: 4000, ended_at: 6000 },
+        { segment_id: "rs_2", started_at: 6000, ended_at: 8000 },
+        { segment_id: "msg_3", started_at: 8000, ended_at: 9000 },
+      ],
+    })
+    expect(words("reasoning-meta")).toEqual(["5 s1,234 tokenshigh effort"])
+    expect(all("timeline")).toHaveLength(0)
+    act(() => all("show-reasoning")[0]?.click())
+    expect([...(all("timeline")[0]?.querySelectorAll("li") ?? [])].map((item) => item.textContent)).toEqual([
+      "Reasoned for 3 s, beginning at once",
+      "Called look for 2 s, beginning after 3 s",
+      "Reasoned for 2 s, beginning after 5 s",
+      "Wrote for 1 s, beginning after 7 s",
+    ])
+  })
+
+  test("a stopped answer keeps what there is, with a word on it", () => {
+    draw(record(PLAN, "cancelled").final)
+    expect(words("error-state")[0]).toContain("stopped")
+    expect(all("show-reasoning")).toHaveLength(1)
+    expect(words("answer-text")).toEqual(["So it is."])
+  })
+})

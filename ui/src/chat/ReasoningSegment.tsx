@@ -1,0 +1,92 @@
+// “Show Reasoning”: closed until somebody opens it, one for an answer. Opened, it shows all parts in order, each tool in
+// its place between them, how hard and how long the model thought, and when it did what.
+import { useId, useState } from "react"
+
+import type { AnswerEvent, ReasoningSegment as Segment } from "../api/types"
+import { LongText } from "../text/LongText"
+import { useStay } from "./follow"
+import { Timeline } from "./Timeline"
+import { ToolSegmentOf } from "./ToolSegmentOf"
+import { duration, effortOf, thoughtTime, thoughtTokens, tokens } from "./words"
+import type { Step } from "./words"
+
+interface Props {
+  event: AnswerEvent
+  /** From the first reasoning on. */
+  steps: readonly Step[]
+}
+
+export function ReasoningSegment({ event, steps }: Props) {
+  const [open, setOpen] = useState(false)
+  const panel = useId()
+  const stay = useStay()
+  const meta = metadata(event)
+  return (
+    <>
+      <div className="step-row reasoning__row">
+        <button
+          type="button"
+          className="reasoning__toggle"
+          data-testid="show-reasoning"
+          aria-expanded={open}
+          aria-controls={panel}
+          onClick={() => {
+            stay()
+            setOpen(!open)
+          }}
+        >
+          <span className="reasoning__chevron" aria-hidden="true" />
+          {open ? "Hide Reasoning" : "Show Reasoning"}
+        </button>
+        {meta.length > 0 && (
+          <span className="reasoning__meta" data-testid="reasoning-meta">
+            {meta.map((word) => (
+              <span key={word} className="reasoning__fact">{word}</span>
+            ))}
+          </span>
+        )}
+      </div>
+      <section
+        id={panel}
+        className={open ? "reasoning__panel reasoning__panel--open" : "reasoning__panel"}
+        aria-label={open ? "Reasoning" : "Tools"}
+        hidden={!open && steps.every((step) => step.type === "reasoning")}
+        {...(open && { "data-testid": "reasoning-panel" })}
+      >
+        {open && <Timeline event={event} />}
+        {steps.map((step) =>
+          step.type !== "reasoning" ? <ToolSegmentOf key={step.id} segment={step} /> : open ? <Parts key={step.id} segment={step} /> : null,
+        )}
+      </section>
+    </>
+  )
+}
+
+function Parts({ segment }: { segment: Segment }) {
+  const parts = segment.parts.toSorted((a, b) => a.summary_index - b.summary_index)
+  if (parts.length === 0) return <p className="reasoning__sealed" data-testid="reasoning-sealed">The model reasoned here. What it thought is sealed.</p>
+  return (
+    <>
+      {parts.map((part) => (
+        <div
+          key={part.summary_index}
+          className="reasoning__part"
+          data-testid="reasoning-part"
+          data-summary-index={part.summary_index}
+          data-complete={part.is_complete}
+          data-sequence-number={part.sequence_number}
+        >
+          <LongText text={part.text} />
+          {!part.is_complete && <p className="reasoning__cut">The thought was cut off here.</p>}
+        </div>
+      ))}
+    </>
+  )
+}
+
+function metadata(event: AnswerEvent): string[] {
+  const time = thoughtTime(event)
+  const count = thoughtTokens(event)
+  const effort = effortOf(event)
+  return [time === null ? "" : duration(time), count === null ? "" : tokens(count), effort ? `${effort} effort` : ""].filter((word) => word !== "")
+}

@@ -1,0 +1,25 @@
+// The seconds since a time, counting while it runs; afterwards they stand still.
+import { useEffect, useState } from "react"
+
+import { duration } from "./words"
+
+interface Props {
+  since: number
+  running: boolean
+  /** Our clock minus the one that `since` is from. */
+  skew: number
+}
+
+export function Seconds({ since, running, skew }: Props) {
+  const [now, setNow] = useState<number | null>(null)
+  useEffect(() => {
+    if (!running) return
+    setNow(Date.now())
+    const timer = setInterval(() => setNow(Date.now()), 1000)
+    return () => clearInterval(timer)
+  }, [running])
+  // What ended before it was seen is not known by its length.
+  if (now === null) return null
+  const passed = Math.floor((now - skew - since) / 1000)
+  return passed >= 1 ? <span className="seconds">{duration(passed * 1000)}</span> : null
+}

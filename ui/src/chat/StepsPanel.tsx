@@ -1,0 +1,94 @@
+// Everything of an answer that is not text, above its text. While it streams: the overlays and nothing else. Afterwards:
+// the segments that stay, and nothing of the overlays.
+import type { AnswerEvent } from "../api/types"
+import { useLiveMessage } from "../stream/hooks"
+import { liveSteps } from "../stream/streamingBus"
+import type { LiveMessage, LivePart, LiveSealed, LiveStep, LiveTool } from "../stream/streamingBus"
+import { useFollowEnd } from "./follow"
+import { ReasoningSegment } from "./ReasoningSegment"
+import { StreamingReasoningOverlay } from "./StreamingReasoningOverlay"
+import { StreamingToolsOverlay } from "./StreamingToolsOverlay"
+import { ToolSegmentOf } from "./ToolSegmentOf"
+import { isTool, stepsOf } from "./words"
+
+interface Props {
+  eventId: string
+  /** The final event; absent while it streams. */
+  event: AnswerEvent | undefined
+  skew: number
+}
+
+export function StepsPanel({ eventId, event, skew }: Props) {
+  return event ? <PersistedSteps event={event} /> : <StreamingSteps eventId={eventId} skew={skew} />
+}
+
+function PersistedSteps({ event }: { event: AnswerEvent }) {
+  const steps = stepsOf(event)
+  const first = steps.findIndex((step) => step.type === "reasoning")
+  if (steps.length === 0) return null
+  const before = first < 0 ? steps : steps.slice(0, first)
+  return (
+    <div className="steps">
+      {before.filter(isTool).map((step) => (
+        <ToolSegmentOf key={step.id} segment={step} />
+      ))}
+      {first >= 0 && <ReasoningSegment event={event} steps={steps.slice(first)} />}
+    </div>
+  )
+}
+
+function StreamingSteps({ eventId, skew }: { eventId: string; skew: number }) {
+  const message = useLiveMessage(eventId)
+  const steps = message ? liveSteps(message) : []
+  // Hidden until something of it arrived.
+  return message && steps.length > 0 ? <Overlay message={message} steps={steps} skew={skew} /> : null
+}
+
+type Run = { kind: "reasoning"; steps: (LivePart | LiveSealed)[] } | { kind: "tools"; steps: LiveTool[] }
+
+/** Reasoning and tools by turns, in order. */
+export function runsOf(steps: readonly LiveStep[]): Run[] {
+  const runs: Run[] = []
+  for (const step of steps) {
+    const last = runs.at(-1)
+    if (step.kind === "tool") {
+      if (last?.kind === "tools") last.steps.push(step)
+      else runs.push({ kind: "tools", steps: [step] })
+    } else if (last?.kind === "reasoning") last.steps.push(step)
+    else runs.push({ kind: "reasoning", steps: [step] })
+  }
+  return runs
+}
+
+function Overlay({ message, steps, skew }: { message: LiveMessage; steps: readonly LiveStep[]; skew: number }) {
+  const { box, inner } = useFollowEnd()
+  const runs = runsOf(steps)
+  const first = runs.findIndex((run) => run.kind === "reasoning")
+  const since = Math.min(...steps.filter((step) => step.kind !== "tool").map((step) => step.created_at))
+  // As soon as text stands beneath it, it takes the room of the rows that will stay.
+  const compact = message.texts.size > 0
+  const over = message.error !== undefined || message.cancelled
+  const open = steps.findLast((step): step is LivePart => step.kind === "part" && !step.complete)
+  const head = { eventId: message.event_id, thinking: thinking(message, steps), since, skew, line: compact ? open : undefined }
+  const state = `overlay${compact ? " overlay--compact" : ""}${over ? " overlay--over" : ""}`
+  return (
+    <div className={state} ref={box} data-testid="overlay" role="group" aria-label="Thinking" aria-hidden={over}>
+      <div className="overlay__inner" ref={inner}>
+        {runs.map((run, index) =>
+          run.kind === "reasoning" ? (
+            <StreamingReasoningOverlay key={index} eventId={message.event_id} steps={run.steps} {...(index === first && { head })} />
+          ) : (
+            <StreamingToolsOverlay key={index} eventId={message.event_id} tools={run.steps} />
+          ),
+        )}
+      </div>
+    </div>
+  )
+}
+
+/** Whether it thinks now: a part is open, or the last that began is a thought nobody may read. */
+function thinking(message: LiveMessage, steps: readonly LiveStep[]): boolean {
+  const last = steps.at(-1)
+  if (steps.some((step) => step.kind === "part" && !step.complete)) return true
+  return last?.kind === "sealed" && message.texts.size === 0
+}

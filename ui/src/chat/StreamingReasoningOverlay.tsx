@@ -1,0 +1,82 @@
+// Reasoning as it arrives: a run of parts between tools, each with a spinner until it is complete. No controls; gone
+// with message_final.
+import { memo, useLayoutEffect, useRef } from "react"
+
+import { useTopic } from "../stream/hooks"
+import { topics } from "../stream/streamingBus"
+import type { LivePart, LiveSealed } from "../stream/streamingBus"
+import { LongText } from "../text/LongText"
+import { plain } from "../text/visible"
+import { Seconds } from "./Seconds"
+
+interface PartProps {
+  eventId: string
+  part: LivePart
+  complete: boolean
+}
+
+const OverlayPart = memo(function OverlayPart({ eventId, part, complete }: PartProps) {
+  useTopic(topics.part(eventId, part.segment_id, part.summary_index))
+  return (
+    <div className="overlay__part" data-testid="overlay-part" data-summary-index={part.summary_index} data-complete={complete}>
+      {complete ? <span className="overlay__done" aria-hidden="true" /> : <span className="spinner" data-testid="part-spinner" aria-hidden="true" />}
+      <LongText text={part.text.text} streaming={!complete} />
+    </div>
+  )
+})
+
+interface HeadProps {
+  eventId: string
+  thinking: boolean
+  since: number
+  skew: number
+  /** The part whose last line stands in the row, where there is no room for more. */
+  line: LivePart | undefined
+}
+
+const Line = memo(function Line({ eventId, part }: { eventId: string; part: LivePart }) {
+  useTopic(topics.part(eventId, part.segment_id, part.summary_index))
+  const box = useRef<HTMLSpanElement>(null)
+  const text = part.text.tail(400).trimEnd()
+  const line = plain(text.slice(text.lastIndexOf("\n") + 1).replaceAll("**", ""))
+  useLayoutEffect(() => {
+    const element = box.current
+    if (!element) return
+    // Scrolled to its end rather than set there: what is scrolled does not count as moved.
+    element.scrollLeft = getComputedStyle(element).direction === "rtl" ? -element.scrollWidth : element.scrollWidth
+    // Of the line nothing is used but that it changed.
+  }, [line])
+  return <span className="overlay__line" ref={box} dir="auto" aria-hidden="true">{line}</span>
+})
+
+/** “Thinking… 12 s”, and how long it was afterwards. */
+export function ThinkingHead({ eventId, thinking, since, skew, line }: HeadProps) {
+  return (
+    <div className="step-row overlay__head">
+      {thinking ? <span className="spinner" aria-hidden="true" /> : <span className="overlay__done" aria-hidden="true" />}
+      <span className="overlay__label">{thinking ? "Thinking…" : "Thought"}</span>
+      <Seconds since={since} running={thinking} skew={skew} />
+      {line && <Line eventId={eventId} part={line} />}
+    </div>
+  )
+}
+
+interface Props {
+  eventId: string
+  steps: readonly (LivePart | LiveSealed)[]
+  /** Stands at the first run only. */
+  head?: HeadProps
+}
+
+export function StreamingReasoningOverlay({ eventId, steps, head }: Props) {
+  return (
+    <div className="overlay__reasoning" data-testid="reasoning-overlay">
+      {head && <ThinkingHead {...head} />}
+      <div className="overlay__parts">
+        {steps.map((step) =>
+          step.kind === "part" ? <OverlayPart key={step.key} eventId={eventId} part={step} complete={step.complete} /> : null,
+        )}
+      </div>
+    </div>
+  )
+}

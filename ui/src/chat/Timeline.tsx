@@ -1,0 +1,69 @@
+// A look at the thought: when the answer reasoned, called tools and wrote, as a bar in time. Whoever does not see the
+// bar reads the same as a list.
+import type { AnswerEvent } from "../api/types"
+import { plain } from "../text/visible"
+import { duration, isTool, toolName } from "./words"
+
+type Kind = "reasoning" | "tool" | "text"
+
+interface Stretch {
+  id: string
+  kind: Kind
+  name: string
+  start: number
+  end: number
+}
+
+const NAMES: Record<Kind, string> = { reasoning: "Reasoned", tool: "Called tools", text: "Wrote" }
+
+export function stretches(event: AnswerEvent): Stretch[] {
+  const byId = new Map(event.segments.map((segment) => [segment.id, segment]))
+  return (event.timeline ?? []).flatMap((span) => {
+    const segment = byId.get(span.segment_id)
+    if (!segment) return []
+    const kind: Kind = segment.type === "reasoning" ? "reasoning" : isTool(segment) ? "tool" : "text"
+    const name = isTool(segment) ? `Called ${plain(toolName(segment))}` : NAMES[kind]
+    return [{ id: span.segment_id, kind, name, start: span.started_at, end: Math.max(span.started_at, span.ended_at) }]
+  })
+}
+
+const WIDTH = 1000
+const LEAST = 4
+
+export function Timeline({ event }: { event: AnswerEvent }) {
+  const parts = stretches(event)
+  if (parts.length === 0) return null
+  const from = Math.min(event.created_at, ...parts.map((part) => part.start))
+  const to = Math.max(event.completed_at ?? 0, ...parts.map((part) => part.end))
+  const length = Math.max(1, to - from)
+  const scale = (time: number) => ((time - from) / length) * WIDTH
+  const kinds = [...new Set(parts.map((part) => part.kind))]
+  return (
+    <figure className="timeline" data-testid="timeline">
+      <svg className="timeline__bar" viewBox={`0 0 ${WIDTH} 12`} preserveAspectRatio="none" aria-hidden="true">
+        <rect className="timeline__ground" x="0" y="0" width={WIDTH} height="12" />
+        {parts.map((part) => {
+          const width = Math.max(LEAST, scale(part.end) - scale(part.start))
+          return (
+            <rect key={part.id} className={`timeline__span timeline__span--${part.kind}`} x={Math.min(scale(part.start), WIDTH - width)} y="0" width={width} height="12">
+              <title>{`${part.name}: ${duration(part.end - part.start)}, after ${duration(part.start - from)}`}</title>
+            </rect>
+          )
+        })}
+      </svg>
+      <figcaption className="timeline__words" aria-hidden="true">
+        {kinds.map((kind) => (
+          <span key={kind} className={`timeline__key timeline__key--${kind}`}>
+            {NAMES[kind]} {duration(parts.filter((part) => part.kind === kind).reduce((sum, part) => sum + part.end - part.start, 0))}
+          </span>
+        ))}
+        <span className="timeline__total">{duration(length)} in all</span>
+      </figcaption>
+      <ol className="visually-hidden" aria-label="Timeline of the answer">
+        {parts.map((part) => (
+          <li key={part.id}>{`${part.name} for ${duration(part.end - part.start)}, beginning ${part.start - from < 500 ? "at once" : `after ${duration(part.start - from)}`}`}</li>
+        ))}
+      </ol>
+    </figure>
+  )
+}

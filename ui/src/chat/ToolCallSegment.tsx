@@ -1,0 +1,57 @@
+// A tool call that is over: one row, which opens on what was asked and what came back.
+import { useId, useState } from "react"
+
+import type { ToolSegment } from "../api/types"
+import { plain, visible } from "../text/visible"
+import { useStay } from "./follow"
+import { preview, shown, toolName } from "./words"
+
+const WORDS = { completed: "Done", failed: "Failed", incomplete: "Not finished" } as const
+
+interface Props {
+  segment: ToolSegment
+  /** What its arguments and its result are called. */
+  labels?: { args: string; result: string }
+}
+
+export function ToolCallSegment({ segment, labels = { args: "Arguments", result: "Result" } }: Props) {
+  const [open, setOpen] = useState(false)
+  const body = useId()
+  const stay = useStay()
+  return (
+    <div className="tool" data-testid="tool-segment" data-call-id={segment.call_id} data-status={segment.status} data-sequence-number={segment.sequence_number}>
+      <button
+        type="button"
+        className="step-row tool__row tool__toggle"
+        aria-expanded={open}
+        aria-controls={open ? body : undefined}
+        onClick={() => {
+          stay()
+          setOpen(!open)
+        }}
+      >
+        <span className={`tool__mark tool__mark--${segment.status}`} aria-hidden="true" />
+        <span className="tool__name">{plain(toolName(segment))}</span>
+        <span className="tool__preview" dir="auto">{plain(preview(segment.args))}</span>
+        <span className="tool__status">{WORDS[segment.status]}</span>
+      </button>
+      {open && (
+        <div className="tool__body" id={body}>
+          <Value name={labels.args} text={shown(segment.args)} />
+          {segment.error === undefined ? <Value name={labels.result} text={shown(segment.result)} /> : <Value name="Error" text={segment.error} />}
+        </div>
+      )}
+    </div>
+  )
+}
+
+function Value({ name, text }: { name: string; text: string }) {
+  if (text === "") return null
+  return (
+    <div className="tool__value">
+      <div className="tool__label">{name}</div>
+      {/* It scrolls by itself, so it can be reached by keys. */}
+      <pre className="tool__text" dir="auto" tabIndex={0} aria-label={name}>{visible(text)}</pre>
+    </div>
+  )
+}

@@ -1,0 +1,132 @@
+// A question: its text, which can be asked anew in other words; and, where it was, the versions to go back to.
+import { useEffect, useId, useRef, useState } from "react"
+
+import { CopyButton } from "../text/CopyButton"
+import { visible } from "../text/visible"
+import { useStay } from "./follow"
+
+interface Props {
+  /** Absent until the gateway has named it. */
+  id?: string
+  text: string
+  /** The answers of all versions, oldest first, and which of them is shown. */
+  versions?: readonly string[]
+  version?: string
+  /** An answer is under way: nothing can be asked anew. */
+  busy: boolean
+  onEdit?: (text: string) => void
+  onVersion?: (answerId: string) => void
+}
+
+export function UserEvent({ id, text, versions = [], version, busy, onEdit, onVersion }: Props) {
+  const [editing, setEditing] = useState(false)
+  const stay = useStay()
+  const opener = useRef<HTMLButtonElement>(null)
+  const close = () => {
+    setEditing(false)
+    requestAnimationFrame(() => opener.current?.focus())
+  }
+  const at = version === undefined ? -1 : versions.indexOf(version)
+  return (
+    <article className="question" data-testid="user-event" data-event-id={id} aria-label="You asked">
+      {editing ? (
+        <Edit
+          text={text}
+          busy={busy}
+          onCancel={close}
+          onDone={(changed) => {
+            setEditing(false)
+            onEdit?.(changed)
+          }}
+        />
+      ) : (
+        <>
+          <div className="question__text" dir="auto">{visible(text)}</div>
+          <div className="question__foot">
+            {versions.length > 1 && at >= 0 && (
+              <span className="versions">
+                <button type="button" className="versions__step" data-testid="version-prev" aria-label="Earlier version" disabled={busy || at === 0} onClick={() => onVersion?.(versions[at - 1] ?? "")}>
+                  ‹
+                </button>
+                <span className="versions__count">{at + 1}/{versions.length}</span>
+                <button type="button" className="versions__step" data-testid="version-next" aria-label="Later version" disabled={busy || at === versions.length - 1} onClick={() => onVersion?.(versions[at + 1] ?? "")}>
+                  ›
+                </button>
+              </span>
+            )}
+            {onEdit && (
+              <button
+                ref={opener}
+                type="button"
+                className="quiet-button"
+                data-testid="edit"
+                disabled={busy}
+                onClick={() => {
+                  stay()
+                  setEditing(true)
+                }}
+              >
+                Edit
+              </button>
+            )}
+            <CopyButton text={text} label="Copy the question" />
+          </div>
+        </>
+      )}
+    </article>
+  )
+}
+
+interface EditProps {
+  text: string
+  busy: boolean
+  onCancel: () => void
+  onDone: (text: string) => void
+}
+
+function Edit({ text, busy, onCancel, onDone }: EditProps) {
+  const [draft, setDraft] = useState(text)
+  const field = useRef<HTMLTextAreaElement>(null)
+  const hint = useId()
+  const ready = draft.trim() !== "" && !busy
+  useEffect(() => {
+    field.current?.focus()
+    field.current?.setSelectionRange(text.length, text.length)
+  }, [text])
+  return (
+    <form
+      className="question__edit"
+      onSubmit={(event) => {
+        event.preventDefault()
+        if (ready) onDone(draft.trim())
+      }}
+    >
+      <textarea
+        ref={field}
+        className="question__field"
+        data-testid="edit-field"
+        aria-label="Your question, to be asked anew"
+        aria-describedby={hint}
+        dir="auto"
+        rows={Math.min(12, draft.split("\n").length + 1)}
+        value={draft}
+        onChange={(event) => setDraft(event.target.value)}
+        onKeyDown={(event) => {
+          if (event.key === "Escape") {
+            event.preventDefault()
+            event.stopPropagation()
+            onCancel()
+          } else if (event.key === "Enter" && !event.shiftKey && !event.nativeEvent.isComposing && event.keyCode !== 229) {
+            event.preventDefault()
+            if (ready) onDone(draft.trim())
+          }
+        }}
+      />
+      <div className="question__buttons">
+        <button type="button" className="button" onClick={onCancel}>Cancel</button>
+        <button type="submit" className="button button--first" data-testid="edit-send" disabled={!ready}>Ask again</button>
+      </div>
+      <span id={hint} className="visually-hidden">Enter asks again, Escape leaves it as it was.</span>
+    </form>
+  )
+}

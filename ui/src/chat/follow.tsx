@@ -1,0 +1,72 @@
+// Following the end of a box that grows: only while its reader is at the end. Whoever scrolls up is left alone, and is
+// taken along again once back at the end.
+import { createContext, useCallback, useContext, useEffect, useRef, useState } from "react"
+import type { RefObject } from "react"
+
+const NEAR = 32
+
+export interface Follow {
+  /** The box that scrolls, and what grows within it. */
+  box: RefObject<HTMLDivElement | null>
+  inner: RefObject<HTMLDivElement | null>
+  /** Whether the reader is at the end. */
+  atEnd: boolean
+  toEnd: () => void
+  /** Something was opened: what grows now is not to be run after. */
+  stay: () => void
+}
+
+export function useFollowEnd(): Follow {
+  const box = useRef<HTMLDivElement>(null)
+  const inner = useRef<HTMLDivElement>(null)
+  const following = useRef(true)
+  const [atEnd, setAtEnd] = useState(true)
+
+  const toEnd = useCallback(() => {
+    following.current = true
+    setAtEnd(true)
+    const element = box.current
+    if (element) element.scrollTop = element.scrollHeight
+  }, [])
+
+  const stay = useCallback(() => {
+    following.current = false
+  }, [])
+
+  useEffect(() => {
+    const element = box.current
+    const content = inner.current
+    if (!element || !content) return
+    let top = element.scrollTop
+    let height = element.scrollHeight
+    const left = () => element.scrollHeight - element.clientHeight - element.scrollTop
+    const scrolled = () => {
+      const up = element.scrollTop < top - 1 && element.scrollHeight >= height
+      if (left() <= NEAR) following.current = !up || left() <= 1
+      else if (up) following.current = false
+      top = element.scrollTop
+      height = element.scrollHeight
+      setAtEnd(following.current || left() <= NEAR)
+    }
+    const grown = new ResizeObserver(() => {
+      if (following.current) element.scrollTop = element.scrollHeight
+      top = element.scrollTop
+      height = element.scrollHeight
+      setAtEnd(following.current || left() <= NEAR)
+    })
+    element.addEventListener("scroll", scrolled, { passive: true })
+    grown.observe(content)
+    grown.observe(element)
+    return () => {
+      element.removeEventListener("scroll", scrolled)
+      grown.disconnect()
+    }
+  }, [])
+
+  return { box, inner, atEnd, toEnd, stay }
+}
+
+export const StayContext = createContext<() => void>(() => undefined)
+
+/** Called before something is opened by hand. */
+export const useStay = () => useContext(StayContext)

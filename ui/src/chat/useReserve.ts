@@ -1,0 +1,50 @@
+// Keeps the room that an answer took while it was written until the next question, so that nothing moves when its
+// overlay becomes the row that stays. What of that room lies beyond the screen is given back without being seen.
+import { useLayoutEffect } from "react"
+import type { RefObject } from "react"
+
+export function useReserve(ref: RefObject<HTMLElement | null>, live: boolean, last: boolean): void {
+  useLayoutEffect(() => {
+    const element = ref.current
+    if (!element || !live) return
+    let floor = 0
+    let width = element.clientWidth
+    const grown = new ResizeObserver(() => {
+      if (element.clientWidth !== width) {
+        width = element.clientWidth
+        floor = 0
+        element.style.minBlockSize = ""
+      }
+      const height = element.getBoundingClientRect().height
+      if (height <= floor) return
+      floor = height
+      element.style.minBlockSize = `${height}px`
+    })
+    grown.observe(element)
+    return () => grown.disconnect()
+  }, [ref, live])
+
+  useLayoutEffect(() => {
+    const element = ref.current
+    if (!element || live) return
+    const release = () => {
+      element.style.minBlockSize = ""
+    }
+    if (!last) return release()
+    const box = element.closest<HTMLElement>("[data-scroller]")
+    if (!box) return
+    const trim = () => {
+      if (element.style.minBlockSize === "") return
+      const { top, bottom } = element.getBoundingClientRect()
+      const needed = element.lastElementChild?.getBoundingClientRect().bottom ?? top
+      const seen = Math.max(needed, box.getBoundingClientRect().bottom)
+      if (seen < bottom) element.style.minBlockSize = `${seen - top}px`
+    }
+    box.addEventListener("scroll", trim, { passive: true })
+    window.addEventListener("resize", release)
+    return () => {
+      box.removeEventListener("scroll", trim)
+      window.removeEventListener("resize", release)
+    }
+  }, [ref, live, last])
+}

@@ -1,0 +1,76 @@
+// Small things said in words: durations, counts, values of tools.
+import type { AnswerEvent, Json, ReasoningSegment, Segment, TextSegment, ToolSegment } from "../api/types"
+
+export type Step = ReasoningSegment | ToolSegment
+export type Content = Exclude<Segment, Step>
+
+export const isTool = (segment: Segment): segment is ToolSegment =>
+  segment.type === "tool_call" ||
+  segment.type === "web_search_call" ||
+  segment.type === "code_interpreter_call" ||
+  segment.type === "builtin_tool_call"
+
+export const isStep = (segment: Segment): segment is Step => segment.type === "reasoning" || isTool(segment)
+
+/** The segments that are not text, in the order in which the model began them. */
+export function stepsOf(event: AnswerEvent): Step[] {
+  return event.segments.filter(isStep).toSorted((a, b) => a.sequence_number - b.sequence_number)
+}
+
+export const contentOf = (event: AnswerEvent): Content[] =>
+  event.segments.filter((segment): segment is Content => !isStep(segment) && (segment.type !== "text" || segment.text !== ""))
+
+/** The answer as Markdown. */
+export const answerText = (event: { segments: Segment[] }): string =>
+  event.segments
+    .filter((segment): segment is TextSegment => segment.type === "text" && segment.text !== "")
+    .map((segment) => segment.text)
+    .join("\n\n")
+
+export function duration(ms: number): string {
+  const seconds = Math.round(ms / 1000)
+  if (seconds < 1) return "under 1 s"
+  if (seconds < 60) return `${seconds} s`
+  const minutes = Math.floor(seconds / 60)
+  return minutes < 60 ? `${minutes} min ${seconds % 60} s` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`
+}
+
+const whole = new Intl.NumberFormat("en")
+export const tokens = (count: number) => `${whole.format(count)} ${count === 1 ? "token" : "tokens"}`
+
+/** How long it reasoned, where that is known. */
+export function thoughtTime(event: AnswerEvent): number | null {
+  const reasoning = new Set(event.segments.filter((segment) => segment.type === "reasoning").map((segment) => segment.id))
+  const spans = (event.timeline ?? []).filter((span) => reasoning.has(span.segment_id))
+  if (spans.length === 0) return null
+  return spans.reduce((sum, span) => sum + Math.max(0, span.ended_at - span.started_at), 0)
+}
+
+export function thoughtTokens(event: AnswerEvent): number | null {
+  const told = event.segments.filter((segment) => segment.type === "reasoning").map((segment) => segment.reasoning_tokens)
+  const sum = told.reduce<number>((all, count) => all + (count ?? 0), 0)
+  return event.usage?.reasoning_tokens ?? (sum > 0 ? sum : null)
+}
+
+export const effortOf = (event: AnswerEvent): string | undefined =>
+  event.effort_level ?? event.segments.find((segment) => segment.type === "reasoning")?.effort_level
+
+/** A tool's arguments or result, to be read. */
+export function shown(value: Json | undefined): string {
+  if (value === undefined || value === null) return ""
+  return typeof value === "string" ? value : JSON.stringify(value, null, 2)
+}
+
+/** The same on one line, the beginning of it. */
+export function preview(value: Json | undefined): string {
+  if (value === undefined || value === null) return ""
+  const text = typeof value === "string" ? value : JSON.stringify(value)
+  return text.slice(0, 200).replace(/\s+/g, " ").trim()
+}
+
+const NAMES: Record<string, string> = {
+  web_search_call: "Web search",
+  code_interpreter_call: "Code",
+}
+
+export const toolName = (tool: { type: string; name: string }) => NAMES[tool.type] ?? tool.name

@@ -1,0 +1,49 @@
+// What was chosen for the next question: model, effort, view. It is kept in the browser.
+import { useCallback, useState } from "react"
+
+import type { Effort, Models, View } from "./api/types"
+
+export interface Choices {
+  model?: string
+  effort?: Effort
+  view?: View
+}
+
+const PLACE = "pellucid.choices"
+
+function kept(): Choices {
+  try {
+    const read: unknown = JSON.parse(localStorage.getItem(PLACE) ?? "{}")
+    return typeof read === "object" && read !== null ? (read as Choices) : {}
+  } catch {
+    return {}
+  }
+}
+
+export function useChoices(): [Choices, (change: { [Name in keyof Choices]?: Choices[Name] | undefined }) => void] {
+  const [choices, setChoices] = useState(kept)
+  const change = useCallback((given: { [Name in keyof Choices]?: Choices[Name] | undefined }) => {
+    setChoices((now) => {
+      const next = Object.fromEntries(Object.entries({ ...now, ...given }).filter(([, value]) => value !== undefined)) as Choices
+      try {
+        localStorage.setItem(PLACE, JSON.stringify(next))
+      } catch {
+        // A browser that keeps nothing keeps no choices.
+      }
+      return next
+    })
+  }, [])
+  return [choices, change]
+}
+
+/** What of the choices the server can do; the rest is left to it. */
+export function possible(choices: Choices, models: Models | null): Choices {
+  if (!models) return {}
+  const model = models.data.find((one) => one.id === choices.model)
+  const asked = model ?? models.data.find((one) => one.default) ?? models.data[0]
+  return {
+    ...(model && { model: model.id }),
+    ...(choices.effort && asked?.efforts.includes(choices.effort) && { effort: choices.effort }),
+    ...(choices.view && models.views.includes(choices.view) && { view: choices.view }),
+  }
+}

@@ -1,0 +1,20 @@
+// Starts the page.
+import "./styles/tokens.css"
+import "./styles/base.css"
+import "./chat/layout.css"
+import "./styles/shell.css"
+import "./styles/text.css"
+import "./styles/chat.css"
+import { StrictMode } from "react"
+import { createRoot } from "react-dom/client"
+
+import { App } from "./App"
+
+const root = document.getElementById("root")
+if (root) {
+  createRoot(root).render(
+    <StrictMode>
+      <App />
+    </StrictMode>,
+  )
+}

@@ -1,0 +1,84 @@
+// Where the question is written. Enter sends, Shift+Enter begins a line; keys that belong to an input method do neither.
+import { useEffect, useId, useLayoutEffect, useRef, useState } from "react"
+
+import { SendIcon, StopIcon } from "./icons"
+import type { ComposerProps } from "./props"
+
+export function Composer({ draftKey = "", ...props }: ComposerProps) {
+  return <Draft key={draftKey} {...props} />
+}
+
+function Draft({ onSend, onStop, busy, disabled = false, placeholder = "Ask anything", children }: Omit<ComposerProps, "draftKey">) {
+  const [text, setText] = useState("")
+  const field = useRef<HTMLTextAreaElement>(null)
+  const hint = useId()
+
+  useLayoutEffect(() => {
+    // Browsers that size the field by its content themselves need no help.
+    if (!field.current || CSS.supports?.("field-sizing", "content")) return
+    field.current.style.height = "auto"
+    field.current.style.height = `${field.current.scrollHeight}px`
+  })
+
+  useEffect(() => {
+    // On a phone the keyboard would cover half of the page.
+    if (window.matchMedia("(hover: hover)").matches) field.current?.focus({ preventScroll: true })
+  }, [])
+
+  const ready = text.trim() !== "" && !disabled && !busy
+  const send = async () => {
+    if (!ready) return
+    const sent = text
+    setText("")
+    try {
+      await onSend(sent.trim())
+    } catch {
+      // Whoever sends says why; the words must not be lost.
+      setText((now) => now || sent)
+    }
+  }
+
+  return (
+    <form
+      className="composer"
+      aria-label="Ask"
+      onSubmit={(event) => {
+        event.preventDefault()
+        void send()
+      }}
+    >
+      <textarea
+        ref={field}
+        className="composer__field"
+        data-testid="composer"
+        aria-label="Your question"
+        aria-describedby={hint}
+        dir="auto"
+        rows={1}
+        enterKeyHint="send"
+        placeholder={placeholder}
+        value={text}
+        onChange={(event) => setText(event.target.value)}
+        onKeyDown={(event) => {
+          // 229: an input method of a browser that does not say isComposing on the key that ends it.
+          if (event.key !== "Enter" || event.shiftKey || event.altKey || event.nativeEvent.isComposing || event.keyCode === 229) return
+          event.preventDefault()
+          void send()
+        }}
+      />
+      <div className="composer__row">
+        <div className="composer__tools">{children}</div>
+        {busy ? (
+          <button key="stop" type="button" className="round-button round-button--stop" data-testid="stop" aria-label="Stop the answer" title="Stop" onClick={onStop}>
+            <StopIcon />
+          </button>
+        ) : (
+          <button key="send" type="submit" className="round-button" data-testid="send" aria-label="Send" title="Send" disabled={!ready}>
+            <SendIcon />
+          </button>
+        )}
+      </div>
+      <span id={hint} className="visually-hidden">Enter sends, Shift and Enter begins a new line.</span>
+    </form>
+  )
+}

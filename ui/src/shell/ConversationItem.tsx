@@ -1,0 +1,85 @@
+// One chat in the list: a link, and a small menu to rename or delete it.
+import * as Menu from "@radix-ui/react-dropdown-menu"
+import { useEffect, useRef, useState } from "react"
+
+import type { ConversationInfo } from "../api/types"
+import { plain } from "../text/visible"
+import { MoreIcon } from "./icons"
+
+interface Props {
+  row: ConversationInfo
+  current: boolean
+  onOpen: () => void
+  onRename: (title: string) => Promise<void>
+  onDelete: () => void
+}
+
+export function ConversationItem({ row, current, onOpen, onRename, onDelete }: Props) {
+  const [editing, setEditing] = useState(false)
+  const [failed, setFailed] = useState(false)
+  const field = useRef<HTMLInputElement>(null)
+  useEffect(() => {
+    if (editing) field.current?.select()
+  }, [editing])
+
+  const rename = (title: string) => {
+    setEditing(false)
+    const trimmed = title.trim()
+    if (trimmed && trimmed !== row.title) onRename(trimmed).then(() => setFailed(false), () => setFailed(true))
+  }
+
+  if (editing) {
+    return (
+      <li className="chats__item">
+        <input
+          ref={field}
+          className="chats__rename"
+          aria-label="Title"
+          dir="auto"
+          maxLength={200}
+          defaultValue={row.title}
+          onBlur={(event) => rename(event.target.value)}
+          onKeyDown={(event) => {
+            if (event.nativeEvent.isComposing) return
+            if (event.key === "Enter") rename(event.currentTarget.value)
+            if (event.key === "Escape") {
+              event.preventDefault()
+              event.stopPropagation()
+              setEditing(false)
+            }
+          }}
+        />
+      </li>
+    )
+  }
+  return (
+    <li className={current ? "chats__item chats__item--current" : "chats__item"} data-testid="conversation-item" data-conversation-id={row.id}>
+      <a
+        className="chats__link"
+        href={`/c/${encodeURIComponent(row.id)}`}
+        aria-current={current ? "page" : undefined}
+        title={plain(row.title)}
+        data-leaves
+        onClick={(event) => {
+          if (event.metaKey || event.ctrlKey || event.shiftKey || event.button !== 0) return
+          event.preventDefault()
+          onOpen()
+        }}
+      >
+        <span className="chats__title" dir="auto">{plain(row.title) || "Untitled"}</span>
+        {row.snippet && <span className="chats__snippet" dir="auto">{plain(row.snippet)}</span>}
+        {failed && <span className="chats__failed">Not renamed</span>}
+      </a>
+      <Menu.Root modal={false}>
+        <Menu.Trigger className="icon-button chats__more" aria-label={`Rename or delete ${plain(row.title)}`}>
+          <MoreIcon />
+        </Menu.Trigger>
+        <Menu.Content className="menu" align="start" sideOffset={4} collisionPadding={8} onCloseAutoFocus={(event) => editing && event.preventDefault()}>
+          {/* After the menu has given the focus back, so that the field keeps it. */}
+          <Menu.Item className="menu__item" onSelect={() => setTimeout(() => setEditing(true))}>Rename</Menu.Item>
+          <Menu.Item className="menu__item menu__item--grave" onSelect={() => setTimeout(onDelete)}>Delete…</Menu.Item>
+        </Menu.Content>
+      </Menu.Root>
+    </li>
+  )
+}

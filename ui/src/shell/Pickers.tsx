@@ -1,0 +1,114 @@
+// The model, how hard it thinks, and in what form its reasoning comes. The view in force is always to be seen.
+import * as Menu from "@radix-ui/react-dropdown-menu"
+import type { ReactNode } from "react"
+
+import type { Effort, View } from "../api/types"
+import { plain } from "../text/visible"
+import { CheckIcon, DownIcon } from "./icons"
+import type { PickersProps, ViewBadgeProps } from "./props"
+import { EFFORTS, inForce, VIEWS, VIEW_NAMES } from "./views"
+
+interface Choice {
+  value: string
+  name: string
+  note?: string
+  disabled?: boolean
+}
+
+interface PickProps {
+  testId: string
+  label: string
+  heading: string
+  value: string
+  choices: readonly Choice[]
+  className?: string
+  onPick: (value: string) => void
+  children: ReactNode
+}
+
+function Pick({ testId, label, heading, value, choices, className = "pick", onPick, children }: PickProps) {
+  return (
+    <Menu.Root modal={false}>
+      <Menu.Trigger className={className} data-testid={testId} data-value={value} aria-label={label}>
+        <span className="pick__value">{children}</span>
+        <DownIcon />
+      </Menu.Trigger>
+      <Menu.Portal>
+        <Menu.Content className="menu" align="start" side="top" sideOffset={6} collisionPadding={8} loop>
+          <Menu.Label className="menu__label">{heading}</Menu.Label>
+          <Menu.RadioGroup value={value} onValueChange={onPick}>
+            {choices.map((choice) => (
+              <Menu.RadioItem key={choice.value} className="menu__item menu__item--radio" value={choice.value} disabled={choice.disabled ?? false} textValue={choice.name}>
+                <span className="menu__check">
+                  <Menu.ItemIndicator><CheckIcon /></Menu.ItemIndicator>
+                </span>
+                <span className="menu__name">{choice.name}</span>
+                {choice.note && <span className="menu__note">{choice.note}</span>}
+              </Menu.RadioItem>
+            ))}
+          </Menu.RadioGroup>
+        </Menu.Content>
+      </Menu.Portal>
+    </Menu.Root>
+  )
+}
+
+export function Pickers({ models, views, model, effort, view, onModel, onEffort, onView }: PickersProps) {
+  const chosen = models.find((one) => one.id === model) ?? models.find((one) => one.default) ?? models[0]
+  if (!chosen) return null
+  const force = inForce(view, chosen.view, views)
+  const efforts = EFFORTS.filter(({ value }) => chosen.efforts.includes(value))
+  return (
+    <>
+      <Pick
+        testId="model-picker"
+        label={`Model: ${plain(chosen.id)}`}
+        heading="Model"
+        value={chosen.id}
+        choices={models.map(({ id, embedded }) => ({ value: id, name: plain(id), ...(embedded ? { note: "Runs on this machine" } : {}) }))}
+        className="pick pick--model"
+        onPick={onModel}
+      >
+        {plain(chosen.id)}
+      </Pick>
+      {efforts.length > 0 && (
+        <Pick
+          testId="effort-picker"
+          label={`Effort: ${effort ?? "as the model has it"}`}
+          heading="How hard it thinks"
+          value={effort ?? ""}
+          choices={[{ value: "", name: "As it comes", note: "The model’s own measure" }, ...efforts]}
+          onPick={(value) => onEffort(value === "" ? undefined : (value as Effort))}
+        >
+          {effort ? EFFORTS.find(({ value }) => value === effort)?.name : "Effort"}
+        </Pick>
+      )}
+      <Pick
+        testId="view-badge"
+        label={`Reasoning: ${VIEW_NAMES[force]}`}
+        heading="How its reasoning is shown to you"
+        value={force}
+        choices={VIEWS.map(({ value, name, note }) => {
+          const allowed = views.includes(value)
+          return { value, name, note: allowed ? note : `${note} Not open to you here.`, disabled: !allowed }
+        })}
+        className={`pick pick--view pick--${force}`}
+        onPick={(value) => onView(value as View)}
+      >
+        <span className="view-dot" data-view={force} />
+        {VIEW_NAMES[force]}
+      </Pick>
+    </>
+  )
+}
+
+/** The view of an answer, with what it means. */
+export function ViewBadge({ view }: ViewBadgeProps) {
+  const row = VIEWS.find(({ value }) => value === view)
+  return (
+    <span className="view-badge" data-view={view} title={row?.note}>
+      <span className="view-dot" data-view={view} />
+      {VIEW_NAMES[view]}
+    </span>
+  )
+}

@@ -1,0 +1,45 @@
+// The frame: the list of chats beside the chat, or over it where there is no room.
+import { useState } from "react"
+
+import { Dialog } from "./Dialog"
+import { CloseIcon, MenuIcon } from "./icons"
+import type { ShellProps } from "./props"
+import { ThemeToggle } from "./ThemeToggle"
+import { useNarrow } from "./useNarrow"
+
+export function Shell({ sidebar, title, actions, foot, children }: ShellProps) {
+  const narrow = useNarrow()
+  const [open, setOpen] = useState(false)
+  return (
+    <div className="shell">
+      {!narrow && <aside className="shell__side" aria-label="Chats">{sidebar}</aside>}
+      {narrow && open && (
+        <Dialog className="drawer" label="Chats" onClose={() => setOpen(false)}>
+          {/* Whatever leads somewhere else closes the drawer; keys reach it as clicks. */}
+          <div className="drawer__inner" onClick={(event) => (event.target as Element).closest("[data-leaves]") && setOpen(false)}>
+            <button type="button" className="icon-button drawer__close" aria-label="Close the list" onClick={() => setOpen(false)}>
+              <CloseIcon />
+            </button>
+            {sidebar}
+          </div>
+        </Dialog>
+      )}
+      <div className="shell__main">
+        <header className="shell__top">
+          {narrow && (
+            <button type="button" className="icon-button" data-testid="menu" aria-label="Chats" aria-expanded={open} onClick={() => setOpen(true)}>
+              <MenuIcon />
+            </button>
+          )}
+          <h1 className="shell__title" dir="auto">{title || <span className="visually-hidden">New chat</span>}</h1>
+          <div className="shell__actions">
+            {actions}
+            <ThemeToggle />
+          </div>
+        </header>
+        <main className="shell__content">{children}</main>
+        {foot && <div className="shell__foot">{foot}</div>}
+      </div>
+    </div>
+  )
+}

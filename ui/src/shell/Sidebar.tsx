@@ -1,0 +1,105 @@
+// The list of chats: a new one, a search, the ones there are, and who is signed in.
+import { useState } from "react"
+
+import type { ConversationInfo } from "../api/types"
+import { plain } from "../text/visible"
+import { ConversationItem } from "./ConversationItem"
+import { dayGroup } from "./days"
+import { DeleteDialog } from "./DeleteDialog"
+import { Mark, PlusIcon, SearchIcon } from "./icons"
+import type { SidebarProps } from "./props"
+import { useConversations } from "./useConversations"
+import { useDebounced } from "./useDebounced"
+
+function groups(rows: readonly ConversationInfo[], found: boolean): [string, ConversationInfo[]][] {
+  const made = new Map<string, ConversationInfo[]>()
+  const now = Date.now()
+  for (const row of rows) {
+    const name = found ? "Found" : dayGroup(row.updated_at, now)
+    made.set(name, [...(made.get(name) ?? []), row])
+  }
+  return [...made]
+}
+
+export function Sidebar({ source, current, version, onNew, onOpen, onGone, owner }: SidebarProps) {
+  const [query, setQuery] = useState("")
+  const settled = useDebounced(query.trim(), 250)
+  const list = useConversations(source, settled, version)
+  const [deleting, setDeleting] = useState<ConversationInfo | null>(null)
+  return (
+    <div className="side">
+      <div className="side__head">
+        <Mark />
+        <span className="side__name">Pellucid</span>
+      </div>
+      <button type="button" className="side__new" data-testid="new-chat" data-leaves onClick={onNew}>
+        <PlusIcon />
+        New chat
+      </button>
+      <label className="search">
+        <SearchIcon />
+        <span className="visually-hidden">Search the chats</span>
+        <input
+          type="search"
+          className="search__field"
+          data-testid="search"
+          placeholder="Search"
+          dir="auto"
+          value={query}
+          onChange={(event) => setQuery(event.target.value)}
+        />
+      </label>
+      <nav className="side__list" aria-label="Chats" aria-busy={list.loading}>
+        {groups(list.rows, list.answered !== "").map(([name, rows]) => (
+          <section key={name} className="chats" aria-label={name}>
+            <h2 className="chats__day">{name}</h2>
+            <ul className="chats__items">
+              {rows.map((row) => (
+                <ConversationItem
+                  key={row.id}
+                  row={row}
+                  current={row.id === current}
+                  onOpen={() => onOpen(row.id)}
+                  onRename={(title) => list.rename(row.id, title)}
+                  onDelete={() => setDeleting(row)}
+                />
+              ))}
+            </ul>
+          </section>
+        ))}
+        {!list.loading && !list.error && list.rows.length === 0 && (
+          <p className="side__empty">{list.answered ? "Nothing found." : "Your chats will stand here."}</p>
+        )}
+        {list.error && (
+          <p className="side__empty" role="alert">
+            {list.error}{" "}
+            <button type="button" className="text-button" onClick={list.again}>Try again</button>
+          </p>
+        )}
+        {list.more && (
+          <button type="button" className="text-button side__more" disabled={list.loading} onClick={list.readMore}>
+            {list.loading ? "Reading…" : "Show earlier chats"}
+          </button>
+        )}
+      </nav>
+      {owner && (
+        <div className="side__foot">
+          <span className="side__owner" dir="auto" title={plain(owner.name ?? "")}>{plain(owner.name ?? "Signed in")}</span>
+          <button type="button" className="text-button" data-testid="sign-out" onClick={owner.onSignOut}>Sign out</button>
+        </div>
+      )}
+      {deleting && (
+        <DeleteDialog
+          title={deleting.title}
+          onClose={() => setDeleting(null)}
+          onDelete={async () => {
+            await list.remove(deleting.id)
+            // Before the chat goes: while the dialog is there, nothing else can have the focus.
+            setDeleting(null)
+            if (deleting.id === current) onGone(deleting.id)
+          }}
+        />
+      )}
+    </div>
+  )
+}

@@ -1,0 +1,59 @@
+// Signing in: with a key, or where the operator has said.
+import { useId, useState } from "react"
+
+import { Mark } from "./icons"
+import type { SignInProps } from "./props"
+import { ThemeToggle } from "./ThemeToggle"
+
+export function SignIn({ ways, onKey, oidcHref = "/api/session/oidc", error }: SignInProps) {
+  const [key, setKey] = useState("")
+  const [trying, setTrying] = useState(false)
+  const [failure, setFailure] = useState(error ?? "")
+  const message = useId()
+  return (
+    <main className="sign-in" data-testid="sign-in">
+      <div className="sign-in__theme"><ThemeToggle /></div>
+      <div className="sign-in__card">
+        <Mark />
+        <h1 className="sign-in__title">Pellucid</h1>
+        <p className="sign-in__lead">Watch a model think, then read the answer. Please sign in first.</p>
+        {ways.includes("oidc") && <a className="button button--first" href={oidcHref} data-testid="sign-in-oidc">Sign in with your account</a>}
+        {ways.includes("oidc") && ways.includes("key") && <p className="sign-in__or">or</p>}
+        {ways.includes("key") && (
+          <form
+            className="sign-in__form"
+            onSubmit={(event) => {
+              event.preventDefault()
+              setTrying(true)
+              setFailure("")
+              onKey(key.trim())
+                .catch((reason: unknown) => setFailure(reason instanceof Error ? reason.message : "Signing in did not work."))
+                .finally(() => setTrying(false))
+            }}
+          >
+            <label className="sign-in__label">
+              API key
+              <input
+                className="sign-in__field"
+                type="password"
+                name="key"
+                autoComplete="current-password"
+                spellCheck={false}
+                required
+                aria-invalid={failure !== ""}
+                aria-describedby={failure ? message : undefined}
+                value={key}
+                onChange={(event) => setKey(event.target.value)}
+              />
+            </label>
+            <button type="submit" className={ways.includes("oidc") ? "button" : "button button--first"} disabled={trying || key.trim() === ""}>
+              {trying ? "Signing in…" : "Sign in"}
+            </button>
+          </form>
+        )}
+        {failure && <p id={message} className="form-error" role="alert">{failure}</p>}
+        {ways.includes("key") && <p className="sign-in__note">Whoever runs this server gives out keys (<code>pellucid keys create</code>). Yours stays in a cookie that scripts cannot read.</p>}
+      </div>
+    </main>
+  )
+}

@@ -1,0 +1,17 @@
+// One small button that goes from system to light to dark and back.
+import { HalfIcon, MoonIcon, SunIcon } from "./icons"
+import { setTheme, useTheme } from "./theme"
+
+const ICONS = { system: HalfIcon, light: SunIcon, dark: MoonIcon }
+const NAMES = { system: "as the system", light: "light", dark: "dark" }
+
+export function ThemeToggle() {
+  const { theme, next } = useTheme()
+  const Icon = ICONS[theme]
+  const label = `Theme: ${NAMES[theme]}. Change to ${NAMES[next]}`
+  return (
+    <button type="button" className="icon-button" data-testid="theme-toggle" data-theme-choice={theme} aria-label={label} title={label} onClick={() => setTheme(next)}>
+      <Icon />
+    </button>
+  )
+}

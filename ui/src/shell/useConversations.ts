@@ -1,0 +1,89 @@
+// The sidebar's list: pages of chats, or of what a search finds. A later answer never overwrites a newer question's.
+import { useCallback, useEffect, useReducer, useRef } from "react"
+
+import type { ConversationInfo } from "../api/types"
+import type { ConversationSource } from "./props"
+
+const PAGE = 30
+
+interface State {
+  rows: readonly ConversationInfo[]
+  more: boolean
+  last: string | null
+  loading: boolean
+  error: string | null
+  /** The search that the rows answer. */
+  answered: string
+}
+
+type Action =
+  | { type: "asked" }
+  | { type: "page"; rows: ConversationInfo[]; more: boolean; last: string | null; first: boolean; query: string }
+  | { type: "failed"; message: string }
+  | { type: "renamed"; id: string; title: string }
+  | { type: "removed"; id: string }
+
+const START: State = { rows: [], more: false, last: null, loading: true, error: null, answered: "" }
+
+export function reduce(state: State, action: Action): State {
+  switch (action.type) {
+    case "asked":
+      return { ...state, loading: true, error: null }
+    case "page": {
+      const known = new Set(action.first ? [] : state.rows.map((row) => row.id))
+      const rows = [...(action.first ? [] : state.rows), ...action.rows.filter((row) => !known.has(row.id))]
+      return { rows, more: action.more, last: action.last, loading: false, error: null, answered: action.query }
+    }
+    case "failed":
+      return { ...state, loading: false, error: action.message }
+    case "renamed":
+      return { ...state, rows: state.rows.map((row) => (row.id === action.id ? { ...row, title: action.title } : row)) }
+    case "removed":
+      return { ...state, rows: state.rows.filter((row) => row.id !== action.id) }
+  }
+}
+
+export function useConversations(source: ConversationSource, query: string, version: number) {
+  const [state, dispatch] = useReducer(reduce, START)
+  const turn = useRef(0)
+
+  const read = useCallback(
+    async (after: string | null) => {
+      const mine = ++turn.current
+      dispatch({ type: "asked" })
+      try {
+        const page = await source.list({ limit: PAGE, ...(query ? { q: query } : {}), ...(after ? { after } : {}) })
+        if (mine !== turn.current) return
+        dispatch({ type: "page", rows: page.data, more: page.has_more, last: page.last_id ?? null, first: after === null, query })
+      } catch (error) {
+        if (mine === turn.current) dispatch({ type: "failed", message: error instanceof Error ? error.message : "The list could not be read." })
+      }
+    },
+    [source, query],
+  )
+
+  useEffect(() => {
+    void read(null)
+    // Nothing of the version is used but that it changed.
+  }, [read, version])
+
+  return {
+    ...state,
+    readMore: () => void read(state.last),
+    again: () => void read(null),
+    rename: async (id: string, title: string) => {
+      const before = state.rows.find((row) => row.id === id)?.title ?? ""
+      dispatch({ type: "renamed", id, title })
+      try {
+        await source.rename(id, title)
+      } catch (error) {
+        dispatch({ type: "renamed", id, title: before })
+        throw error
+      }
+    },
+    remove: async (id: string) => {
+      await source.remove(id)
+      dispatch({ type: "removed", id })
+    },
+  }
+}

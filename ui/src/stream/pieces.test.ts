@@ -1,0 +1,34 @@
+import fc from "fast-check"
+import { expect, test } from "vitest"
+
+import { Pieces } from "./pieces"
+
+test("a growing text is its pieces, however and whenever it is read", () => {
+  fc.assert(
+    fc.property(fc.array(fc.tuple(fc.string(), fc.boolean(), fc.nat(20))), (steps) => {
+      const pieces = new Pieces()
+      let text = ""
+      let seen = 0
+      let read = ""
+      for (const [piece, look, tail] of steps) {
+        pieces.append(piece)
+        text += piece
+        if (look) {
+          read += pieces.from(seen)
+          seen = pieces.count
+          expect(pieces.text).toBe(text)
+        }
+        expect(pieces.length).toBe(text.length)
+        expect(text.endsWith(pieces.tail(tail))).toBe(true)
+        expect(pieces.tail(tail).length).toBeGreaterThanOrEqual(Math.min(tail, text.length))
+      }
+      expect(read + pieces.from(seen)).toBe(text)
+    }),
+  )
+})
+
+test("appending to a long text takes no longer than to a short one", () => {
+  const pieces = new Pieces()
+  for (let n = 0; n < 1_000_000; n++) pieces.append("word ")
+  expect(pieces.text).toHaveLength(5_000_000)
+})

@@ -1,0 +1,40 @@
+// A growing text: appending costs the same however long it is, and a reader takes up where it left off.
+
+export class Pieces {
+  private readonly pieces: string[] = []
+  private joined = ""
+  private joinedTo = 0
+  length = 0
+
+  append(text: string) {
+    if (text === "") return
+    this.pieces.push(text)
+    this.length += text.length
+  }
+
+  /** How many pieces there are: where the next reader begins. */
+  get count(): number {
+    return this.pieces.length
+  }
+
+  /** What came after the first `count` pieces. */
+  from(count: number): string {
+    return count === 0 ? this.text : this.pieces.slice(count).join("")
+  }
+
+  get text(): string {
+    if (this.joinedTo < this.pieces.length) {
+      this.joined += this.pieces.slice(this.joinedTo).join("")
+      this.joinedTo = this.pieces.length
+    }
+    return this.joined
+  }
+
+  /** The last `length` characters or a little more, without joining the rest. */
+  tail(length: number): string {
+    let from = this.pieces.length
+    let got = 0
+    while (from > 0 && got < length) got += this.pieces[--from]?.length ?? 0
+    return this.pieces.slice(from).join("")
+  }
+}

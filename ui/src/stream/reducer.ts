@@ -1,0 +1,100 @@
+// The store of conversations and events. It is written by what was loaded and by message_final, by nothing else: what
+// is still being written lives in the streaming bus.
+import type { AnswerEvent, ChatEvent, ConversationInfo, OpenConversation, QuestionEvent } from "../api/types"
+
+export interface Store {
+  conversations: Readonly<Record<string, ConversationInfo>>
+  events: Readonly<Record<string, ChatEvent>>
+  /** The ids of a conversation's events, in order: the branch that is open. */
+  threads: Readonly<Record<string, readonly string[]>>
+}
+
+export type Action =
+  | { type: "opened"; loaded: OpenConversation }
+  | { type: "changed"; conversation: ConversationInfo }
+  | { type: "gone"; conversation_id: string }
+  /** message_final, with the question it answers where this page asked it. */
+  | { type: "final"; event: AnswerEvent; question?: Question }
+
+export interface Question {
+  text: string
+  created_at: number
+  /** The question or answer in whose place it was asked. */
+  replaces?: string
+}
+
+export const EMPTY: Store = { conversations: {}, events: {}, threads: {} }
+
+export const questionId = (answerId: string) => answerId.replace(/^evt_/, "ask_")
+export const answerId = (id: string) => id.replace(/^ask_/, "evt_")
+
+export function reduce(store: Store, action: Action): Store {
+  switch (action.type) {
+    case "opened":
+      return opened(store, action.loaded)
+    case "changed":
+      return {
+        ...store,
+        conversations: { ...store.conversations, [action.conversation.id]: action.conversation },
+      }
+    case "gone":
+      return gone(store, action.conversation_id)
+    case "final":
+      return final(store, action.event, action.question)
+  }
+}
+
+/** The part of a thread that stays when that event is asked anew. */
+export function before(thread: readonly string[], replaces: string | undefined): readonly string[] {
+  if (replaces === undefined) return thread
+  const at = thread.indexOf(questionId(replaces))
+  return at < 0 ? thread : thread.slice(0, at)
+}
+
+function opened(store: Store, { conversation, events, active }: OpenConversation): Store {
+  const done = events.filter((event) => event.status !== "in_progress" && event.id !== active)
+  const byId: Record<string, ChatEvent> = { ...store.events }
+  for (const event of done) byId[event.id] = event
+  return {
+    conversations: { ...store.conversations, [conversation.id]: conversation },
+    events: byId,
+    threads: { ...store.threads, [conversation.id]: done.map((event) => event.id) },
+  }
+}
+
+function gone(store: Store, id: string): Store {
+  const { [id]: conversation, ...conversations } = store.conversations
+  const { [id]: thread, ...threads } = store.threads
+  if (!conversation && !thread) return store
+  const events = Object.fromEntries(Object.entries(store.events).filter(([, event]) => event.conversation_id !== id))
+  return { conversations, threads, events }
+}
+
+function final(store: Store, event: AnswerEvent, question: Question | undefined): Store {
+  const id = event.conversation_id
+  const asked = questionId(event.id)
+  const known = store.threads[id] ?? []
+  const kept = known.includes(asked) ? known.filter((one) => one !== event.id) : before(known, question?.replaces)
+  const events = { ...store.events, [event.id]: event }
+  const thread = [...kept]
+  if (question && !events[asked]) events[asked] = told(store, event, question)
+  if (events[asked] && !thread.includes(asked)) thread.push(asked)
+  const place = thread.indexOf(asked)
+  thread.splice(place < 0 ? thread.length : place + 1, 0, event.id)
+  return { ...store, events, threads: { ...store.threads, [id]: thread } }
+}
+
+function told(store: Store, answer: AnswerEvent, question: Question): QuestionEvent {
+  const event: QuestionEvent = {
+    id: questionId(answer.id),
+    conversation_id: answer.conversation_id,
+    role: "user",
+    created_at: answer.created_at,
+    status: "completed",
+    segments: [{ id: `${questionId(answer.id)}_text`, type: "text", text: question.text }],
+  }
+  if (question.replaces === undefined) return event
+  const old = store.events[questionId(question.replaces)]
+  const versions = (old?.role === "user" && old.versions) || [answerId(question.replaces)]
+  return { ...event, versions: [...versions.filter((one) => one !== answer.id), answer.id] }
+}

@@ -1,0 +1,347 @@
+// What an answer is before message_final: buffers of its reasoning by (event_id, segment_id, summary_index), of its
+// tools by call_id, of its text by event_id; and who wants to hear of them. A listener hears of what it listens to at
+// most once in an animation frame. Nothing here is ever written to the store; message_final clears it.
+import type { Json, StreamEvent, ToolResult, ToolStarted, ToolUpdate } from "../api/types"
+import { Pieces } from "./pieces"
+
+export interface LivePart {
+  kind: "part"
+  key: string
+  segment_id: string
+  summary_index: number
+  sequence_number: number
+  created_at: number
+  complete: boolean
+  text: Pieces
+}
+
+export interface LiveSegment {
+  segment_id: string
+  sequence_number: number | undefined
+  created_at: number | undefined
+  effort_level: string | undefined
+  reasoning_tokens: number | undefined
+  form: string | undefined
+}
+
+export type ToolKind = "tool_call" | "web_search_call" | "code_interpreter_call"
+
+export interface LiveTool {
+  kind: "tool"
+  type: ToolKind
+  call_id: string
+  name: string
+  args_preview: string
+  /** `arguments` → `running` → `completed` or `failed`, and whatever else the server says between. */
+  status: string
+  progress: number | null
+  logs: Pieces
+  result: Json | undefined
+  error: string | undefined
+  sequence_number: number
+  created_at: number
+}
+
+/** A sealed reasoning item has no parts, but it is seen to think. */
+export interface LiveSealed {
+  kind: "sealed"
+  segment_id: string
+  sequence_number: number
+  created_at: number
+}
+
+export type LiveStep = LivePart | LiveTool | LiveSealed
+
+export interface LiveText {
+  output_index: number
+  text: Pieces
+}
+
+export interface LiveMessage {
+  event_id: string
+  view: string | undefined
+  model: string | undefined
+  effort_level: string | undefined
+  segments: Map<string, LiveSegment>
+  parts: Map<string, LivePart>
+  tools: Map<string, LiveTool>
+  texts: Map<number, LiveText>
+  error: string | undefined
+  cancelled: boolean
+}
+
+export const partKey = (segmentId: string, summaryIndex: number) => `${segmentId}/${summaryIndex}`
+
+/** What can be listened to: the list of an answer's steps, one part's text, one tool, the answer's text. */
+export const topics = {
+  steps: (eventId: string) => `steps ${eventId}`,
+  part: (eventId: string, segmentId: string, summaryIndex: number) =>
+    `part ${eventId} ${partKey(segmentId, summaryIndex)}`,
+  tool: (eventId: string, callId: string) => `tool ${eventId} ${callId}`,
+  text: (eventId: string) => `text ${eventId}`,
+}
+
+type Listener = () => void
+/** Calls back once, in the next animation frame. */
+export type Schedule = (flush: () => void) => void
+
+// A page in the background gets no animation frames: there, a timer does.
+const nextFrame: Schedule = (flush) => {
+  if (typeof requestAnimationFrame === "function" && document.visibilityState === "visible") requestAnimationFrame(flush)
+  else setTimeout(flush, 250)
+}
+
+const TOOL_EVENT = /^(tool|web_search|code_interpreter)(?:_call)?_(started|update|result)$/
+
+export class StreamingBus {
+  private readonly messages = new Map<string, LiveMessage>()
+  private readonly listeners = new Map<string, Set<Listener>>()
+  private readonly versions = new Map<string, number>()
+  private readonly dirty = new Set<string>()
+  /** Topics of answers that are gone. */
+  private readonly cleared = new Set<string>()
+  private scheduled = false
+
+  constructor(private readonly schedule: Schedule = nextFrame) {}
+
+  message(eventId: string): LiveMessage | undefined {
+    return this.messages.get(eventId)
+  }
+
+  subscribe(topic: string, listener: Listener): () => void {
+    let those = this.listeners.get(topic)
+    if (!those) this.listeners.set(topic, (those = new Set()))
+    those.add(listener)
+    return () => {
+      those.delete(listener)
+      if (those.size === 0 && this.listeners.get(topic) === those) {
+        this.listeners.delete(topic)
+        if (this.cleared.delete(topic)) this.versions.delete(topic)
+      }
+    }
+  }
+
+  /** Changes when the listeners of the topic are told, not before: what was drawn together stays together. */
+  version(topic: string): number {
+    return this.versions.get(topic) ?? 0
+  }
+
+  /** Puts the event into its buffer; message_final and message_started of a known message change nothing. */
+  push(event: StreamEvent): void {
+    switch (event.type) {
+      case "message_final":
+        return
+      case "message_started": {
+        const message = this.open(event.event_id)
+        message.view = event.view
+        message.model = event.model
+        message.effort_level = event.effort_level
+        return this.touch(topics.steps(event.event_id))
+      }
+      case "reasoning_part_started": {
+        const message = this.open(event.event_id)
+        this.part(message, event.segment_id, event.summary_index, event.sequence_number, event.created_at)
+        return
+      }
+      case "reasoning_part_delta": {
+        const part = this.part(this.open(event.event_id), event.segment_id, event.summary_index)
+        part.text.append(event.text_delta)
+        return this.touch(topics.part(event.event_id, event.segment_id, event.summary_index))
+      }
+      case "reasoning_part_completed": {
+        const part = this.part(this.open(event.event_id), event.segment_id, event.summary_index)
+        if (part.text.length === 0 && event.final_text) part.text.append(event.final_text)
+        part.complete = true
+        this.touch(topics.part(event.event_id, event.segment_id, event.summary_index))
+        return this.touch(topics.steps(event.event_id))
+      }
+      case "reasoning_segment_meta": {
+        const segment = this.segment(this.open(event.event_id), event.segment_id)
+        segment.sequence_number = event.sequence_number ?? segment.sequence_number
+        segment.created_at = event.created_at ?? segment.created_at
+        segment.effort_level = event.effort_level ?? segment.effort_level
+        segment.reasoning_tokens = event.reasoning_tokens ?? segment.reasoning_tokens
+        segment.form = event.form ?? segment.form
+        return this.touch(topics.steps(event.event_id))
+      }
+      case "text_delta": {
+        const message = this.open(event.event_id)
+        const index = event.output_index ?? 0
+        let live = message.texts.get(index)
+        if (!live) {
+          message.texts.set(index, (live = { output_index: index, text: new Pieces() }))
+          this.touch(topics.steps(event.event_id))
+        }
+        live.text.append(event.text_delta)
+        return this.touch(topics.text(event.event_id))
+      }
+      case "message_error":
+        this.open(event.event_id).error = event.message
+        return this.touch(topics.steps(event.event_id))
+      case "message_cancelled":
+        this.open(event.event_id).cancelled = true
+        return this.touch(topics.steps(event.event_id))
+      default:
+        return this.pushTool(event)
+    }
+  }
+
+  /** Forgets all of that answer. */
+  clear(eventId: string): void {
+    const message = this.messages.get(eventId)
+    if (!message) return
+    this.messages.delete(eventId)
+    const gone = [topics.steps(eventId), topics.text(eventId)]
+    for (const part of message.parts.values()) gone.push(topics.part(eventId, part.segment_id, part.summary_index))
+    for (const tool of message.tools.values()) gone.push(topics.tool(eventId, tool.call_id))
+    for (const topic of gone) {
+      this.touch(topic)
+      this.cleared.add(topic)
+    }
+  }
+
+  private pushTool(event: ToolStarted | ToolUpdate | ToolResult) {
+    const told = TOOL_EVENT.exec(event.type)
+    if (!told) return // A later server may say more than this page knows.
+    const type = `${told[1]}_call` as ToolKind
+    const message = this.open(event.event_id)
+    let tool = message.tools.get(event.call_id)
+    if (!tool) {
+      tool = {
+        kind: "tool",
+        type,
+        call_id: event.call_id,
+        name: "",
+        args_preview: "",
+        status: "arguments",
+        progress: null,
+        logs: new Pieces(),
+        result: undefined,
+        error: undefined,
+        sequence_number: Number.MAX_SAFE_INTEGER,
+        created_at: 0,
+      }
+      message.tools.set(event.call_id, tool)
+      this.touch(topics.steps(event.event_id))
+    }
+    if ("sequence_number" in event) {
+      tool.name = event.name
+      tool.args_preview = event.args_preview
+      tool.sequence_number = event.sequence_number
+      tool.created_at = event.created_at
+      this.touch(topics.steps(event.event_id))
+    } else if ("status" in event) {
+      tool.status = event.status
+      tool.progress = event.progress
+      if (event.logs_delta) tool.logs.append(event.logs_delta)
+      tool.args_preview = event.args_preview ?? tool.args_preview
+    } else {
+      tool.result = event.result
+      tool.error = event.error
+      tool.status = event.error === undefined ? "completed" : "failed"
+    }
+    this.touch(topics.tool(event.event_id, event.call_id))
+  }
+
+  private open(eventId: string): LiveMessage {
+    let message = this.messages.get(eventId)
+    if (!message) {
+      message = {
+        event_id: eventId,
+        view: undefined,
+        model: undefined,
+        effort_level: undefined,
+        segments: new Map(),
+        parts: new Map(),
+        tools: new Map(),
+        texts: new Map(),
+        error: undefined,
+        cancelled: false,
+      }
+      this.messages.set(eventId, message)
+    }
+    return message
+  }
+
+  private segment(message: LiveMessage, id: string): LiveSegment {
+    let segment = message.segments.get(id)
+    if (!segment) {
+      segment = {
+        segment_id: id,
+        sequence_number: undefined,
+        created_at: undefined,
+        effort_level: undefined,
+        reasoning_tokens: undefined,
+        form: undefined,
+      }
+      message.segments.set(id, segment)
+    }
+    return segment
+  }
+
+  private part(message: LiveMessage, segmentId: string, index: number, sequence?: number, createdAt?: number): LivePart {
+    const key = partKey(segmentId, index)
+    let part = message.parts.get(key)
+    if (!part) {
+      this.segment(message, segmentId)
+      part = {
+        kind: "part",
+        key,
+        segment_id: segmentId,
+        summary_index: index,
+        sequence_number: sequence ?? Number.MAX_SAFE_INTEGER,
+        created_at: createdAt ?? 0,
+        complete: false,
+        text: new Pieces(),
+      }
+      message.parts.set(key, part)
+      this.touch(topics.steps(message.event_id))
+    }
+    return part
+  }
+
+  private touch(topic: string) {
+    this.dirty.add(topic)
+    this.cleared.delete(topic)
+    if (this.scheduled) return
+    this.scheduled = true
+    this.schedule(() => this.flush())
+  }
+
+  private flush() {
+    this.scheduled = false
+    const told = new Set<Listener>()
+    for (const topic of this.dirty) {
+      const those = this.listeners.get(topic)
+      // Counted also where nobody listens yet: who is about to must see that something came since it looked.
+      if (those || !this.cleared.delete(topic)) this.versions.set(topic, this.version(topic) + 1)
+      else this.versions.delete(topic)
+      for (const listener of those ?? []) told.add(listener)
+    }
+    this.dirty.clear()
+    for (const listener of told) listener()
+  }
+}
+
+/** Reasoning parts, sealed reasoning and tools in the order in which the model began them. */
+export function liveSteps(message: LiveMessage): LiveStep[] {
+  const steps: LiveStep[] = [...message.parts.values(), ...message.tools.values()]
+  const withParts = new Set([...message.parts.values()].map((part) => part.segment_id))
+  for (const segment of message.segments.values()) {
+    if (withParts.has(segment.segment_id) || segment.sequence_number === undefined) continue
+    steps.push({
+      kind: "sealed",
+      segment_id: segment.segment_id,
+      sequence_number: segment.sequence_number,
+      created_at: segment.created_at ?? 0,
+    })
+  }
+  return steps.toSorted((a, b) => a.sequence_number - b.sequence_number || indexOf(a) - indexOf(b))
+}
+
+const indexOf = (step: LiveStep) => (step.kind === "part" ? step.summary_index : 0)
+
+/** The texts of the answer so far, in order. */
+export function liveTexts(message: LiveMessage): LiveText[] {
+  return [...message.texts.values()].toSorted((a, b) => a.output_index - b.output_index)
+}

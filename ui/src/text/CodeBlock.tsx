@@ -1,0 +1,36 @@
+// A block of code: its language, a button that copies it, its own scroll box, and colours once they are loaded.
+import { memo, useMemo } from "react"
+
+import { CopyButton } from "./CopyButton"
+import { lazily } from "./lazily"
+import { LIMITS } from "./limits"
+import { plain, visible } from "./visible"
+
+const useColours = lazily(() => import("./colours"))
+const NO_COLOURS = new Set(["", "text", "txt", "plain", "plaintext", "none"])
+
+interface Props {
+  code: string
+  language: string
+  /** It is still being written. */
+  open?: boolean
+}
+
+export const CodeBlock = memo(function CodeBlock({ code, language, open = false }: Props) {
+  const wanted = !NO_COLOURS.has(language) && code.length <= (open ? LIMITS.colouredGrowing : LIMITS.coloured)
+  const colours = useColours(wanted)
+  const drawn = useMemo(() => colours?.colours(code, language) ?? visible(code), [colours, code, language])
+  const label = plain(language).slice(0, 40)
+  return (
+    <figure className="code" dir="ltr">
+      <figcaption className="code__head">
+        <span className="code__language">{label || "text"}</span>
+        <CopyButton text={code} label="Copy code" />
+      </figcaption>
+      {/* A scrolling box must be reachable by keyboard. */}
+      <pre className="code__body" tabIndex={0}>
+        <code>{drawn}</code>
+      </pre>
+    </figure>
+  )
+})

@@ -1,0 +1,39 @@
+// Copies a text and says so for a moment.
+import { useEffect, useState } from "react"
+
+async function copyText(text: string): Promise<void> {
+  if (navigator.clipboard) return navigator.clipboard.writeText(text)
+  // Without TLS and away from loopback, browsers have only the old way.
+  const area = document.createElement("textarea")
+  area.value = text
+  area.className = "visually-hidden"
+  document.body.append(area)
+  area.select()
+  const done = document.execCommand("copy")
+  area.remove()
+  if (!done) throw new Error("the browser does not allow copying")
+}
+
+interface Props {
+  text: string
+  label: string
+}
+
+export function CopyButton({ text, label }: Props) {
+  const [state, setState] = useState<"" | "Copied" | "Not allowed">("")
+  useEffect(() => {
+    if (!state) return
+    const timer = setTimeout(() => setState(""), 1_600)
+    return () => clearTimeout(timer)
+  }, [state])
+  return (
+    <button
+      type="button"
+      className="code__copy"
+      aria-label={label}
+      onClick={() => copyText(text).then(() => setState("Copied"), () => setState("Not allowed"))}
+    >
+      <span aria-live="polite">{state || "Copy"}</span>
+    </button>
+  )
+}

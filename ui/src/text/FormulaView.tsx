@@ -1,0 +1,16 @@
+// A formula: MathML once it is loaded, the TeX as it is written until then and where it is wrong.
+import { memo, useMemo } from "react"
+
+import { lazily } from "./lazily"
+import { LIMITS } from "./limits"
+import { visible } from "./visible"
+
+const useFormulas = lazily(() => import("./formula"))
+
+export const FormulaView = memo(function FormulaView({ tex, display }: { tex: string; display: boolean }) {
+  const formulas = useFormulas(tex.length <= LIMITS.formula)
+  const drawn = useMemo(() => formulas?.formula(tex, display) ?? null, [formulas, tex, display])
+  const shown = drawn ?? <code className="formula__tex">{visible(tex)}</code>
+  if (!display) return <span className="formula" dir="ltr">{shown}</span>
+  return <span className="formula formula--display" dir="ltr">{shown}</span>
+})

@@ -1,0 +1,77 @@
+// Reasoning, which may be a megabyte: drawn in chunks that the browser lays out only when they come near the screen, and
+// of which only the last one is drawn again while the text grows.
+import { memo, useMemo, useRef } from "react"
+import type { ReactNode } from "react"
+
+import { cutChunks, NO_CHUNKS } from "./chunks"
+import type { Chunk } from "./chunks"
+import { readLines, readSpans } from "./light"
+import type { Line } from "./light"
+import { visible } from "./visible"
+
+interface Props {
+  text: string
+  /** It is still being written. */
+  streaming?: boolean
+}
+
+function spans(text: string): ReactNode {
+  return readSpans(text).map((span, key) => {
+    const shown = visible(span.text)
+    if (span.kind === "strong") return <strong key={key}>{shown}</strong>
+    if (span.kind === "em") return <em key={key}>{shown}</em>
+    if (span.kind === "code") return <code key={key} className="code-span" dir="ltr">{shown}</code>
+    return <span key={key}>{shown}</span>
+  })
+}
+
+function draw(line: Line, key: number): ReactNode {
+  switch (line.kind) {
+    case "heading":
+      return <p key={key} className="long__heading" dir="auto">{spans(line.text)}</p>
+    case "item":
+      return (
+        <p key={key} className={`long__item long__item--${line.depth}`} dir="auto">
+          <span className="long__sign">{line.sign} </span>
+          {spans(line.text)}
+        </p>
+      )
+    case "quote":
+      return <p key={key} className="long__quote" dir="auto">{spans(line.text)}</p>
+    case "code":
+      return <pre key={key} className="long__code" dir="ltr">{visible(line.text)}</pre>
+    case "paragraph":
+      return <p key={key} dir="auto">{spans(line.text)}</p>
+  }
+}
+
+/** Emphasis and code that are not closed yet, closed for the moment: signs do not come and go. */
+function closed(text: string): string {
+  const line = text.slice(text.lastIndexOf("\n") + 1)
+  if ((line.match(/`/g)?.length ?? 0) % 2 === 1) return `${text}\``
+  if ((line.match(/\*\*/g)?.length ?? 0) % 2 === 0) return text
+  return line.endsWith("**") ? text.slice(0, -2) : `${text.replace(/\*$/, "")}**`
+}
+
+const Piece = memo(
+  function Piece({ piece, growing, only }: { piece: Chunk; growing: boolean; only: boolean }) {
+    const lines = readLines(growing && !piece.fenced ? closed(piece.text) : piece.text, piece.fenced)
+    return <div className={only ? "long__chunk long__chunk--only" : "long__chunk"}>{lines.map(draw)}</div>
+  },
+  (a, b) => a.piece.text === b.piece.text && a.piece.fenced === b.piece.fenced && a.growing === b.growing && a.only === b.only,
+)
+
+export const LongText = memo(function LongText({ text, streaming = false }: Props) {
+  const known = useRef<readonly Chunk[]>(NO_CHUNKS)
+  const chunks = useMemo(() => {
+    known.current = cutChunks(known.current, text.includes("\r") ? text.replace(/\r\n?/g, "\n") : text)
+    return known.current
+  }, [text])
+  return (
+    <div className={streaming ? "long long--streaming" : "long"}>
+      {chunks.map((piece, index) => (
+        <Piece key={index} piece={piece} growing={streaming && index === chunks.length - 1} only={chunks.length === 1} />
+      ))}
+    </div>
+  )
+})

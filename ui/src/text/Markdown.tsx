@@ -1,0 +1,42 @@
+// An answer's text, as Markdown, while it is written and after. Only the block that is being written is read and drawn
+// again; whatever the text holds, nothing of it acts: no HTML, no scripts, no images, no addresses but web and mail.
+import type { Links } from "marked"
+import { memo, useMemo, useRef } from "react"
+
+import { advance, NOTHING, openFence } from "./split"
+import type { Block, Split } from "./split"
+import { Blocks, Plain } from "./Blocks"
+import { readBlocks } from "./grammar"
+import { mend } from "./mend"
+
+interface Props {
+  text: string
+  /** It is still being written: its end is made whole for the moment. */
+  streaming?: boolean
+}
+
+const Piece = memo(
+  function Piece({ block, links, growing }: { block: Block; links: Links; growing: boolean }) {
+    const shown = growing && !block.plain && !openFence(block.raw) ? mend(block.raw) : block.raw
+    const tokens = useMemo(() => (block.plain ? null : readBlocks(shown, links)?.tokens), [shown, links, block.plain])
+    return tokens ? <Blocks tokens={tokens} links={links} /> : <Plain text={block.raw} />
+  },
+  (a, b) => a.block.raw === b.block.raw && a.block.plain === b.block.plain && a.links === b.links && a.growing === b.growing,
+)
+
+export const Markdown = memo(function Markdown({ text, streaming = false }: Props) {
+  const known = useRef<Split>(NOTHING)
+  const split = useMemo(() => {
+    const whole = text.includes("\r") || text.includes("\u2028") ? text.replace(/\r\n?|\u2028|\u2029/g, "\n") : text
+    // What was known is only a shorter way to the same result, so a render that is thrown away does no harm.
+    known.current = advance(known.current, whole, streaming)
+    return known.current
+  }, [text, streaming])
+  return (
+    <div className={streaming ? "text text--streaming" : "text"}>
+      {split.blocks.map((block, index) => (
+        <Piece key={index} block={block} links={split.links} growing={streaming && index === split.blocks.length - 1} />
+      ))}
+    </div>
+  )
+})

@@ -1,0 +1,48 @@
+// Formulas: which texts are, and that nothing but mathematics comes of them.
+import { renderToStaticMarkup } from "react-dom/server"
+import { beforeEach, describe, expect, it, vi } from "vitest"
+
+import { formula } from "./formula"
+import { readBlocks, readInline } from "./grammar"
+import type { Formula } from "./grammar"
+
+const inline = (text: string) => readInline(text).filter((token) => token.type === "formula").map((token) => (token as Formula).tex)
+const blocks = (text: string) => readBlocks(text)?.tokens.map((token) => (token.type === "formula" ? (token as Formula).tex : token.type))
+
+// The test's document has no doctype, about which the library complains.
+beforeEach(() => void vi.spyOn(console, "warn").mockImplementation(() => undefined))
+
+describe("a formula", () => {
+  it("is what stands between dollars or brackets, and money is not", () => {
+    expect(inline("$x^2$, \\(y\\), $$z$$ and \\[w\\]")).toEqual(["x^2", "y", "z", "w"])
+    expect(inline("It costs $5 or $10, US$ 3, $ x $, \\$a\\$ and `$b$`.")).toEqual([])
+    expect(blocks("Text:\n$$\na = b\n- c\n$$\nmore\n\n\\[ d \\]")).toEqual(["paragraph", "a = b\n- c", "paragraph", "space", "d"])
+  })
+
+  it("becomes MathML with its TeX beside it", () => {
+    const markup = renderToStaticMarkup(<>{formula("\\begin{aligned} a &= \\frac{1}{2} \\\\ b &= \\sqrt{x} \\end{aligned}", true)}</>)
+    expect(markup).toMatch(/^<math/)
+    expect(markup).toContain("<mfrac>")
+    expect(markup).toContain("<annotation")
+  })
+
+  it("that is wrong gives nothing, so that its text is shown", () => {
+    for (const wrong of ["\\frac{", "\\notacommand", "a &", "\\def\\a{\\a}\\a"]) expect(formula(wrong, false)).toBeNull()
+  })
+
+  it("brings no address, script or foreign style", () => {
+    for (const hostile of [
+      "\\href{javascript:alert(1)}{x}", "\\url{https://evil.example}", "\\class{evil}{x}", "\\style{position:fixed;inset:0}{x}",
+      "\\htmlStyle{background:url(//evil.example)}{x}", "\\includegraphics{//evil.example/x.png}", "\\text{<script>alert(1)</script>}",
+      "\\color{red;background:url(x)}{x}", "\\rule{1000000em}{1000000em}", "\\unicode{x202E}", "\\text{\u202Eevil}",
+    ]) {
+      const markup = renderToStaticMarkup(<>{formula(hostile, true)}</>)
+      const withoutTex = markup.replace(/<annotation.*?<\/annotation>/s, "")
+      expect(withoutTex, hostile).not.toMatch(/<script|href|src=|url\(|position|javascript|evil\.example|\u202E/)
+    }
+  })
+
+  it("does not hang the page", () => {
+    for (const hostile of ["{".repeat(4_000), "\\frac".repeat(800), "x^".repeat(2_000), "\\sqrt{".repeat(600), "\\begin{array}{c}".repeat(200)]) expect(formula(hostile, true)).toBeDefined()
+  })
+})

@@ -1,0 +1,110 @@
+// Whatever the pieces in which a text arrives: its blocks are those of the whole text, and joined they are the text.
+import fc from "fast-check"
+import { describe, expect, it } from "vitest"
+
+import { cutChunks, NO_CHUNKS } from "./chunks"
+import { LIMITS } from "./limits"
+import { advance, NOTHING, openFence } from "./split"
+import type { Split } from "./split"
+
+const FRAGMENTS = [
+  "word ", "some more words", "\n", "\n\n", "# ", "## Title\n", "- ", "- item\n", "  - inner\n", "1. ", "2) two\n", "> ", "> quote\n",
+  "```", "```py\n", "~~~\n", "`code`", "**bold**", "**", "*", "_", "[link](", "https://a.example", ")", "[a]: https://b.example\n",
+  "| a | b |\n", "| - | - |\n", "|:-", "| 1 | 2 |\n", "$", "$$", "$$\nx^2\n$$\n", "\\[ y \\]\n", "\\(", "---\n", "===\n", "    indented\n",
+  "\t", "<div>\n", "<!-- ", "</script>", "\\", "中文", "שלום", "- [ ] todo\n", "- [x] ", "* * *\n", " ", "\n   \n",
+]
+const document = fc.array(fc.constantFrom(...FRAGMENTS), { maxLength: 40 }).map((pieces) => pieces.join(""))
+
+function grow(text: string, cuts: readonly number[]): Split {
+  let split = NOTHING
+  for (const at of cuts) split = advance(split, text.slice(0, at))
+  return advance(split, text)
+}
+
+const shape = (split: Split) => split.blocks.map(({ start, raw, plain }) => ({ start, raw: raw.trimEnd(), plain }))
+
+describe("blocks", () => {
+  it("are the same in whatever pieces the text came", () => {
+    fc.assert(
+      fc.property(document, fc.array(fc.nat(400), { maxLength: 30 }), (text, places) => {
+        const cuts = places.filter((at) => at < text.length).toSorted((a, b) => a - b)
+        const whole = advance(NOTHING, text)
+        const grown = grow(text, cuts)
+        expect(shape(grown)).toEqual(shape(whole))
+        expect(grown.blocks.map(({ raw }) => raw).join("")).toBe(text)
+        expect(whole.blocks.some(({ plain }) => plain)).toBe(false)
+        expect(Object.keys(grown.links).toSorted()).toEqual(Object.keys(whole.links).toSorted())
+      }),
+      { numRuns: 3_000 },
+    )
+  })
+
+  it("are the same character by character", () => {
+    fc.assert(
+      fc.property(document, (text) => {
+        expect(shape(grow(text, Array.from({ length: text.length }, (_, at) => at)))).toEqual(shape(advance(NOTHING, text)))
+      }),
+      { numRuns: 800 },
+    )
+  })
+
+  it("that another one follows keep their place in memory, so that they are not drawn again", () => {
+    const before = advance(NOTHING, "one\n\ntwo\n\nthree")
+    const after = advance(before, "one\n\ntwo\n\nthree and more\n\nfour")
+    expect(after.blocks[0]).toBe(before.blocks[0])
+    expect(after.blocks[1]).toBe(before.blocks[1])
+  })
+
+  it("know an open fence", () => {
+    expect(openFence("```py\nprint(1)")).toBe(true)
+    expect(openFence("```py\nprint(1)\n```")).toBe(false)
+    expect(openFence("````\n```\n")).toBe(true)
+    expect(openFence("text")).toBe(false)
+  })
+
+  it("of an open fence of a megabyte grow without being read again", () => {
+    let text = `\`\`\`\n${"x = 1\n".repeat(170_000)}`
+    let split = advance(NOTHING, text)
+    for (let turn = 0; turn < 100; turn++) {
+      text += "y = 2\n"
+      split = advance(split, text, true)
+    }
+    expect(split.blocks).toHaveLength(1)
+  })
+
+  it("nested beyond reading stay plain, and those around them are read", () => {
+    for (const deep of [">".repeat(100_000), "- ".repeat(5_000), Array.from({ length: 400 }, (_, at) => `${" ".repeat(at * 2)}- a`).join("\n")]) {
+      const split = advance(NOTHING, `# Before\n\n${deep}\n\nAfter **all**.`)
+      expect(split.blocks.map(({ raw }) => raw).join("")).toBe(`# Before\n\n${deep}\n\nAfter **all**.`)
+      expect(split.blocks.some(({ plain }) => plain)).toBe(true)
+      expect(split.blocks.at(-1)?.plain).toBe(false)
+    }
+  })
+
+  it("longer than anybody reads stay plain", () => {
+    expect(advance(NOTHING, "a".repeat(LIMITS.block + 1)).blocks[0]?.plain).toBe(true)
+  })
+})
+
+describe("chunks of a long text", () => {
+  it("are the same in whatever pieces the text came, and joined they are the text", () => {
+    const long = fc.array(fc.constantFrom("word ", "\n", "\n\n", "```\n", "a".repeat(700), "é".repeat(300), "😀".repeat(200), " b".repeat(500)), { maxLength: 60 })
+    fc.assert(
+      fc.property(long, fc.array(fc.nat(40_000), { maxLength: 12 }), (pieces, places) => {
+        const text = pieces.join("")
+        let grown = NO_CHUNKS
+        for (const at of places.filter((place) => place < text.length).toSorted((a, b) => a - b)) grown = cutChunks(grown, text.slice(0, at))
+        grown = cutChunks(grown, text)
+        expect(grown).toEqual(cutChunks(NO_CHUNKS, text))
+        expect(grown.map((piece) => piece.text).join("")).toBe(text)
+      }),
+      { numRuns: 500 },
+    )
+  })
+
+  it("never cut a character in two", () => {
+    const chunks = cutChunks(NO_CHUNKS, `x${"😀".repeat(30_000)}`)
+    expect(chunks.length).toBeGreaterThan(2)
+    for (const { text } of chunks) expect(text.isWellFormed()).toBe(true)
+  })
+})
