@@ -14,9 +14,9 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateIndex, CreateTable
-from storage_kit import opened
+from storage_kit import opened, response
 
-from pellucid.storage import StoreError, open_store
+from pellucid.storage import StoredChat, StoreError, open_store
 from pellucid.storage.migrate import migration
 from pellucid.storage.tables import metadata
 from service_postgres import PostgresServer
@@ -80,6 +80,35 @@ async def test_a_store_of_a_newer_version_is_left_alone_in_postgresql(postgres_s
     await connection.close()
     with pytest.raises(StoreError, match="9999"):
         await open_store(url)
+
+
+BACK = [
+    "DROP TABLE texts",
+    "DROP TABLE chats",
+    "DROP INDEX responses_of",
+    "UPDATE alembic_version SET version_num = '0001'",
+]
+
+
+async def test_an_older_store_keeps_what_it_has(url: str, postgres_server: PostgresServer) -> None:
+    if url == "sqlite://":
+        return
+    async with opened(url) as store:
+        await store.responses.put(response(header=b"before"))
+    if url.startswith("sqlite"):
+        with sqlite3.connect(url.removeprefix("sqlite:///")) as database:
+            for step in ("DROP TABLE texts_grams", *BACK):
+                database.execute(step)
+        database.close()
+    else:
+        postgres_server.sql(url, "; ".join(BACK))
+    async with opened(url) as store:
+        kept = await store.responses.get("ann", "resp_1")
+        assert kept is not None
+        assert kept.header == b"before"
+        chat = StoredChat(id="chat_1", owner="ann", title="Marmalade", created_at=1.0, updated_at=1.0)
+        await store.chats.begin_turn(chat, response("evt_1", status="queued", conversation_id="chat_1"), 1)
+        assert len((await store.chats.list("ann", query="MALADE")).chats) == 1
 
 
 async def test_the_migrations_make_the_tables_in_sqlite(tmp_path: Path) -> None:

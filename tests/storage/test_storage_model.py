@@ -155,7 +155,10 @@ class Model:
 
     def forget(self, owner: str, id: str) -> bool:
         self.texts.pop((owner, id), None)
-        return self.responses.pop((owner, id)) is not None
+        chat = self.responses.pop((owner, id)).conversation_id or ""
+        if not self.turns_of(owner, chat):
+            self.chats.pop((owner, chat), None)
+        return True
 
     def find_item(self, owner: str, item_id: str) -> str | None:
         rows = [self.response(*key) for key in self.responses if key[0] == owner and item_id in self.items[key]]
@@ -292,16 +295,17 @@ class Model:
             texts = [self.texts.get((owner, row.id), "") for row in self.turns_of(owner, chat.id) if self.there(row)]
             return not query or any(folded(query) in folded(text) for text in (chat.title, *texts))
 
-        chats = [chat for chat in self.chats.values() if chat.owner == owner and self.there(chat) and holds(chat)]
+        mine = [chat for chat in self.chats.values() if self.chat(owner, chat.id) is not None and chat.owner == owner]
+        chats = [chat for chat in mine if holds(chat)]
         return sorted(chats, key=lambda chat: (chat.updated_at, chat.id), reverse=True)
 
     def expire(self) -> int:
-        kept = self.responses, self.conversations, self.chats
+        kept = self.chats, self.responses, self.conversations
         due = [(rows, key) for rows in kept for key, row in rows.items() if not self.there(row)]
         return self.drop(due)
 
     def erase(self, owner: str) -> int:
-        kept = self.responses, self.conversations, self.chats
+        kept = self.chats, self.responses, self.conversations
         return self.drop([(rows, key) for rows in kept for key in rows if key[0] == owner])
 
     def drop(self, gone: list[tuple[Any, tuple[str, str]]]) -> int:
@@ -309,7 +313,7 @@ class Model:
             if rows is self.responses:
                 self.forget(*key)
             else:
-                del rows[key]
+                rows.pop(key, None)
         return len(gone)
 
 

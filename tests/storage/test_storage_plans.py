@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from storage_kit import opened
 
-from pellucid.storage import chains, chats, conversations, keys, responses, retention, search, tables
+from pellucid.storage import chains, chats, conversations, keys, responses, retention, search, tables, turns
 from pellucid.storage.sqlite import _DIALECT
 from pellucid.storage.statement import Statement
 
@@ -31,7 +31,7 @@ def statements() -> Iterator[tuple[str, Statement]]:
             for one in value:
                 yield from within(one)
 
-    for module in (chains, chats, conversations, keys, responses, retention, search):
+    for module in (chains, chats, conversations, keys, responses, retention, search, turns):
         for name, value in vars(module).items():
             for statement in within(value):
                 yield f"{module.__name__.rsplit('.', 1)[1]}.{name}", statement

@@ -7,7 +7,7 @@ The rules:
 
 * A turn and its chat are begun in one transaction, which is also where it is decided that the head is finished: of two
   requests at once, one begins.
-* A chat lives as long as the longest-lived of its turns would by itself.
+* A chat lives as long as the longest-lived of its turns would by itself, and not without any.
 * To delete a chat, delete it first and stop what runs in it afterwards: then nothing can begin in between, and the end
   of a run whose row is gone is kept nowhere.
 * Chats are in the order in which they were last touched, and a page begins where that order stood when the last one
@@ -27,7 +27,7 @@ import sqlalchemy as sa
 from msgspec.structs import replace
 
 from ..errors import RequestError
-from . import search, tables
+from . import search, tables, turns
 from .chains import branch
 from .database import Database
 from .errors import ChatBusy, ChatGone
@@ -42,7 +42,6 @@ from .responses import (
     insert,
     new_one,
     read_response,
-    touch_chat,
 )
 from .statement import Ask, Op, Params, Row, Statement, each, given
 
@@ -99,14 +98,19 @@ _NEWEST = Statement(
 )
 _UPDATE = Statement(sa.update(_H).where(_there).values(title=given("to_title"), head=given("to_head")))
 _DELETE = Statement(sa.delete(_H).where(_there).returning(_H.c.id))
-_DELETE_TURNS = Statement(sa.delete(_R).where(_turn_of).returning(*(_R.c[name] for name in NARROW)))
+_turns_of = sa.select(_R.c.owner, _R.c.id).where(_turn_of).order_by(_R.c.created_at)
+_DELETE_TURNS = Statement(
+    sa.delete(_R).where(sa.tuple_(_R.c.owner, _R.c.id).in_(_turns_of)).returning(*(_R.c[name] for name in NARROW))
+)
 _SIBLINGS = Statement(
     sa.select(_R.c.previous_id, _R.c.id).where(_turn_of, _turn_alive).order_by(_R.c.created_at, _R.c.id)
 )
 
 _before = sa.tuple_(_H.c.updated_at, _H.c.id) < sa.tuple_(given("at", sa.Double), given("before"))
 _in_order = (_H.c.updated_at.desc(), _H.c.id.desc())
-_page = sa.select(*_COLUMNS).where(_H.c.owner == _owner, _alive, _before)
+_page = sa.select(*_COLUMNS).where(
+    _H.c.owner == _owner, _alive, _before, turns.has_turn(_H.c.owner, _H.c.id, _turn_alive)
+)
 _most = given("most", sa.BigInteger)
 _LIST = Statement(_page.order_by(*_in_order).limit(_most))
 
@@ -158,7 +162,7 @@ def _begin_turn(begun: _Begun) -> Op[RequestError | None]:
         return ChatBusy()
     yield from insert([new])
     yield Ask(_UPDATE, {**named, "to_title": title, "to_head": row.id})
-    yield from touch_chat(row, chat.id)
+    yield from turns.touch(row, chat.id)
     return None
 
 
@@ -205,13 +209,13 @@ def _update(params: Params) -> Op[StoredChat | RequestError | None]:
 def _delete(params: Params) -> Op[list[StoredResponse] | None]:
     if not (yield Ask(_DELETE, params)):
         return None
-    turns = [read_response(row) for row in (yield Ask(_DELETE_TURNS, params))]
-    if turns:
-        gone: list[Params] = [{"for_owner": turn.owner, "for_id": turn.id} for turn in turns]
+    gone = [read_response(row) for row in (yield Ask(_DELETE_TURNS, params))]
+    if gone:
+        named: list[Params] = [{"for_owner": turn.owner, "for_id": turn.id} for turn in gone]
         for statement in DELETE_WITH:
-            yield Ask(statement, gone)
+            yield Ask(statement, named)
     yield from search.remove_of(params["for_owner"], search.CHATS, params["for_id"])
-    return turns
+    return gone
 
 
 def _turns(params: Params) -> Op[list[StoredResponse] | None]:
@@ -219,10 +223,10 @@ def _turns(params: Params) -> Op[list[StoredResponse] | None]:
     if chat is None:
         return None
     rows = yield from branch({**params, "for_id": params["head"] or chat.head}, log=params["log"])
-    turns = [read_response(row) for row in rows]
-    if not turns or turns[-1].conversation_id != chat.id:
+    found = [read_response(row) for row in rows]
+    if not found or found[-1].conversation_id != chat.id:
         return None
-    return turns
+    return found
 
 
 def _siblings(params: Params) -> Op[Mapping[str | None, list[str]]]:

@@ -7,8 +7,8 @@ The rules:
 * Whoever did not hear that it was done may ask the same again. It finds its own there, and that is as good as done.
 * Who may write that end is a matter of fences: whoever begins it or takes it over does so under a number, and an end
   under a lower number than the last comes too late.
-* What search is to find of a response is there when the response is, and goes with it. That of a chat's turn counts as
-  news of its chat.
+* What search is to find of a response is there when the response is, and goes with it. A chat's turn is news of its
+  chat, and its last one takes it along.
 * A conversation that goes on keeps its beginning: all that a response builds on expires no sooner than it does. So
   that a turn does not touch all turns before it, they get a little more than they need (`GRACE`), though never more
   than what they build on has. So the first on the way up that has enough is where the walk may end.
@@ -24,7 +24,7 @@ import msgspec
 import sqlalchemy as sa
 from msgspec.structs import replace
 
-from . import search, tables
+from . import search, tables, turns
 from .chains import chain
 from .conversations import ConversationEntry, add, appending
 from .database import Database
@@ -76,7 +76,7 @@ assert set(UNFINISHED) < set(get_args(ResponseStatus))
 
 # ---------------------------------------------------------------------------------------------- statements
 
-_R, _B, _I, _H = tables.responses, tables.bodies, tables.items, tables.chats
+_R, _B, _I = tables.responses, tables.bodies, tables.items
 NARROW = [name for name in _R.c.keys() if name != "fence"]  # noqa: SIM118 (a collection of columns is no dict)
 _BODY = ["header", "input", "messages", "error"]
 
@@ -144,22 +144,13 @@ def _lengthening() -> Statement:
 
 _LENGTHEN = _lengthening()
 
-_least = given("least", sa.Double)
-_TOUCH_CHAT = Statement(
-    sa.update(_H)
-    .where(_H.c.owner == _owner, _H.c.id == given("for_chat"))
-    .values(
-        updated_at=sa.case((_H.c.updated_at < given("at", sa.Double), given("at", sa.Double)), else_=_H.c.updated_at),
-        expires_at=sa.case((_H.c.expires_at < _least, given("until", sa.Double)), else_=_H.c.expires_at),
-    )
-)
-
-_DELETE = Statement(sa.delete(_R).where(_mine, _alive).returning(_R.c.id))
+_DELETE = Statement(sa.delete(_R).where(_mine, _alive).returning(_R.c.conversation_id))
 _DELETE_BODY = Statement(sa.delete(_B).where(_B.c.owner == _owner, _B.c.response_id == _id))
 _DELETE_ITEMS = Statement(sa.delete(_I).where(_I.c.owner == _owner, _I.c.response_id == _id))
 _DELETE_TEXT = search.removal(search.CHATS)
 DELETE_WITH = (_DELETE_BODY, _DELETE_ITEMS, _DELETE_TEXT)
 """What goes with a response, `for_id` of `for_owner`."""
+
 _FIND_ITEM = Statement(
     sa.select(_I.c.response_id)
     .select_from(_I.join(_R, sa.and_(_R.c.owner == _I.c.owner, _R.c.id == _I.c.response_id)))
@@ -182,15 +173,9 @@ class New(NamedTuple):
 def insert(news: list[New]) -> Op[list[None]]:
     yield Ask(_INSERT, [{**_narrow(new.response), "fence": new.fence} for new in news])
     yield Ask(_INSERT_BODY, [_body(new.response) for new in news])
-    yield from search.add(text for new in news if (text := _text(new.response, new.response.conversation_id)))
+    yield from search.add(text for new in news if (text := turns.text_of(new.response, new.response.conversation_id)))
     yield from _keep(news)
     return [None] * len(news)
-
-
-def _text(response: StoredResponse, chat: str | None) -> search.Text | None:
-    if response.text is None or chat is None:
-        return None
-    return search.Text(response.owner, search.CHATS, chat, response.id, response.text)
 
 
 def _keep(news: list[New]) -> Op[None]:
@@ -242,25 +227,10 @@ def _end(new: New) -> Op[bool]:
     yield Ask(_END_BODY, {**mine, **{f"to_{name}": getattr(response, name) for name in (*_BODY, "log")}})
     yield from _keep([new])
     if (chat := ended[0][0]) is not None:
-        if text := _text(response, chat):
+        if text := turns.text_of(response, chat):
             yield from search.put(text)
-        yield from touch_chat(response, chat)
+        yield from turns.touch(response, chat)
     return True
-
-
-def touch_chat(response: StoredResponse, chat: str) -> Op[None]:
-    """One of its turns was begun or ended: it is news of then, and expires no sooner than that."""
-    until = response.expires_at
-    yield Ask(
-        _TOUCH_CHAT,
-        {
-            "for_owner": response.owner,
-            "for_chat": chat,
-            "at": response.updated_at,
-            "least": math.inf if until is None else until,
-            "until": until,
-        },
-    )
 
 
 def _alike(one: StoredResponse, other: StoredResponse, fields: Iterable[str]) -> bool:
@@ -289,10 +259,14 @@ def _unfinished(params: Params) -> Op[list[tuple[str, str, int]]]:
 
 
 def _delete(params: Params) -> Op[bool]:
-    if not (yield Ask(_DELETE, params)):
+    gone = yield Ask(_DELETE, params)
+    if not gone:
         return False
     for statement in DELETE_WITH:
         yield Ask(statement, params)
+    if (chat := gone[0][0]) is not None:
+        for statement in turns.EMPTIED:
+            yield Ask(statement, {**params, "for_id": chat})
     return True
 
 

@@ -1,7 +1,7 @@
 """What is not to be kept any longer: what is due, and what was one tenant's.
 
-Each goes with all that belongs to it. A chat is not what its turns belong to: they are due by themselves, none of them
-(but what they lived on for each other's sake) later than it.
+Each goes with all that belongs to it. A chat's turns do not belong to it here: they are due by themselves, and the last
+of them takes the chat along, if that has not gone before.
 
 Both go in small steps, so that no transaction keeps the others waiting for long.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from . import search, tables
+from . import search, tables, turns
 from .responses import DELETE_WITH
 from .statement import Ask, Op, Params, Statement, each, given
 
@@ -25,11 +25,12 @@ _now, _most = given("now", sa.Double), given("most", sa.BigInteger)
 def _first(table: sa.Table, chosen: sa.ColumnElement[bool], *order: sa.ColumnElement[object]) -> Statement:
     some = sa.select(table.c.owner, table.c.id).where(chosen).order_by(*order).limit(_most)
     row = sa.tuple_(table.c.owner, table.c.id)
-    return Statement(sa.delete(table).where(row.in_(some)).returning(table.c.owner, table.c.id))
+    chat = _R.c.conversation_id if table is _R else sa.null()
+    return Statement(sa.delete(table).where(row.in_(some)).returning(table.c.owner, table.c.id, chat))
 
 
-_DUE = [(table, _first(table, table.c.expires_at <= _now, table.c.expires_at)) for table in (_R, _C, _H)]
-_OWNED = [(table, _first(table, table.c.owner == _owner, table.c.id)) for table in (_R, _C, _H, _K)]
+_DUE = [(table, _first(table, table.c.expires_at <= _now, table.c.expires_at)) for table in (_H, _R, _C)]
+_OWNED = [(table, _first(table, table.c.owner == _owner, table.c.id)) for table in (_H, _R, _C, _K)]
 _WITH = {
     _R: list(DELETE_WITH),
     _C: [Statement(sa.delete(_E).where(_E.c.owner == _owner, _E.c.conversation_id == _id))],
@@ -44,7 +45,10 @@ def _delete(chosen: list[tuple[sa.Table, Statement]], params: Params) -> Op[int]
         rows = yield Ask(first, {**params, "most": params["most"] - gone})
         if rows:
             for statement in _WITH[table]:
-                yield Ask(statement, [{"for_owner": owner, "for_id": id} for owner, id in rows])
+                yield Ask(statement, [{"for_owner": owner, "for_id": id} for owner, id, _ in rows])
+        if chats := {(owner, chat) for owner, _, chat in rows if chat is not None}:
+            for statement in turns.EMPTIED:
+                yield Ask(statement, [{"for_owner": owner, "for_id": chat} for owner, chat in sorted(chats)])
         gone += len(rows)
     return gone
 

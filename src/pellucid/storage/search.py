@@ -11,7 +11,7 @@ The rules:
 * Case does not matter, nor how a character is composed; what is looked for is a substring and nothing else. That is
   decided here, by `folded`, so it is the same in every database and locale: it is Unicode's compatibility normal form
   of the folded case. So `STRASSE` finds `Straße`, full width finds half width, `é` finds `é` however it is composed,
-  and `e` does not find it. No language's own rules hold: `i` finds `I`, and neither `ı` nor `İ`.
+  and `e` does not find it. No language's own rules hold: `istanbul` does not find `İstanbul`.
 * An index makes that fast where there are three characters or more; it never decides. In SQLite it is FTS5's, of
   trigrams, which triggers keep as the table is; in PostgreSQL pg_trgm's, where that can be had. With two characters or
   fewer, and without pg_trgm, a scope is read through.
@@ -85,9 +85,13 @@ _GET = Statement(sa.select(_T.c.text).where(_one))
 _REMOVE_OF = Statement(sa.delete(_T).where(_T.c.owner == _owner, _T.c.scope == _scope, _T.c.of == given("for_id")))
 
 
+def one_of(scope: str) -> sa.ColumnElement[bool]:
+    """The text `for_id` of `for_owner`."""
+    return sa.and_(_T.c.owner == _owner, _T.c.scope == scope, _T.c.id == given("for_id"))
+
+
 def removal(scope: str) -> Statement:
-    """That of one text, `for_id`, of `for_owner`."""
-    return Statement(sa.delete(_T).where(_T.c.owner == _owner, _T.c.scope == scope, _T.c.id == given("for_id")))
+    return Statement(sa.delete(_T).where(one_of(scope)))
 
 
 def add(texts: Iterable[Text]) -> Op[None]:
