@@ -129,6 +129,11 @@ async def test_branches_stand_side_by_side(store: Store) -> None:
     changed = await chats.update("ann", "chat_1", head="c")
     assert changed == await chats.get("ann", "chat_1")
     assert await branch() == ["a", "b", "c"]
+    # A turn in the middle stands for its branch, as far as that went.
+    further = await chats.update("ann", "chat_1", head="a")
+    assert further is not None
+    assert further.head == "c2"
+    assert await chats.update("ann", "chat_1", head="c") == changed
     for foreign in ("none", "elsewhere"):
         await store.responses.put(response("elsewhere"))
         assert await chats.turns("ann", "chat_1", foreign) is None

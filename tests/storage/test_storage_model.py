@@ -260,7 +260,11 @@ class Model:
             return None
         if head is not None and (turn is None or turn.conversation_id != id):
             return "not_a_turn"
-        self.chats[owner, id] = replace(chat, title=chat.title if title is None else title, head=head or chat.head)
+        turns, branch = [row for row in self.turns_of(owner, id) if self.there(row)], {head}
+        for _ in turns:
+            branch |= {row.id for row in turns if row.previous_id in branch}
+        head = [row.id for row in turns if row.id in branch][-1] if head is not None else chat.head
+        self.chats[owner, id] = replace(chat, title=chat.title if title is None else title, head=head)
         return self.chats[owner, id]
 
     def delete_chat(self, owner: str, id: str) -> set[tuple[str, bool]] | None:

@@ -1,5 +1,5 @@
 // The chat of somebody who may use it: the list of conversations, the open one, the composer, wired to the session.
-import { useCallback, useEffect, useMemo, useReducer, useRef, useState, useSyncExternalStore } from "react"
+import { useCallback, useEffect, useMemo, useReducer, useState, useSyncExternalStore } from "react"
 import { flushSync } from "react-dom"
 
 import { goTo, useConversationId } from "./address"
@@ -171,19 +171,10 @@ export function Chat({ owner, onSignedOut }: Props) {
     else if (pair.id !== undefined) ask(pair.question.text, pair.id)
   }
 
-  // Going back to a version goes back to the whole branch that was seen to follow it.
-  const ends = useRef(new Map<string, string>())
-  const thread = id === null ? undefined : store.threads[id]
-  useEffect(() => {
-    const last = thread?.findLast((one) => one.startsWith("evt_"))
-    if (last !== undefined) for (const one of thread ?? []) ends.current.set(one, last)
-  }, [thread])
-
   const switchTo = async (answer: string) => {
     if (id === null) return
     try {
-      const head = ends.current.get(answer) ?? answer
-      dispatch({ type: "changed", conversation: await client.change(id, { head }) })
+      dispatch({ type: "changed", conversation: await client.change(id, { head: answer }) })
       dispatch({ type: "opened", loaded: await client.conversation(id) })
     } catch (error) {
       setProblem(words(error))

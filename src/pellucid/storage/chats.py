@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -197,13 +197,29 @@ def _update(params: Params) -> Op[StoredChat | RequestError | None]:
     if there is None:
         return None
     title, head = params["title"], params["head"]
-    if head is not None and not (yield Ask(_HEAD, params)):
-        return RequestError(f"{head} is no turn of this conversation", code="not_a_turn", param="head")
+    if head is not None:
+        if not (yield Ask(_HEAD, params)):
+            return RequestError(f"{head} is no turn of this conversation", code="not_a_turn", param="head")
+        head = _newest_on(head, (yield Ask(_SIBLINGS, params)))
     updated = replace(there, title=there.title if title is None else title, head=head or there.head)
     yield Ask(_UPDATE, {**params, "to_title": updated.title, "to_head": updated.head})
     if updated.title != there.title:
         yield from search.put(_title(updated))
     return updated
+
+
+def _newest_on(turn: str, turns: Sequence[Row]) -> str:
+    """The newest of `turns` (oldest first) that goes on from this one: the end of the branch that was last asked in."""
+    after: defaultdict[str | None, list[str]] = defaultdict(list)
+    for previous, id in turns:
+        after[previous].append(id)
+    branch, ahead = set[str](), [turn]
+    while ahead:
+        one = ahead.pop()
+        if one not in branch:
+            branch.add(one)
+            ahead += after[one]
+    return [str(id) for _, id in turns if id in branch][-1]
 
 
 def _delete(params: Params) -> Op[list[StoredResponse] | None]:
@@ -303,8 +319,9 @@ class Chats:
     async def update(
         self, owner: str, id: str, *, title: str | None = None, head: str | None = None
     ) -> StoredChat | None:
-        """Give it another title, or another head, which must be a turn of this chat: `RequestError` (code
-        `not_a_turn`) otherwise. It does not count as touched. None if there is no such chat."""
+        """Give it another title, or another branch: that of the turn `head`, whose newest end becomes the chat's head.
+        It must be a turn of this chat: `RequestError` (code `not_a_turn`) otherwise. It does not count as touched.
+        None if there is no such chat."""
         changed = await self._change(owner, id, None if title is None else search.keepable(title), head)
         if isinstance(changed, RequestError):
             raise changed
