@@ -1,0 +1,41 @@
+"""The pure core of spaces: what is said in one, in which words, where it stands, and who may.
+
+No input or output here, and no clock or randomness that is not handed in.
+
+* `Envelope` is one message in the canonical form; `kinds` and `payloads` know what there is, `context` the paths.
+* `read` and `write` translate between it and the dialects that participants speak; `said` is what the gateway says.
+"""
+
+from __future__ import annotations
+
+from .dialects import DIALECTS, USUAL, Dialect, dialect_named, dialect_of
+from .envelope import GATEWAY, DialectName, Envelope, EnvelopeError
+from .frames import Join, is_heartbeat, join_in, load
+from .kinds import text_of, tool_of, typed
+from .payloads import Present
+from .translate import Defaults, encode, read, time_text, write
+
+__all__ = [
+    "DIALECTS",
+    "GATEWAY",
+    "USUAL",
+    "Defaults",
+    "Dialect",
+    "DialectName",
+    "Envelope",
+    "EnvelopeError",
+    "Join",
+    "Present",
+    "dialect_named",
+    "dialect_of",
+    "encode",
+    "is_heartbeat",
+    "join_in",
+    "load",
+    "read",
+    "text_of",
+    "time_text",
+    "tool_of",
+    "typed",
+    "write",
+]

@@ -1,0 +1,192 @@
+"""A capability: which envelopes its holder may send. And whether somebody may: the decision, as it is recorded.
+
+    {"kind": "mcp/request", "payload": {"method": "tools/call", "params": {"name": "read_*"}}}
+    "reasoning/*"
+
+The patterns are those of `patterns`. The rules:
+
+* An envelope is allowed by the first capability that allows it; by none, it is denied, and so it is where that cannot
+  be decided within `DECIDE_STEPS`.
+* In a kind, dots are slashes; `*` alone is every kind (elsewhere it does not cross a slash); `reasoning/step` is a
+  thought, question, observation or hypothesis, and neither start nor end.
+* No `payload`: any. With `to`, the envelope must be addressed, and to nobody whom `to` does not allow.
+* A word that nobody here knows could be a condition: it is refused, not passed over.
+* `system/*` is the gateway's, whatever somebody holds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ..errors import RequestError
+from ..text import meant
+from .automaton import OutOfSteps, Steps
+from .covering import covers
+from .envelope import GATEWAY, Envelope
+from .kinds import STEPS
+from .patterns import Fields, OneOf, Pattern, allows, is_regex, read, read_text
+
+DECIDE_STEPS = 200_000
+COVER_STEPS = 200_000
+
+_KEYS = ("kind", "payload", "to")
+_REMARKS = ("id", "name", "description", "reason")
+"""What may stand in a capability and means nothing to us."""
+
+_STEP_KINDS = "|".join(sorted(kind.removeprefix("reasoning/") for kind in STEPS))
+_NAMED_KINDS = {"*": "/[^]*/", "**": "/[^]*/", "reasoning/step": f"/^reasoning\\/({_STEP_KINDS})$/"}
+_ANY_PAYLOAD = Fields(())
+
+
+class Capability(msgspec.Struct, frozen=True, eq=False):
+    """Read from what was `written`; two of them are compared by that."""
+
+    kind: Pattern
+    payload: Fields | None
+    """None: any."""
+    to: Pattern | None
+    """None: anybody, and everybody."""
+    written: dict[str, Any]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Capability) and self.written == other.written
+
+    def __hash__(self) -> int:
+        return hash(msgspec.json.encode(self.written, order="sorted"))
+
+    def allows(self, envelope: Envelope, steps: Steps) -> bool:
+        """Raises `OutOfSteps`."""
+        if not allows(self.kind, envelope.kind, steps):
+            return False
+        to = self.to
+        if to is not None and not (envelope.to and all(allows(to, target, steps) for target in envelope.to)):
+            return False
+        return self.payload is None or allows(self.payload, envelope.payload, steps)
+
+
+EVERYTHING = Capability(kind=read_text(_NAMED_KINDS["*"], "kind"), payload=None, to=None, written={"kind": "*"})
+
+
+class Held(NamedTuple):
+    """A capability in somebody's hands."""
+
+    capability: Capability
+    source: str
+    """`door`, or the id of the grant."""
+
+
+class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Whether somebody may send an envelope, and by what: as the record keeps it."""
+
+    allowed: bool
+    participant: str
+    kind: str
+    envelope_id: str
+    by: dict[str, Any] | None = None
+    """The capability that allows it, as it was written."""
+    source: str | None = None
+    """Where that is from: `door`, the id of a grant, or `gateway`."""
+    why: str | None = None
+    """Why not: `no_match`, `reserved` (`system/*`), or `undecided` (it would have taken too long)."""
+
+
+# --- reading
+
+
+def read_capability(written: Any, at: str = "capability") -> Capability:
+    """A capability as an object or a kind. Raises `RequestError`, naming the place under `at`."""
+    if isinstance(written, str):
+        written = {"kind": written}
+    if not isinstance(written, dict):
+        raise _wrong(at, f"a capability is a kind, or an object with one, not {type(written).__name__}")
+    for key in written:
+        if key not in _KEYS and key not in _REMARKS:
+            raise _wrong(f"{at}.{key}", f"nothing in a capability is called so; {meant(key, _KEYS)}")
+    if "kind" not in written:
+        raise _wrong(at, "the kind is missing; `*` is every kind")
+    payload = read(written["payload"], f"{at}.payload") if "payload" in written else None
+    if payload is not None and not isinstance(payload, Fields):
+        raise _wrong(f"{at}.payload", "it must be an object; left out, it is any payload")
+    to = _strings(written["to"], f"{at}.to", _read_name) if "to" in written else None
+    return Capability(_strings(written["kind"], f"{at}.kind", _read_kind), payload, to, dict(written))
+
+
+def read_capabilities(written: Iterable[Any], at: str = "capabilities") -> tuple[Capability, ...]:
+    """Raises `RequestError`."""
+    return tuple(read_capability(one, f"{at}[{n}]") for n, one in enumerate(written))
+
+
+def _strings(written: Any, at: str, reader: Any) -> Pattern:
+    if isinstance(written, str):
+        pattern: Pattern = reader(written, at)
+        return pattern
+    if isinstance(written, list | tuple) and written:
+        for n, entry in enumerate(written):
+            if not isinstance(entry, str):
+                raise _wrong(f"{at}[{n}]", f"it must be a string, not {type(entry).__name__}")
+        return OneOf(tuple(reader(entry, f"{at}[{n}]") for n, entry in enumerate(written)))
+    raise _wrong(at, "it must be a string, or a list of them")
+
+
+def _read_name(written: str, at: str) -> Pattern:
+    return read_text(_NAMED_KINDS["*"] if written == "*" else written, at)
+
+
+def _read_kind(written: str, at: str) -> Pattern:
+    bare = written.lstrip("!")
+    marks = written[: len(written) - len(bare)]
+    if not bare:
+        raise _wrong(at, "it is empty; a kind is like 'reasoning/start', and `*` is every one")
+    if is_regex(bare):
+        bare = re.sub(r"\\(.)", lambda escape: r"\/" if escape[1] == "." else escape[0], bare)
+    else:
+        bare = bare.replace(".", "/")
+        bare = _NAMED_KINDS.get(bare, bare)
+    return read_text(marks + bare, at)
+
+
+def _wrong(at: str, said: str) -> RequestError:
+    return RequestError(f"{at}: {said}", code="invalid_capability", param=at)
+
+
+# --- deciding
+
+
+def decide(holdings: Sequence[Held], envelope: Envelope) -> Decision:
+    """Whether who holds these may send the envelope."""
+    decision = partial(Decision, participant=envelope.sender, kind=envelope.kind, envelope_id=envelope.id)
+    if envelope.sender == GATEWAY:
+        return decision(True, source="gateway")
+    if envelope.family == "system":
+        return decision(False, why="reserved")
+    steps = Steps(DECIDE_STEPS)
+    try:
+        for capability, source in holdings:
+            if capability.allows(envelope, steps):
+                return decision(True, by=capability.written, source=source)
+    except OutOfSteps:
+        return decision(False, why="undecided")
+    return decision(False, why="no_match")
+
+
+def covered(holdings: Iterable[Capability], wanted: Capability, steps: Steps) -> bool:
+    """Whether everything that `wanted` allows is allowed by one of the holdings; no, where that cannot be shown."""
+    held = list(holdings)
+    if wanted in held:
+        return True
+    try:
+        kinds = tuple(one.kind for one in held if _covers_the_rest(one, wanted, steps))
+        return covers(OneOf(kinds), wanted.kind, steps)
+    except OutOfSteps:
+        return False
+
+
+def _covers_the_rest(wide: Capability, narrow: Capability, steps: Steps) -> bool:
+    if wide.to is not None and (narrow.to is None or not covers(wide.to, narrow.to, steps)):
+        return False
+    return wide.payload is None or covers(wide.payload, narrow.payload or _ANY_PAYLOAD, steps)

@@ -1,0 +1,85 @@
+"""One message of a space, in the one form in which it is kept.
+
+Whatever its sender wrote (dots or slashes, `correlationId` or `correlation_id`, one id or a list), an `Envelope` says
+it in one way; `translate` reads and writes the others. The rules:
+
+* `sender` is who the gateway knows the sender to be. `seq` is the gateway's number in its space, from 1: the order,
+  and the key. Ids are the senders' own, and may come twice.
+* A payload is kept as it was written, unknown keys too; so are unknown fields beside it (`extra`). But a chat's words
+  are in `text`, whether their sender said `message`, `content` or `text`.
+* A context that is no path (MEW's SDK knows `{"operation": "push"}`) is kept in `context_operation`, uninterpreted.
+* Nobody but the gateway speaks in `system/*`.
+
+JSON of an `Envelope` (`msgspec.json`) is what is stored: it reads back equal.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from ..errors import ErrorKind, RequestError
+
+DialectName: TypeAlias = Literal["meup-draft", "meup/v0.2", "mew/v0.4"]
+
+GATEWAY = "system:gateway"
+"""The sender of what the gateway says itself. No participant may be called so, or anything that begins `system:`."""
+
+
+class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit_defaults=True):
+    """One message of a space."""
+
+    id: str
+    ts: int
+    """When it was sent, as its sender says: milliseconds since 1970."""
+    sender: str = msgspec.field(name="from")
+    kind: str
+    """With slashes: `reasoning/start`."""
+    to: tuple[str, ...] = ()
+    """Whom it is for. Empty: everybody."""
+    correlation_id: tuple[str, ...] = ()
+    """The ids of what it answers, fulfils or follows from."""
+    context: str | None = None
+    """The path in which it stands (see `context`). None: the main conversation."""
+    payload: dict[str, Any] = {}
+    dialect: DialectName = "mew/v0.4"
+    """In which it was written."""
+    seq: int = 0
+    """0: it has none yet."""
+    context_operation: dict[str, Any] | None = None
+    """A context that is an object, as it was written."""
+    extra: dict[str, Any] = {}
+    """Fields of the envelope that nobody here knows, as they were written."""
+    replayed: bool = False
+    """It is sent again, out of the history: to be looked at, and never acted on."""
+
+    @property
+    def family(self) -> str:
+        """What the kind begins with: `reasoning`, `mcp`, `chat`, `system` …"""
+        return self.kind.partition("/")[0]
+
+
+class EnvelopeError(RequestError):
+    """A frame or envelope that cannot be accepted: what was wrong, where (`param`), and what would be right.
+
+    `about` is the id of the envelope and `attempted_kind` its kind, where they could be read: whoever sent it is told
+    which one was refused.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: ErrorKind = "invalid_request",
+        code: str = "invalid_value",
+        param: str | None = None,
+        about: str | None = None,
+        attempted_kind: str | None = None,
+    ) -> None:
+        super().__init__(message, kind=kind, code=code, param=param)
+        self.about = about
+        self.attempted_kind = attempted_kind
+
+
+__all__ = ["GATEWAY", "DialectName", "Envelope", "EnvelopeError"]

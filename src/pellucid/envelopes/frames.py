@@ -1,0 +1,184 @@
+"""One frame of a socket, or one body: a JSON object, or the frame with which MEW's client joins.
+
+Strict JSON is read, with one exception: half of a surrogate pair, which JavaScript writes where it cuts text in two,
+becomes U+FFFD, so that no thought is lost for half an emoji. What is nested deeper than anybody means is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any, NoReturn, cast
+
+import msgspec
+
+from ..text import shown
+from .envelope import EnvelopeError
+from .kinds import HEARTBEAT, JOIN
+
+MAX_DEPTH = 64
+"""How deeply an envelope may be nested."""
+
+MAX_TOKEN = 4096
+
+_MOST_QUOTED = 40
+"""How much of a name is told again."""
+
+
+def load(data: Any) -> dict[str, Any]:
+    """The object in a frame's bytes or text; or of JSON that was read before. Raises `EnvelopeError`."""
+    if isinstance(data, bytes | bytearray | memoryview | str):
+        value, sound = _parsed(data)
+    else:
+        value, sound = data, False
+    if not isinstance(value, dict):
+        raise EnvelopeError(f"an envelope is a JSON object, not {name_of(value)}", code="invalid_type")
+    if _is_too_deep(value):
+        raise EnvelopeError(f"nested deeper than {MAX_DEPTH} levels", code="too_deep")
+    return cast("dict[str, Any]", value if sound else _sound(value, ""))
+
+
+def _parsed(data: bytes | bytearray | memoryview | str) -> tuple[Any, bool]:
+    """The value, and whether UTF-8 can hold all of it."""
+    try:
+        return msgspec.json.decode(data), True
+    except RecursionError:
+        raise EnvelopeError(f"nested deeper than {MAX_DEPTH} levels", code="too_deep") from None
+    except (msgspec.DecodeError, UnicodeError) as error:
+        strict = error
+    try:
+        text = data if isinstance(data, str) else bytes(data).decode()
+        return json.loads(text, parse_constant=_no_number), False
+    except RecursionError:
+        raise EnvelopeError(f"nested deeper than {MAX_DEPTH} levels", code="too_deep") from None
+    except ValueError:
+        raise EnvelopeError(f"the frame is not valid JSON: {strict}", code="invalid_json") from None
+
+
+def _no_number(word: str) -> NoReturn:
+    raise ValueError(word)
+
+
+def _is_too_deep(value: dict[Any, Any]) -> bool:
+    level: list[Any] = [value]
+    for _ in range(MAX_DEPTH):
+        inner = [one.values() if isinstance(one, dict) else one for one in level]
+        level = [one for ones in inner for one in ones if isinstance(one, dict | list)]
+        if not level:
+            return False
+    return True
+
+
+def _sound(value: Any, at: str) -> Any:
+    """The value as JSON and UTF-8 can hold it."""
+    match value:
+        case str():
+            return shown(value)
+        case None | bool() | int():
+            return value
+        case float() if isfinite(value):
+            return value
+        case float():
+            raise EnvelopeError(f"{at or 'the frame'}: a number must be finite, and within 64 bits", param=at or None)
+        case dict():
+            named = ((shown(str(name)), one) for name, one in value.items())
+            return {name: _sound(one, f"{at}.{name[:_MOST_QUOTED]}".lstrip(".")) for name, one in named}
+        case list():
+            return [_sound(one, f"{at}[{index}]") for index, one in enumerate(value)]
+    raise EnvelopeError(f"{at}: {name_of(value)} is no JSON", code="invalid_type", param=at or None)
+
+
+def name_of(value: Any) -> str:
+    """What JSON calls such a value, for a sentence."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case list():
+            return "an array"
+        case dict():
+            return "an object"
+    return f"a {type(value).__name__}"
+
+
+class Join(msgspec.Struct, frozen=True):
+    """How MEW's client says who it is: in its first frame, not in its URL.
+
+    The participant's name is a claim: the token decides. The last three are ours: from where on the history is wanted,
+    how much of the reasoning, and in which dialect.
+    """
+
+    space: str | None = None
+    token: str | None = None
+    participant: str | None = None
+    after_seq: int | None = None
+    view: str | None = None
+    dialect: str | None = None
+
+    def __repr__(self) -> str:
+        """Without the token: this may be logged."""
+        return f"Join(space={self.space!r}, participant={self.participant!r}, after_seq={self.after_seq!r})"
+
+
+def join_in(frame: Mapping[str, Any]) -> Join | None:
+    """None: it is no join. Raises `EnvelopeError` for one that is wrong."""
+    kind = frame.get("kind")
+    if frame.get("type") == "join" and kind is None:
+        said: Any = frame
+        at = ""
+    elif isinstance(kind, str) and kind.replace(".", "/") == JOIN:
+        said = frame.get("payload")
+        at = "payload."
+        if not isinstance(said, dict):
+            raise EnvelopeError(
+                f"payload: a join has an object with `space` and `token`, not {name_of(said)}",
+                code="invalid_type",
+                param="payload",
+            )
+    else:
+        return None
+    after = said.get("after_seq")
+    if after is not None and (isinstance(after, bool) or not isinstance(after, int) or not 0 <= after < 2**63):
+        raise EnvelopeError(
+            f"{at}after_seq: the number of the last envelope that you have, from 0", param=f"{at}after_seq"
+        )
+    dialect = _text(said, at, "dialect") or _text(frame, "", "protocol")
+    participant = (
+        _text(said, at, "participantId") or _text(said, at, "participant_id") or _text(said, at, "participant")
+    )
+    return Join(
+        space=_text(said, at, "space"),
+        token=_text(said, at, "token"),
+        participant=participant,
+        after_seq=after,
+        view=_text(said, at, "view"),
+        dialect=dialect,
+    )
+
+
+def _text(said: Mapping[str, Any], at: str, name: str) -> str | None:
+    value = said.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise EnvelopeError(
+            f"{at}{name}: must be a string, not {name_of(value)}", code="invalid_type", param=f"{at}{name}"
+        )
+    if len(value) > MAX_TOKEN:
+        raise EnvelopeError(f"{at}{name}: at most {MAX_TOKEN} characters", code="too_long", param=f"{at}{name}")
+    return value
+
+
+def is_heartbeat(frame: Mapping[str, Any]) -> bool:
+    """Whether it says no more than that its sender is there: to be dropped."""
+    kind = frame.get("kind")
+    return isinstance(kind, str) and kind.replace(".", "/") == HEARTBEAT
+
+
+__all__ = ["MAX_DEPTH", "Join", "is_heartbeat", "join_in", "load", "name_of"]

@@ -1,0 +1,80 @@
+"""What the gateway itself says: welcome, presence, error. Envelopes like others, from `system:gateway`.
+
+Each participant gets them in its own dialect (`translate.write`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from ..errors import PellucidError
+from .envelope import GATEWAY, Envelope, EnvelopeError
+from .kinds import ERROR, PRESENCE, WELCOME
+from .payloads import Present
+
+_CODES = frozenset(
+    {
+        "capability_violation",
+        "invalid_operation",
+        "invalid_request",
+        "participant_not_found",
+        "stream_not_found",
+        "target_not_found",
+        "unauthorized",
+        "unauthorized_stream_write",
+    }
+)
+"""MEW's own."""
+
+
+def welcome(id: str, ts: int, you: Present, others: Sequence[Present], **more: Any) -> Envelope:
+    """To one who has come in. `more`: where the history stands, and what else it should know, beside MEW's fields."""
+    payload = {
+        "you": _present(you),
+        "participants": [_present(other) for other in others],
+        "active_streams": [],
+        **more,
+    }
+    return Envelope(id=id, ts=ts, sender=GATEWAY, to=(you.id,), kind=WELCOME, payload=payload)
+
+
+def presence(id: str, ts: int, event: Literal["join", "leave", "invited"], who: Present) -> Envelope:
+    """To all: somebody came, went, or may come."""
+    return Envelope(id=id, ts=ts, sender=GATEWAY, kind=PRESENCE, payload={"event": event, "participant": _present(who)})
+
+
+def error(id: str, ts: int, to: str, failed: PellucidError, about: Envelope | None = None, **more: Any) -> Envelope:
+    """To the sender of what was refused, alone. `about`: the envelope, where one could be read.
+
+    `error` is MEW's code where it has one for this, and the kind of the error otherwise; `code` is the finer name.
+    """
+    info = failed.info
+    which, attempted = (about.id, about.kind) if about is not None else (None, None)
+    if about is None and isinstance(failed, EnvelopeError):
+        which, attempted = failed.about, failed.attempted_kind
+    told = {
+        "error": info.code if info.code in _CODES else info.kind,
+        "message": info.message,
+        "code": info.code,
+        "param": info.param,
+        "retry_after": info.retry_after,
+        "attempted_kind": attempted,
+        **more,
+    }
+    return Envelope(
+        id=id,
+        ts=ts,
+        sender=GATEWAY,
+        to=(to,),
+        kind=ERROR,
+        correlation_id=(which,) if which else (),
+        payload={name: value for name, value in told.items() if value is not None},
+    )
+
+
+def _present(who: Present) -> dict[str, Any]:
+    return {"id": who.id, "capabilities": list(who.capabilities)}
+
+
+__all__ = ["error", "presence", "welcome"]

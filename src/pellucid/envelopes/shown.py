@@ -1,0 +1,89 @@
+"""What one subscriber is given of what is said: live, from the history, searched or replayed, by one rule.
+
+An envelope is shown if all of these hold:
+
+* It is delivered: it is for everybody, or the reader is its sender, one of those it is addressed to, or an observer.
+  Where addresses are advisory (MEW's way), everything is delivered; but what the gateway addresses (a welcome, an
+  error) is never anybody else's.
+* It may be read: reasoning, and what else stands in a context, is for those who may read reasoning. For everybody are
+  what is not folded (below), what they said themselves, and what becomes of their own reasoning. Words in a context
+  (a chat) may also be read by those whom they are addressed to; reasoning itself is not given away by its address.
+* The view holds it. `main`: what stands in no context. `collapsed`: also what opens and what ends each context.
+  `full`: everything. What somebody must act on is in every view: all of MCP, what the gateway says, capabilities and
+  the space itself, whatever is addressed to the reader or said by it, and a cancel of its reasoning.
+
+So `main` is in `collapsed`, and that in `full`, in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Literal, TypeAlias, get_args
+
+import msgspec
+
+from ..errors import RequestError
+from ..text import meant
+from .envelope import GATEWAY, Envelope
+from .kinds import CANCEL
+from .verdict import Place, Role
+
+SpaceView: TypeAlias = Literal["full", "collapsed", "main"]
+
+SPACE_VIEWS: tuple[SpaceView, ...] = get_args(SpaceView)
+
+ROLES: dict[SpaceView, frozenset[Role]] = {
+    "main": frozenset({"main"}),
+    "collapsed": frozenset({"main", "opens", "ends"}),
+    "full": frozenset({"main", "opens", "step", "ends"}),
+}
+
+NEVER_FOLDED = frozenset({"mcp", "system", "capability", "space", "participant"})
+"""Families of kinds that somebody has to act on, wherever they stand."""
+
+
+class Subscriber(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Who reads, and how."""
+
+    participant: str
+    view: SpaceView = "full"
+    reasoning: bool = True
+    """Whether it may read reasoning."""
+    observes: bool = False
+    """Whether it may read what is addressed to others."""
+
+
+def space_view(name: str, param: str = "view") -> SpaceView:
+    """The view of this name. Raises `RequestError` if there is none."""
+    for view in SPACE_VIEWS:
+        if view == name:
+            return view
+    raise RequestError(
+        f"{param}: {name!r} is no view of a space; {meant(name, SPACE_VIEWS)}", code="unknown_view", param=param
+    )
+
+
+def is_shown(envelope: Envelope, place: Place, reader: Subscriber, *, advisory: bool = False) -> bool:
+    """Whether `reader` is given the envelope. `place` is what its `Verdict` said."""
+    me = reader.participant
+    mine = envelope.sender == me
+    addressed = me in envelope.to
+    overheard = (advisory or reader.observes) and envelope.sender != GATEWAY
+    if envelope.to and not (mine or addressed or overheard):
+        return False
+    if mine or envelope.family in NEVER_FOLDED or (envelope.kind == CANCEL and place.owner == me):
+        return True
+    is_reasoning = envelope.family == "reasoning"
+    if not reader.reasoning and (is_reasoning or (envelope.context is not None and not addressed)):
+        return False
+    return addressed or envelope.context is None or place.role in ROLES[reader.view]
+
+
+def shown(told: Iterable[tuple[Envelope, Place]], reader: Subscriber, *, advisory: bool = False) -> Iterator[Envelope]:
+    """What `reader` is given of a history, in its order."""
+    for envelope, place in told:
+        if is_shown(envelope, place, reader, advisory=advisory):
+            yield envelope
+
+
+__all__ = ["NEVER_FOLDED", "SPACE_VIEWS", "SpaceView", "Subscriber", "is_shown", "shown", "space_view"]

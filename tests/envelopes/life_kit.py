@@ -1,0 +1,113 @@
+"""Conversations about reasoning: short names, so that they meet; and envelopes by hand."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from seed_flows import FLOWS
+
+from pellucid.envelopes import Defaults, Envelope, read
+from pellucid.envelopes.judging import LifecycleSettings
+from pellucid.envelopes.lifecycle import Lifecycle
+from pellucid.envelopes.verdict import Verdict
+
+_fresh = itertools.count()
+
+KINDS = {
+    "start": "reasoning/start",
+    "thought": "reasoning/thought",
+    "question": "reasoning/question",
+    "conclusion": "reasoning/conclusion",
+    "cancel": "reasoning/cancel",
+    "chat": "chat",
+    "request": "mcp/request",
+    "response": "mcp/response",
+    "proposal": "mcp/proposal",
+    "reject": "mcp/reject",
+    "withdraw": "mcp/withdraw",
+}
+
+
+def said(
+    kind: str,
+    context: str | None = None,
+    *,
+    by: str = "agent",
+    id: str | None = None,
+    about: str | Iterable[str] = (),
+    to: Iterable[str] = (),
+    ts: int = 0,
+    **payload: Any,
+) -> Envelope:
+    """`said("thought", "m1", by="a")`."""
+    return Envelope(
+        id=id or f"id-{next(_fresh)}",
+        ts=ts,
+        sender=by,
+        to=tuple(to),
+        kind=KINDS.get(kind, kind),
+        correlation_id=(about,) if isinstance(about, str) else tuple(about),
+        context=context,
+        payload=payload,
+    )
+
+
+def told(life: Lifecycle, *envelopes: Envelope) -> list[Verdict]:
+    return [life.feed(envelope) for envelope in envelopes]
+
+
+def life(**settings: Any) -> Lifecycle:
+    return Lifecycle(LifecycleSettings(**settings))
+
+
+def code(verdict: Verdict) -> str | None:
+    return None if verdict.error is None else verdict.error.code
+
+
+def flags(verdict: Verdict) -> set[str]:
+    return {flag.code for flag in verdict.flags}
+
+
+def seed_flow(name: str) -> list[Envelope]:
+    """A flow of the seed, as the gateway reads it."""
+    return [
+        read(text.encode(), None, Defaults(sender=_speaker(text), id=f"{name}-{number}", ts=number))
+        for number, text in enumerate(FLOWS[name])
+    ]
+
+
+def _speaker(text: str) -> str:
+    return str(json.loads(text).get("from", "agent"))
+
+
+IDS = [f"m{number}" for number in range(6)]
+SENDERS = ["a", "b", "c"]
+PATHS = [*IDS[:4], "label", "m0/m1", "m0/m1/m2", "label/m1", "m1/m0", "label/sub", "m0/x/y/z/w", "m1/m2/m3/m4/m5"]
+
+
+def conversations(max_size: int = 30, senders: list[str] = SENDERS) -> st.SearchStrategy[list[Envelope]]:
+    """Any order of anything, about few names: most of it breaks some rule."""
+    return st.lists(_envelopes(senders), max_size=max_size).map(_timed)
+
+
+def _envelopes(senders: list[str]) -> st.SearchStrategy[Envelope]:
+    name = st.sampled_from([*IDS, "label"])
+    return st.builds(
+        said,
+        st.sampled_from(sorted(KINDS)),
+        st.none() | st.sampled_from(PATHS),
+        by=st.sampled_from([*senders, "system:gateway"]),
+        id=st.sampled_from([*IDS, "m6", "m7", "m8", "m9"]),
+        about=st.lists(name, max_size=2, unique=True),
+        to=st.lists(st.sampled_from(senders), max_size=2, unique=True),
+        references=st.lists(name, max_size=2),
+    )
+
+
+def _timed(envelopes: list[Envelope]) -> list[Envelope]:
+    return [replace(envelope, ts=number * 1000, seq=number + 1) for number, envelope in enumerate(envelopes)]

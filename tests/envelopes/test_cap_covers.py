@@ -1,0 +1,158 @@
+"""`covers` says yes only where it is true, and says it where people need it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pellucid.envelopes import Envelope
+from pellucid.envelopes.automaton import OutOfSteps, Steps
+from pellucid.envelopes.capability import covered, read_capabilities, read_capability
+from pellucid.envelopes.covering import covers
+from pellucid.envelopes.patterns import allows, read
+
+_WORDS = ["a", "b", "ab", "a/b", "b/a", "", ".a", "a/.b", "aa"]
+_TEXTS = ["a", "b", "a*", "*", "**", "a/*", "a/**", "?", "!a", "!a*", "!b", "!!a*", "/a/", "/^a/", "/^a*$/", "!/b/"]
+_SCALARS = st.sampled_from([1, True, None, 0])
+_KEYS = st.sampled_from(["a", "b", "a*", "*", "**", "$.a", "$.a.b", "$[*]", "$..a"])
+
+VALUES = st.recursive(
+    st.one_of(st.sampled_from(_WORDS), _SCALARS),
+    lambda inner: st.one_of(st.dictionaries(st.sampled_from("abc"), inner, max_size=3), st.lists(inner, max_size=2)),
+    max_leaves=6,
+)
+PATTERNS = st.recursive(
+    st.one_of(st.sampled_from(_TEXTS), _SCALARS),
+    lambda inner: st.one_of(st.dictionaries(_KEYS, inner, max_size=2), st.lists(inner, max_size=3)),
+    max_leaves=5,
+)
+
+
+def _steps() -> Steps:
+    return Steps(200_000)
+
+
+@settings(max_examples=400, deadline=None)
+@given(PATTERNS, PATTERNS, st.lists(VALUES, min_size=4, max_size=12))
+def test_what_is_covered_is_allowed(wide: Any, narrow: Any, values: list[Any]) -> None:
+    a, b = read(wide, "a"), read(narrow, "b")
+    if covers(a, b, _steps()):
+        for value in [*values, *_WORDS]:
+            assert allows(a, value, _steps()) or not allows(b, value, _steps()), (wide, narrow, value)
+
+
+@settings(max_examples=200, deadline=None)
+@given(PATTERNS)
+def test_everything_covers_itself(written: Any) -> None:
+    assert covers(read(written, "a"), read(written, "b"), _steps())
+
+
+@pytest.mark.parametrize("wide", _TEXTS)
+@pytest.mark.parametrize("narrow", _TEXTS)
+def test_of_texts_it_says_what_is_true(wide: str, narrow: str) -> None:
+    """Where it says no, a short text tells the two apart."""
+    a, b = read(wide, "a"), read(narrow, "b")
+    short = ["", *(x + y + z for x in "ab/.c" for y in ["", *"ab/."] for z in ["", *"ab/."])]
+    told_apart = any(allows(b, text, _steps()) and not allows(a, text, _steps()) for text in short)
+    assert covers(a, b, _steps()) is not told_apart
+
+
+COVERS = [
+    ("*", "reasoning/*", True),
+    ("reasoning/*", "*", False),
+    ("reasoning/*", "reasoning/step", True),
+    ("reasoning/*", "reasoning.start", True),
+    ("reasoning/step", "reasoning/thought", True),
+    ("reasoning/step", "reasoning/start", False),
+    ("reasoning/step", "reasoning/*", False),
+    ("mcp/**", "mcp/*", True),
+    ("mcp/*", "mcp/**", False),
+    ("!chat", "mcp/request", True),
+    ("!chat", "!*", True),
+    ("!chat", "*", False),
+    ({"kind": ["chat", "mcp/*"]}, {"kind": ["mcp/request", "chat"]}, True),
+    ("mcp/request", {"kind": "mcp/request", "payload": {"method": "tools/call"}}, True),
+    ({"kind": "mcp/request", "payload": {"method": "tools/call"}}, "mcp/request", False),
+    ({"kind": "mcp/request", "payload": {}}, "mcp/request", True),
+    (
+        {"kind": "mcp/request", "payload": {"method": "tools/*"}},
+        {"kind": "mcp/request", "payload": {"method": "tools/call", "params": {"name": "x"}}},
+        True,
+    ),
+    (
+        {"kind": "mcp/request", "payload": {"params": {"name": "!delete_*"}}},
+        {"kind": "mcp/request", "payload": {"params": {"name": ["read_*", "list"]}}},
+        True,
+    ),
+    (
+        {"kind": "mcp/request", "payload": {"params": {"name": "!delete_*"}}},
+        {"kind": "mcp/request", "payload": {"params": {"name": "d*"}}},
+        False,
+    ),
+    (
+        {"kind": "mcp/request", "payload": {"params": {"name": "/^read_[a-z]+$/"}}},
+        {"kind": "mcp/request", "payload": {"$.params.name": "read_file"}},
+        True,
+    ),
+    ({"kind": "chat", "payload": {"par*": "x*"}}, {"kind": "chat", "payload": {"params": "xy"}}, True),
+    ({"kind": "chat", "payload": {"**": "x*"}}, {"kind": "chat", "payload": {"a": {"b": "xy"}}}, True),
+    ({"kind": "chat", "to": "b*"}, {"kind": "chat", "to": ["bob", "ben"]}, True),
+    ({"kind": "chat", "to": "b*"}, "chat", False),
+    ("chat", {"kind": "chat", "to": "bob"}, True),
+]
+
+
+@pytest.mark.parametrize(("wide", "narrow", "expected"), COVERS, ids=str)
+def test_capabilities(wide: Any, narrow: Any, expected: bool) -> None:
+    assert covered([read_capability(wide)], read_capability(narrow), _steps()) is expected
+
+
+def test_several_holdings_cover_what_none_does_alone() -> None:
+    held = read_capabilities(["chat", "mcp/request", "reasoning/start", "reasoning/step"])
+    assert covered(held, read_capability({"kind": ["chat", "mcp/request"]}), _steps())
+    assert covered(held, read_capability("/^reasoning\\/(start|thought)$/"), _steps())
+    assert not covered(held, read_capability("reasoning/*"), _steps())
+
+
+KINDS = ["chat", "chat/cancel", "mcp/request", "mcp/response", "reasoning/start", "reasoning/thought"]
+CAPABILITIES = st.fixed_dictionaries(
+    {
+        "kind": st.one_of(
+            st.sampled_from(["*", "chat", "chat**", "mcp/*", "!chat", "reasoning/*", "reasoning.step", "/^m/"]),
+            st.lists(st.sampled_from(["chat", "mcp/request", "reasoning/start"]), min_size=1, max_size=2),
+        )
+    },
+    optional={
+        "payload": st.dictionaries(st.sampled_from(["a", "b", "*", "**", "$.a"]), PATTERNS, max_size=2),
+        "to": st.sampled_from(["a", "a*", "!a", ["a", "b"]]),
+    },
+)
+ENVELOPES = st.builds(
+    lambda kind, payload, to: Envelope(id="e", ts=0, sender="s", kind=kind, payload=payload, to=tuple(to)),
+    st.sampled_from(KINDS),
+    st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3),
+    st.lists(st.sampled_from(["a", "b", "ab", "c"]), max_size=2),
+)
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.lists(CAPABILITIES, max_size=3), CAPABILITIES, st.lists(ENVELOPES, min_size=4, max_size=12))
+def test_what_covered_allows_one_of_the_holdings_allows(
+    held: list[Any], wanted: Any, envelopes: list[Envelope]
+) -> None:
+    holdings, one = read_capabilities(held), read_capability(wanted)
+    if covered(holdings, one, _steps()):
+        for envelope in envelopes:
+            if one.allows(envelope, _steps()):
+                assert any(capability.allows(envelope, _steps()) for capability in holdings)
+
+
+def test_what_would_take_too_long_is_not_covered() -> None:
+    wide = read_capability({"kind": "chat", "payload": {"text": "/(a|b)*b(a|b){80}$/"}})
+    narrow = read_capability({"kind": "chat", "payload": {"text": "/(a|b)*a(a|b){80}$/"}})
+    with pytest.raises(OutOfSteps):
+        covers(wide.payload or read({}, "x"), narrow.payload or read({}, "x"), Steps(20_000))
+    assert not covered([wide], narrow, Steps(20_000))

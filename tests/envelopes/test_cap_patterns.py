@@ -1,0 +1,255 @@
+"""What a capability allows: the table of the pattern language, each row as somebody would write it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pellucid.envelopes import Envelope
+from pellucid.envelopes.automaton import Steps
+from pellucid.envelopes.capability import Held, decide, read_capabilities, read_capability
+from pellucid.errors import RequestError
+
+
+def sent(kind: str, payload: dict[str, Any] | None = None, to: tuple[str, ...] = (), sender: str = "a") -> Envelope:
+    return Envelope(id="e", ts=0, sender=sender, kind=kind, payload=payload or {}, to=to)
+
+
+def allowed(capability: Any, envelope: Envelope) -> bool:
+    return read_capability(capability).allows(envelope, Steps(100_000))
+
+
+def call(name: Any = "read_file", **arguments: Any) -> dict[str, Any]:
+    return {"method": "tools/call", "params": {"name": name, "arguments": arguments}}
+
+
+KINDS = [
+    # exact
+    ("mcp/request", "mcp/request", True),
+    ("mcp/request", "mcp/response", False),
+    ("chat", "chat/cancel", False),
+    # dots are slashes
+    ("mcp.request", "mcp/request", True),
+    ("mcp.*", "mcp/request", True),
+    ("reasoning.*", "reasoning/start", True),
+    # `*` does not cross a slash, but alone it is every kind
+    ("mcp/*", "mcp/request", True),
+    ("mcp/*", "mcp/request/deep", False),
+    ("mcp/**", "mcp/request/deep", True),
+    ("mcp/*", "mcp", False),
+    ("*", "chat", True),
+    ("*", "reasoning/start", True),
+    ("**", "reasoning/start", True),
+    ("*/request", "mcp/request", True),
+    ("chat*", "chat/cancel", False),
+    ("cha?", "chat", True),
+    ("cha?", "cha", False),
+    # negation
+    ("!chat", "mcp/request", True),
+    ("!chat", "chat", False),
+    ("!mcp/*", "chat", True),
+    ("!mcp/*", "mcp/request", False),
+    ("!mcp.*", "mcp/request", False),
+    ("!*", "chat", False),
+    ("!!chat", "chat", True),
+    ("!reasoning/step", "reasoning/thought", False),
+    ("!reasoning/step", "reasoning/start", True),
+    # one of
+    (["mcp/request", "mcp/proposal"], "mcp/proposal", True),
+    (["mcp.request", "mcp.proposal"], "mcp/response", False),
+    (["chat", "*"], "mcp/response", True),
+    # regular expressions: found anywhere, unless they say where
+    ("/^mcp\\/(request|proposal)$/", "mcp/request", True),
+    ("/^mcp\\/(request|proposal)$/", "mcp/response", False),
+    ("/^mcp\\.request$/", "mcp/request", True),
+    ("/request/", "mcp/request", True),
+    ("!/^mcp/", "mcp/request", False),
+    ("!/^mcp/", "chat", True),
+    # steps of reasoning
+    *(("reasoning/step", f"reasoning/{kind}", True) for kind in ("thought", "question", "observation", "hypothesis")),
+    *(("reasoning.step", f"reasoning/{kind}", False) for kind in ("start", "conclusion", "cancel")),
+    *(("reasoning/*", f"reasoning/{kind}", True) for kind in ("start", "thought", "conclusion", "cancel")),
+    ("reasoning/start", "reasoning/start", True),
+    ("reasoning/start", "reasoning/thought", False),
+]
+
+
+@pytest.mark.parametrize(("pattern", "kind", "expected"), KINDS, ids=lambda value: str(value))
+def test_kinds(pattern: Any, kind: str, expected: bool) -> None:
+    assert allowed({"kind": pattern}, sent(kind)) is expected
+
+
+SELECT = "/^SELECT .* FROM public\\..*$/"
+DEEP = {"method": "tools/call", "params": {"nested": {"deeply": [{"value": "sensitive_data"}]}}}
+LIST = {"params": [{"name": "file_read", "path": "/tmp/a"}, {"name": "other"}]}
+
+PAYLOADS = [
+    # nested: every key it names
+    ({"method": "tools/call"}, call(), True),
+    ({"method": "tools/call", "params": {"name": "read_file"}}, call(), True),
+    ({"method": "tools/call", "params": {"name": "write_file"}}, call(), False),
+    ({"method": "tools/list", "params": {"name": "read_file"}}, call(), False),
+    ({}, call(), True),
+    ({"params": {}}, call(), True),
+    ({"method": {}}, call(), False),
+    # globs in values
+    ({"method": "tools/*"}, call(), True),
+    ({"method": "*"}, call(), False),
+    ({"method": "**"}, call(), True),
+    ({"params": {"name": "read_*"}}, call(), True),
+    ({"params": {"name": "read_?ile"}}, call(), True),
+    ({"params": {"uri": "/public/**"}}, {"params": {"uri": "/public/docs/readme.md"}}, True),
+    ({"params": {"uri": "/public/*"}}, {"params": {"uri": "/public/docs/readme.md"}}, False),
+    ({"params": {"uri": "/public/**"}}, {"params": {"uri": "/private/secrets.txt"}}, False),
+    ({"params": {"uri": "/public/**"}}, {"params": {"uri": "/public/../private/secrets.txt"}}, False),
+    ({"params": {"uri": "/public/**"}}, {"params": {"uri": "/public/.env"}}, False),
+    # negation
+    ({"params": {"name": "!delete_*"}}, call("read_file"), True),
+    ({"params": {"name": "!delete_*"}}, call("delete_file"), False),
+    ({"method": "!tools/call"}, {"method": "resources/list"}, True),
+    ({"method": "!tools/call"}, call(), False),
+    ({"params": {"uri": "!/private/**"}}, {"params": {"uri": "/private/.hidden"}}, False),
+    ({"params": {"uri": "!/private/**"}}, {"params": {"uri": "/private/../private/x"}}, False),
+    # regular expressions
+    ({"params": {"arguments": {"query": SELECT}}}, call(query="SELECT id, name FROM public.users"), True),
+    ({"params": {"arguments": {"query": SELECT}}}, call(query="DELETE FROM users"), False),
+    # one of
+    ({"method": ["tools/call", "tools/list"], "params": {"name": ["read_file", "list_files"]}}, call(), True),
+    ({"params": {"name": ["write_*", "list_files"]}}, call(), False),
+    ({"params": {"name": []}}, call(), False),
+    # a missing key fails, a negation of what is not there too
+    ({"params": {"who": "x"}}, call(), False),
+    ({"params": {"who": "!x"}}, call(), False),
+    ({"params": {"who": "**"}}, call(), False),
+    ({"who": {}}, {}, False),
+    # globs in keys
+    ({"par*": {"na?e": "read_*"}}, call(), True),
+    ({"*": "tools/call"}, call(), True),
+    ({"m*": "nothing"}, call(), False),
+    # anywhere
+    ({"**": "sensitive_data"}, DEEP, True),
+    ({"**": "sensitive_*"}, DEEP, True),
+    ({"**": "other"}, DEEP, False),
+    ({"**": {"value": "sensitive_data"}}, DEEP, True),
+    ({"params": {"**": "tools/call"}}, DEEP, False),
+    # JSONPath
+    ({"$.params.name": "read_*"}, call(), True),
+    ({"$.params.name": "!read_*"}, call(), False),
+    ({"$.params[*].name": "file_*"}, LIST, True),
+    ({"$.params[*].name": "nothing"}, LIST, False),
+    ({"$.params[0].path": "/tmp/*"}, LIST, True),
+    ({"$.params[-1].name": "other"}, LIST, True),
+    ({"$.params[7].name": "**"}, LIST, False),
+    ({"$..value": "sensitive_data"}, DEEP, True),
+    ({"$..*": "sensitive_data"}, DEEP, True),
+    ({"$['params']['name']": "read_file"}, call(), True),
+    ({"$.missing": "!x"}, call(), False),
+    ({"$": {"method": "tools/call"}}, call(), True),
+    # what is no text
+    ({"n": 1}, {"n": 1}, True),
+    ({"n": 1}, {"n": 1.0}, True),
+    ({"n": 1}, {"n": True}, False),
+    ({"n": True}, {"n": 1}, False),
+    ({"n": False}, {"n": False}, True),
+    ({"n": None}, {"n": None}, True),
+    ({"n": None}, {"n": 0}, False),
+    ({"n": "1"}, {"n": 1}, False),
+    ({"n": "**"}, {"n": 1}, False),
+    ({"n": "!x"}, {"n": 1}, False),
+    ({"n": [1, 2]}, {"n": 2}, True),
+    ({"n": "x"}, {"n": ["x"]}, False),
+    # `/` is a path, not an empty expression
+    ({"uri": "/"}, {"uri": "/etc/passwd"}, False),
+    ({"uri": "//"}, {"uri": "/etc/passwd"}, False),
+    # a pattern is not allowed for being quoted
+    ({"name": "!*_x"}, {"name": "!*_x"}, False),
+]
+
+
+@pytest.mark.parametrize(("pattern", "payload", "expected"), PAYLOADS, ids=lambda value: str(value))
+def test_payloads(pattern: Any, payload: dict[str, Any], expected: bool) -> None:
+    assert allowed({"kind": "mcp/request", "payload": pattern}, sent("mcp/request", payload)) is expected
+
+
+@pytest.mark.parametrize(
+    ("to", "targets", "expected"),
+    [
+        ("bob", ("bob",), True),
+        ("bob", ("bob", "eve"), False),
+        ("bob", (), False),
+        (["bob", "b*"], ("bob", "ben"), True),
+        ("*", ("team/bob",), True),
+        ("*", (), False),
+    ],
+)
+def test_with_to_every_target_must_be_allowed(to: Any, targets: tuple[str, ...], expected: bool) -> None:
+    assert allowed({"kind": "chat", "to": to}, sent("chat", to=targets)) is expected
+
+
+def held(*written: Any) -> list[Held]:
+    return [Held(one, "door") for one in read_capabilities(written)]
+
+
+def test_the_first_match_decides_and_is_named() -> None:
+    holdings = held("chat", {"kind": "mcp/request", "payload": {"method": "tools/*"}}, {"id": "all", "kind": "mcp/*"})
+    decision = decide(holdings, sent("mcp/request", call()))
+    assert (decision.allowed, decision.by, decision.source) == (
+        True,
+        {"kind": "mcp/request", "payload": {"method": "tools/*"}},
+        "door",
+    )
+    assert decide(holdings, sent("mcp/response")).by == {"id": "all", "kind": "mcp/*"}
+
+
+def test_nothing_matches_is_deny() -> None:
+    assert decide(held("chat"), sent("reasoning/start")).why == "no_match"
+    assert decide([], sent("chat")).allowed is False
+
+
+def test_system_is_the_gateways_alone() -> None:
+    assert decide(held("*", "system/*"), sent("system/presence")).why == "reserved"
+    assert decide([], sent("system/presence", sender="system:gateway")).allowed
+
+
+@pytest.mark.parametrize(
+    ("written", "param", "said"),
+    [
+        ({}, "capability", "kind is missing"),
+        (7, "capability", "not int"),
+        ({"kind": ""}, "capability.kind", "empty"),
+        ({"kind": "!"}, "capability.kind", "empty"),
+        ({"kind": []}, "capability.kind", "list"),
+        ({"kind": ["chat", 1]}, "capability.kind[1]", "not int"),
+        ({"kind": "chat", "payload": None}, "capability.payload", "left out"),
+        ({"kind": "chat", "payload": "x"}, "capability.payload", "object"),
+        ({"kind": "chat", "paylod": {}}, "capability.paylod", "payload"),
+        ({"kind": "chat", "from": "x"}, "capability.from", "called so"),
+        ({"kind": "chat", "payload": {"a": {"b": "/(/"}}}, "capability.payload.a.b", "never closed"),
+        ({"kind": "chat", "payload": {"a": "/(?=x)/"}}, "capability.payload.a", "looking ahead"),
+        ({"kind": "chat", "payload": {"a": "/(.)\\1/"}}, "capability.payload.a", "back reference"),
+        ({"kind": "chat", "payload": {"a": "/x{1000}{1000}/"}}, "capability.payload.a", "repeats nothing"),
+        ({"kind": "chat", "payload": {"a": "/(x{1000}){1000}/"}}, "capability.payload.a", "too large"),
+        ({"kind": "chat", "payload": {"a": "/((){1000}){1000}/"}}, "capability.payload.a", "too large"),
+        ({"kind": "chat", "payload": {"a": "{b,c}*"}}, "capability.payload.a", "a list"),
+        ({"kind": "chat", "payload": {"a": "![bc]"}}, "capability.payload.a", "a list"),
+        ({"kind": "chat", "payload": {"$.a[?(@.b)]": "c"}}, "capability.payload.$.a[?(@.b)]", "no step"),
+        ({"kind": "chat", "payload": {"$ref": "c"}}, "capability.payload.$ref", "no step"),
+        ({"kind": "chat", "payload": {"a": "x" * 3000}}, "capability.payload.a", "2000"),
+        ({"kind": "chat", "payload": {"a": list(range(300))}}, "capability.payload.a[198]", "at most"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_place(written: Any, param: str, said: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        read_capability(written)
+    assert caught.value.info.param == param
+    assert said in caught.value.info.message
+    assert caught.value.info.message.startswith(f"{param}: ")
+
+
+def test_values_too_deep_are_refused() -> None:
+    pattern: Any = "x"
+    for _ in range(1000):
+        pattern = {"a": pattern}
+    with pytest.raises(RequestError, match="at most 16 deep"):
+        read_capability({"kind": "chat", "payload": pattern})

@@ -1,0 +1,170 @@
+"""Kinds, the words and tools in them, and what the gateway says itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from envelope_kit import DEFAULTS, NOW, dialects
+from hypothesis import given
+from seed_flows import FLOWS
+
+from pellucid.envelopes import (
+    DIALECTS,
+    DialectName,
+    EnvelopeError,
+    Present,
+    dialect_named,
+    ids,
+    kinds,
+    payloads,
+    read,
+    said,
+    text_of,
+    tool_of,
+    write,
+)
+
+
+def _flow(name: str) -> list[Any]:
+    return [read(text, None, DEFAULTS._replace(sender="user" if '"user"' in text else "agent")) for text in FLOWS[name]]
+
+
+def test_the_words_of_the_structured_flow() -> None:
+    flow = [(one.kind, text_of(one) or tool_of(one)) for one in _flow("option_4")]
+
+    assert flow[1:6] == [
+        ("reasoning/start", "Evaluate deployment safety for auth system changes"),
+        (
+            "reasoning/question",
+            "What specific auth components are modified?\nAre there breaking changes to the API?\n"
+            "Have security tests passed?\nIs there a rollback plan?",
+        ),
+        ("reasoning/thought", "Need to check the diff and test results first"),
+        ("mcp/request", "git_diff"),
+        ("reasoning/observation", "Changes affect OAuth2 token validation and session management"),
+    ]
+    assert flow[8] == ("reasoning/hypothesis", "The code change introduces a regression in token expiration")
+    assert flow[10] == ("reasoning/conclusion", "do_not_deploy")
+    assert flow[12] == ("mcp/proposal", "create_issue")
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload", "words"),
+    [
+        ("reasoning/start", {"input": "why?"}, "why?"),
+        ("reasoning/thought", {"reasoning": "because", "action": "respond", "actionInput": {"a": 1}}, "because"),
+        ("reasoning/thought", {"message": "", "content": "b"}, "b"),
+        ("reasoning/conclusion", {}, ""),
+        ("reasoning/conclusion", {"cancelled": True, "reason": "stop"}, "stop"),
+        ("chat", {"text": "a", "content": "b"}, "a"),
+        ("chat", {"content": [{"type": "text"}]}, ""),
+        ("system/error", {"error": "invalid_request", "message": "no"}, "no"),
+        ("acme/x", {"text": "hello"}, "hello"),
+    ],
+)
+def test_where_people_put_their_words(kind: str, payload: dict[str, Any], words: str) -> None:
+    assert text_of(read({"id": "a", "ts": 0, "from": "b", "kind": kind, "payload": payload})) == words
+
+
+def test_typed_payloads_read_what_is_known() -> None:
+    flow = _flow("option_4")
+    start, hypothesis, conclusion = (kinds.typed(flow[at].kind, flow[at].payload) for at in (1, 8, 10))
+
+    assert isinstance(start, payloads.Start)
+    assert (start.triggered_by, start.approach) == ("user-request", "security-first analysis")
+    assert isinstance(hypothesis, payloads.Hypothesis)
+    assert (hypothesis.confidence, hypothesis.evidence) == (0.85, ["test_failures", "oauth2_changes"])
+    assert isinstance(conclusion, payloads.Conclusion)
+    assert conclusion.key_factors is not None
+    assert len(conclusion.key_factors) == 3
+    metadata = kinds.typed("reasoning/start", _flow("metadata")[0].payload)
+    assert isinstance(metadata, payloads.Start)
+    assert metadata.metadata == payloads.Metadata("security-first", "30s", 0.7)
+
+
+def test_every_reasoning_kind_is_in_the_table() -> None:
+    assert kinds.PAYLOADS.keys() >= kinds.REASONING | kinds.ACTIONS
+    assert all(kinds.normal(kind) == kinds.normal(kind.replace("/", ".")) == kind for kind in kinds.PAYLOADS)
+
+
+# --- names -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "dialect"),
+    [
+        *((name, row.name) for row in DIALECTS.values() for name in (row.name, row.protocol, row.subprotocol)),
+        ("meup/v0.1", "meup-draft"),
+        ("mew/v0.3", "mew/v0.4"),
+        ("mew", "mew/v0.4"),
+    ],
+)
+def test_a_dialect_by_any_of_its_names(name: str, dialect: str) -> None:
+    assert dialect_named(name) == dialect
+
+
+def test_a_name_that_nobody_speaks() -> None:
+    with pytest.raises(EnvelopeError, match=r"^dialect: 'mew/0.4' is not spoken here; did you mean 'mew/v0.4'\?$"):
+        dialect_named("mew/0.4", "dialect")
+
+
+@pytest.mark.parametrize("name", ["system:gateway", "System:x", "", "a\nb", "x" * 256, 5, None])
+def test_who_may_not_come_in(name: Any) -> None:
+    with pytest.raises(EnvelopeError, match=r"^participant: "):
+        ids.participant(name)
+
+
+# --- what the gateway says -------------------------------------------------------------------------------------
+
+YOU, OTHER = Present("a", ("chat", {"kind": "reasoning/*"})), Present("b", ("*",))
+
+
+@given(dialects)
+def test_a_welcome_in_every_dialect(dialect: DialectName) -> None:
+    welcome = said.welcome("w-1", NOW, YOU, [OTHER], head_seq=41)
+    frame = write(welcome, dialect)
+
+    assert frame["kind"] == ("system.welcome" if dialect == "meup-draft" else "system/welcome")
+    assert (frame["from"], frame["to"]) == ("system:gateway", ["a"])
+    assert frame["payload"] == {
+        "you": {"id": "a", "capabilities": ["chat", {"kind": "reasoning/*"}]},
+        "participants": [{"id": "b", "capabilities": ["*"]}],
+        "active_streams": [],
+        "head_seq": 41,
+    }
+    assert kinds.typed(read(frame).kind, read(frame).payload) == payloads.Welcome(YOU, (OTHER,))
+
+
+def test_presence() -> None:
+    assert write(said.presence("p-1", NOW, "join", OTHER), "mew/v0.4")["payload"] == {
+        "event": "join",
+        "participant": {"id": "b", "capabilities": ["*"]},
+    }
+
+
+def test_an_error_goes_to_its_sender_and_names_what_was_refused() -> None:
+    with pytest.raises(EnvelopeError) as refused:
+        read({"id": "msg-7", "kind": "system/presence"}, None, DEFAULTS)
+
+    frame = write(said.error("e-1", NOW, "agent", refused.value, your_capabilities=["chat"]), "meup-draft")
+
+    assert (frame["to"], frame["correlationId"]) == (["agent"], "msg-7")
+    assert frame["payload"] == {
+        "error": "capability_violation",
+        "message": "kind: 'system/presence' is the gateway's: nobody else sends system/*",
+        "code": "capability_violation",
+        "param": "kind",
+        "attempted_kind": "system/presence",
+        "your_capabilities": ["chat"],
+    }
+
+
+def test_an_error_that_mew_has_no_code_for_has_its_kind_and_ours() -> None:
+    failed = EnvelopeError("context: 'msg-1' is concluded", code="context_closed", param="context")
+    about = read({"id": "t", "kind": "reasoning.thought", "context": "msg-1"}, None, DEFAULTS)
+
+    payload = said.error("e-1", NOW, "agent", failed, about).payload
+
+    assert (payload["error"], payload["code"]) == ("invalid_request", "context_closed")
+    assert payload["attempted_kind"] == "reasoning/thought"

@@ -1,0 +1,203 @@
+"""What holds of every conversation: rebuilt states, ends, interleavings, limits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from envelope_kit import envelopes
+from hypothesis import given
+from hypothesis import strategies as st
+from life_kit import SENDERS, code, conversations, life, said
+from msgspec.structs import replace
+
+from pellucid.envelopes import GATEWAY, Envelope, context
+from pellucid.envelopes.judging import LifecycleSettings
+from pellucid.envelopes.lifecycle import Lifecycle, rebuild
+from pellucid.envelopes.reasoning import State
+
+settings = st.builds(
+    LifecycleSettings,
+    mode=st.sampled_from(["strict", "flag", "off"]),
+    owner_only=st.booleans(),
+    max_open=st.integers(1, 4),
+    max_implicit=st.integers(1, 3),
+    max_ended=st.integers(1, 4),
+    max_ids=st.integers(1, 20),
+)
+
+
+def written(space: Lifecycle) -> bytes:
+    return msgspec.json.encode(space.state)
+
+
+@given(conversations(), settings)
+def test_the_state_is_what_was_accepted(conversation: list[Envelope], how: LifecycleSettings) -> None:
+    space = Lifecycle(how)
+    accepted = []
+    for envelope in conversation:
+        before = written(space)
+        if space.feed(envelope).accepted:
+            accepted.append(envelope)
+        else:
+            assert written(space) == before, "what is refused changes nothing"
+
+    again = rebuild(accepted, how)
+    assert again.state == space.state
+    assert written(again) == written(space), "in the same order"
+
+
+@given(conversations(), conversations(max_size=10), settings)
+def test_a_state_that_was_kept_goes_on_as_before(
+    earlier: list[Envelope], later: list[Envelope], how: LifecycleSettings
+) -> None:
+    space = Lifecycle(how)
+    for envelope in earlier:
+        space.feed(envelope)
+    other = Lifecycle(how, msgspec.json.decode(written(space), type=State))
+
+    assert [other.feed(envelope) for envelope in later] == [space.feed(envelope) for envelope in later]
+    assert other.state == space.state
+    assert [other.open_of(one) for one in SENDERS] == [space.open_of(one) for one in SENDERS]
+
+
+@given(conversations())
+def test_nothing_but_one_conclusion_comes_after_an_end(conversation: list[Envelope]) -> None:
+    space = life()
+    ended: dict[str, str] = {}
+    concluded_late: set[str] = set()
+    for envelope in conversation:
+        verdict = space.feed(envelope)
+        if not verdict.accepted:
+            continue
+        path = verdict.place.path
+        over = [one for one in ended if context.is_within(path, one)]
+        thinks = envelope.sender != GATEWAY or envelope.kind in ("reasoning/start", "reasoning/conclusion")
+        if over and envelope.family == "reasoning" and thinks:
+            assert envelope.kind == "reasoning/conclusion"
+            assert path in ended
+            assert path not in concluded_late
+            concluded_late.add(path)
+        for one in verdict.ended:
+            assert one.path not in ended
+            ended[one.path] = one.status
+            if envelope.kind == "reasoning/conclusion" and one.path == path:
+                concluded_late.add(one.path)
+    assert {path: found.status for path, found in space.state.ended.items()} == ended
+
+
+@given(conversations())
+def test_nothing_is_open_in_what_has_ended_and_every_end_was_told(conversation: list[Envelope]) -> None:
+    space = life()
+    opened: set[str] = set()
+    for envelope in conversation:
+        verdict = space.feed(envelope)
+        if verdict.place.role == "opens" and envelope.kind == "reasoning/start":
+            opened.add(verdict.place.path or "")
+        opened -= {one.path for one in verdict.ended}
+        assert opened == set(space.state.open)
+        assert not any(context.is_within(inner, over) for over in space.state.ended for inner in space.state.open)
+
+
+@st.composite
+def scripts(draw: st.DrawFn) -> tuple[list[list[Envelope]], list[Envelope]]:
+    """Several agents' conversations, each about contexts of its own; and all of them at once, each in its order."""
+    several = []
+    for agent in SENDERS:
+        own: list[Envelope] = draw(conversations(max_size=12, senders=[agent]))
+        several.append([_of(agent, envelope) for envelope in own])
+    turns = draw(st.permutations([number for number, own in enumerate(several) for _ in own]))
+    left = [iter(own) for own in several]
+    return several, [next(left[number]) for number in turns]
+
+
+def _of(agent: str, envelope: Envelope) -> Envelope:
+    def own(name: str) -> str:
+        return f"{agent}-{name}"
+
+    return replace(
+        envelope,
+        id=own(envelope.id),
+        sender=agent if envelope.sender != GATEWAY else GATEWAY,
+        correlation_id=tuple(map(own, envelope.correlation_id)),
+        context=own(envelope.context) if envelope.context else None,
+        payload={"references": [own(name) for name in envelope.payload["references"]]},
+    )
+
+
+@given(scripts())
+def test_agents_with_their_own_contexts_do_not_disturb_each_other(
+    script: tuple[list[list[Envelope]], list[Envelope]],
+) -> None:
+    several, mixed = script
+    together = life()
+    verdicts = [(envelope, together.feed(envelope)) for envelope in mixed]
+    for agent, own in zip(SENDERS, several, strict=True):
+        alone = life()
+        assert [(envelope, alone.feed(envelope)) for envelope in own] == [
+            (envelope, verdict) for envelope, verdict in verdicts if envelope.id.startswith(f"{agent}-")
+        ]
+        assert alone.open_of(agent) == together.open_of(agent)
+
+
+@given(conversations(max_size=60), settings)
+def test_limits_hold_and_nothing_grows_without_bound(conversation: list[Envelope], how: LifecycleSettings) -> None:
+    space = Lifecycle(how)
+    for envelope in conversation:
+        space.feed(envelope)
+        state = space.state
+        assert len(state.implicit) <= how.max_implicit
+        assert len(state.ended) <= how.max_ended
+        assert len(state.recent) <= how.max_ids
+        tables = (state.open, state.implicit, state.ended)
+        assert all(context.depth(path) <= context.MAX_DEPTH for table in tables for path in table)
+        for sender in {envelope.sender, *SENDERS}:
+            owned = [path for path, one in state.open.items() if one.owner == sender]
+            assert space.open_of(sender) == len(owned) <= how.max_open
+
+
+def test_ten_thousand_contexts_leave_nothing_behind_but_what_is_remembered() -> None:
+    space = life(max_ended=10, max_ids=10, max_implicit=10)
+    for number in range(10_000):
+        space.feed(said("start", f"l{number}", id=f"s{number}", about=f"t{number}"))
+        space.feed(said("chat", f"s{number}/aside"))
+        space.feed(said("conclusion", f"s{number}"))
+        space.feed(said("thought", f"i{number}"))
+    kept = space.contexts
+    assert [len(table) for table in (kept._names, kept._triggers, kept._open_of)] == [20, 10, 0]
+
+
+@given(conversations(), st.integers(0, 60_000))
+def test_what_is_due_is_over_when_the_gateway_says_so(conversation: list[Envelope], now: int) -> None:
+    space = life(idle=5_000)
+    for envelope in conversation:
+        space.feed(envelope)
+    due = space.due(now)
+    assert all(now - one.active >= 5_000 for one in due)
+    for one in due:
+        assert space.feed(said("cancel", one.path, by=GATEWAY, reason="timeout", ts=now)).accepted
+    assert space.due(now) == ()
+    for sender in SENDERS:
+        for one in space.left(sender):
+            space.feed(said("cancel", one.path, by=GATEWAY, reason="disconnect", ts=now))
+        assert space.open_of(sender) == 0
+
+
+@given(st.lists(envelopes(), max_size=5), settings)
+def test_any_envelope_gets_a_verdict(conversation: list[Envelope], how: LifecycleSettings) -> None:
+    space = Lifecycle(how)
+    for envelope in conversation:
+        verdict = space.feed(envelope)
+        assert verdict.error is None or verdict.error.param
+        space.unknown(envelope)
+
+
+_odd: Any = st.recursive(st.none() | st.integers() | st.text(max_size=3), lambda of: st.lists(of, max_size=2))
+
+
+@given(st.dictionaries(st.sampled_from(["references", "metadata", "template", "step", "triggered_by"]), _odd))
+def test_odd_payloads_are_no_ones_fall(payload: dict[str, Any]) -> None:
+    space = life(templates={"t": ("x",)})
+    space.feed(said("start", id="m1"))
+    for kind in ("start", "thought", "conclusion"):
+        assert code(space.feed(said(kind, "m1", **payload))) in (None, "unknown_template")

@@ -1,0 +1,110 @@
+"""Proposals: who may do what with one, and in which state."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from life_kit import conversations, said
+
+from pellucid.envelopes import Envelope
+from pellucid.envelopes.proposals import Proposal, Proposals, rebuild_proposals
+
+ASK = {"method": "tools/call", "params": {"name": "create_issue", "arguments": {}}}
+
+
+def proposed(**more: object) -> Proposals:
+    proposals = Proposals()
+    assert proposals.feed(said("proposal", id="p1", by="a", **(ASK | more))).changed == ("p1",)
+    return proposals
+
+
+def _code(proposals: Proposals, envelope: Envelope) -> str | None:
+    error = proposals.feed(envelope).error
+    return None if error is None else error.code
+
+
+def test_a_proposal_is_fulfilled_and_has_an_outcome() -> None:
+    proposals = proposed()
+    assert proposals.feed(said("request", id="r1", by="human", about="p1", **ASK)).changed == ("p1",)
+    assert proposals.feed(said("response", id="o1", by="tools", about="r1", error={"code": 1})).changed == ("p1",)
+    one = proposals.state["p1"]
+    assert (one.status, one.by, one.settled_by, one.response, one.failed) == ("fulfilled", "human", "r1", "o1", True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "by", "expected"),
+    [
+        ("withdraw", "a", None),
+        ("withdraw", "b", "not_proposer"),
+        ("reject", "b", None),
+        ("reject", "a", "own_proposal"),
+        ("request", "a", None),
+        ("request", "b", None),
+    ],
+)
+def test_who_may(kind: str, by: str, expected: str | None) -> None:
+    assert _code(proposed(), said(kind, by=by, about="p1")) == expected
+
+
+@pytest.mark.parametrize("first", ["withdraw", "reject", "request"])
+@pytest.mark.parametrize("second", ["withdraw", "reject", "request"])
+def test_the_first_word_holds(first: str, second: str) -> None:
+    proposals = proposed()
+    assert _code(proposals, said(first, by="a" if first == "withdraw" else "b", about="p1")) is None
+    assert _code(proposals, said(second, by="a" if second == "withdraw" else "b", about="p1")) == "proposal_settled"
+
+
+def test_only_those_it_is_for_reject_it() -> None:
+    proposals = proposed(to=["b"])
+    assert _code(proposals, said("reject", by="c", about="p1")) == "not_addressed"
+    assert _code(proposals, said("reject", by="b", about="p1")) is None
+
+
+def test_words_about_no_proposal_are_refused_and_requests_are_just_requests() -> None:
+    proposals = proposed()
+    for kind in ("reject", "withdraw"):
+        assert _code(proposals, said(kind, by="b", about="p2")) == "proposal_unknown"
+        assert _code(proposals, said(kind, by="b")) == "proposal_unknown"
+    assert proposals.feed(said("request", by="b", about="p2")).changed == ()
+
+
+def test_what_was_asked_for_is_what_was_proposed_or_is_flagged() -> None:
+    other = said("request", by="b", about="p1", method="tools/call", params={"name": "delete_issue"})
+    assert [flag.code for flag in proposed().feed(other).flags] == ["differs"]
+
+
+def test_an_id_is_used_again_by_its_proposer_alone() -> None:
+    proposals = proposed()
+    assert _code(proposals, said("proposal", id="p1", by="b", **ASK)) == "id_conflict"
+    assert _code(proposals, said("proposal", id="p1", by="a", **ASK)) is None
+    proposals.feed(said("request", id="r1", by="b", about="p1", **ASK))
+    assert _code(proposals, said("proposal", id="p1", by="a", **ASK)) is None
+    assert proposals.open()[0].id == "p1"
+    assert proposals.feed(said("response", by="tools", about="r1")).changed == ()
+
+
+def test_only_the_last_are_remembered_and_open_ones_longest() -> None:
+    proposals = Proposals(max_remembered=3)
+    for name in ("p0", "p1", "p2"):
+        proposals.feed(said("proposal", id=name, by="a", **ASK))
+    proposals.feed(said("request", id="r1", by="b", about="p1"))
+    for name in ("p3", "p4"):
+        proposals.feed(said("proposal", id=name, by="a", **ASK))
+    assert list(proposals.state) == ["p2", "p3", "p4"]
+    assert proposals._fulfilled_by == {}
+
+
+@given(conversations())
+def test_the_state_is_what_was_accepted(conversation: list[Envelope]) -> None:
+    proposals = Proposals()
+    accepted = []
+    for envelope in conversation:
+        before = msgspec.json.encode(proposals.state)
+        if proposals.feed(envelope).error is None:
+            accepted.append(envelope)
+        else:
+            assert msgspec.json.encode(proposals.state) == before
+    assert rebuild_proposals(accepted).state == proposals.state
+    kept = msgspec.json.decode(msgspec.json.encode(proposals.state), type=dict[str, Proposal])
+    assert Proposals(kept)._fulfilled_by == proposals._fulfilled_by
