@@ -26,6 +26,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "page")]
 from page_kit import Stage, Tab, browser  # noqa: E402
 from playwright.sync_api import Browser  # noqa: E402
 
+from pellucid.server import page  # noqa: E402
 from pellucid.server.config import check_config  # noqa: E402
 from scripted import Call, Upstream, delta  # noqa: E402
 from scripted.gateway import Served, serve  # noqa: E402
@@ -159,7 +160,12 @@ def main() -> None:
         print("| first load | packed, kB | unpacked, kB |\n|---|---:|---:|")
         for name, (packed, size) in files.items():
             print(f"| {name} | {packed / 1000:.1f} | {size / 1000:.1f} |")
-        print(f"| in all | {sum(one for one, _ in files.values()) / 1000:.1f} | |\n")
+        print(f"| in all | {sum(one for one, _ in files.values()) / 1000:.1f} | |")
+        later = {name: file for name, file in page.built().items() if f"/{name}" not in files and name != page.INDEX}
+        for name, file in later.items():
+            sizes = len(file.bodies.get("gzip", file.bodies["identity"])), len(file.bodies["identity"])
+            print(f"| later, when it is needed: /{name} | {sizes[0] / 1000:.1f} | {sizes[1] / 1000:.1f} |")
+        print()
         print(f"First paint after {first:.0f} ms, first contentful paint after {contentful:.0f} ms (of {LOADS}).\n")
         print("| frames, in ms | frames | median | 95 % | longest | over 33 ms |\n|---|---:|---:|---:|---:|---:|")
         thought = paced(in_words(SENTENCE), "reasoning_content", seconds)

@@ -50,7 +50,8 @@ def test_chats_are_listed_opened_renamed_and_deleted(tab: Tab, said: Said) -> No
     field = tab.page.get_by_label("Title")
     expect(field).to_be_focused()
     field.fill("Helios")
-    field.press("Enter")
+    with tab.page.expect_response(lambda answer: answer.request.method == "PATCH"):
+        field.press("Enter")
     expect(tab.there("conversation-item").first).to_contain_text("Helios")
     assert tab.api(f"/api/conversations/{second}")["conversation"]["title"] == "Helios"
 
@@ -82,11 +83,22 @@ def test_search_finds_questions_and_answers_but_no_thoughts(tab: Tab, said: Said
     expect(tab.there("conversation-item")).to_have_count(2)
 
 
+def test_without_a_model_it_says_what_is_missing(tab: Tab) -> None:
+    tab.page.route("**/api/models", lambda route: route.fulfill(json={"data": [], "views": ["raw"]}))
+    tab.page.goto(tab.url + "/")
+    expect(tab.there("empty")).to_contain_text("There is no model to ask here yet.")
+    expect(tab.there("empty").get_by_role("button")).to_have_count(0)
+    tab.there("composer").fill("Why?")
+    expect(tab.there("send")).to_be_disabled()
+
+
 def test_a_chat_that_is_not_there_says_so(tab: Tab) -> None:
     tab.allow("404")
     tab.open("/c/chat_none")
     expect(tab.there("error-state")).to_contain_text("There is no such chat.")
-    tab.there("new-chat").click()
+    # To try again would not help.
+    expect(tab.there("retry")).to_have_text("New chat")
+    tab.there("retry").click()
     expect(tab.there("empty")).to_be_visible()
 
 
@@ -103,6 +115,30 @@ def test_leaving_an_answer_under_way_and_coming_back(tab: Tab, said: Said) -> No
     said.say("Done.").end()
     tab.finished()
     assert tab.there("assistant-event").count() == 1
+
+
+def test_two_tabs_watch_the_same_answer(tab: Tab, tabs: Tabs, said: Said) -> None:
+    tab.asks("Slowly?")
+    said.think("Begin. ")
+    tab.there("overlay-part").wait_for()
+    other = tabs()
+    other.allow("409")
+    other.open(f"/c/{tab.conversation}")
+    expect(other.there("overlay-part")).to_have_text("Begin.")
+    said.think("Go on.")
+    for each in (tab, other):
+        expect(each.there("overlay-part")).to_have_text("Begin. Go on.")
+    said.say("Done.").end()
+    for each in (tab, other):
+        each.finished()
+        expect(each.there("answer-text")).to_have_text("Done.")
+        assert each.there("assistant-event").count() == 1
+    tab.ask("Again?")
+    said.think("Hm.")
+    tab.there("overlay-part").wait_for()
+    other.ask("I too?")
+    expect(other.there("error-state")).to_be_visible()
+    expect(other.there("user-event").last).to_contain_text("I too?")
 
 
 # --- asked anew ----------------------------------------------------------------------------------------------------
@@ -138,6 +174,18 @@ def test_edited_and_asked_again_there_are_versions(tab: Tab, said: Said) -> None
     expect(tab.there("answer-text")).to_have_count(2)
     tab.there("version-next").click()
     expect(tab.there("answer-text")).to_have_text(["Over there."])
+
+
+def test_what_is_whole_is_asked_again_as_another_version(tab: Tab, said: Said) -> None:
+    said.answer("It is noon.")
+    tab.asks("When?")
+    tab.finished()
+    said.answer("Noon it is.")
+    tab.there("again").click()
+    expect(tab.there("answer-text")).to_have_text("Noon it is.")
+    tab.finished()
+    assert [one["content"] for one in said.bodies[1]["messages"]] == ["When?"]
+    expect(tab.there("user-event")).to_contain_text("2/2")
 
 
 def test_after_a_failure_it_is_tried_again_in_its_place(tab: Tab, said: Said) -> None:

@@ -41,6 +41,12 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield gateway
 
 
+STREAMS = """() => {
+  const there = (name) => document.querySelector(`[data-testid=${name}]`)
+  return there("overlay-part") && !there("show-reasoning")
+}"""
+
+
 def test_it_is_watched_thinking_and_then_answers(tabs: Tabs, home: Served) -> None:
     tab = tabs(to=home)
     tab.open()
@@ -49,14 +55,10 @@ def test_it_is_watched_thinking_and_then_answers(tabs: Tabs, home: Served) -> No
     expect(tab.page.get_by_text("Runs on this machine", exact=True)).to_be_visible()
     tab.page.keyboard.press("Escape")
     tab.ask("Is the sky blue? Answer in one word.")
-    tab.there("overlay-part").wait_for()
-    assert tab.there("show-reasoning").count() == 0
-    tab.page.locator("[data-testid=overlay-part]:has(p)").wait_for()
-    answer = tab.page.locator("[data-testid=assistant-event]:not([data-status=in_progress])")
-    if not tab.there("answer-text").count():
-        tab.page.wait_for_selector("[data-testid=answer-text], [data-testid=show-reasoning]", timeout=60_000)
-    if tab.there("stop").count():
-        tab.there("stop").click()
-    answer.wait_for()
+    tab.page.wait_for_function(STREAMS)
+    tab.page.wait_for_selector("[data-testid=answer-text], [data-testid=show-reasoning]", timeout=60_000)
+    # It has answered, or is at it: what there is of it is enough.
+    tab.page.keyboard.press("Escape")
+    tab.page.locator("[data-testid=assistant-event]:not([data-status=in_progress])").wait_for()
     tab.opened()
     assert tab.there("reasoning-part").inner_text().strip()

@@ -105,6 +105,33 @@ def test_a_whole_session_by_keys_alone(tab: Tab, said: Said) -> None:
     assert focused(tab) == "composer"
 
 
+def test_whoever_renames_or_keeps_a_chat_by_keys_goes_on_from_there(tab: Tab, said: Said) -> None:
+    said.answer("Noon.")
+    tab.asks("When?")
+    tab.finished()
+    keys = tab.page.keyboard
+    opener = tab.there("conversation-item").get_by_role("button")
+    opener.focus()
+    rename, delete = (tab.page.get_by_role("menuitem", name=name) for name in ("Rename", "Delete"))
+    for title, end in (("Noon", "Enter"), ("Never", "Escape")):
+        keys.press("Enter")
+        expect(rename).to_be_focused()
+        keys.press("Enter")
+        expect(tab.page.get_by_label("Title")).to_be_focused()
+        keys.type(title)
+        keys.press(end)
+        expect(tab.there("conversation-item")).to_contain_text("Noon")
+        expect(opener).to_be_focused()
+    keys.press("Enter")
+    expect(rename).to_be_focused()
+    keys.press("End")
+    expect(delete).to_be_focused()
+    keys.press("Enter")
+    expect(tab.page.get_by_role("button", name="Keep it")).to_be_focused()
+    keys.press("Escape")
+    expect(opener).to_be_focused()
+
+
 RINGED = """() => {
   const one = document.activeElement
   return [one, one.parentElement, one.closest("label")].filter(Boolean).some((each) => {

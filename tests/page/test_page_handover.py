@@ -10,6 +10,8 @@ import pytest
 from page_kit import LEFT, Said, Tab, Tabs
 from playwright.sync_api import expect
 
+from scripted import delta
+
 PARAGRAPH = "The sea rises twice a day because the moon pulls at it, and the earth turns beneath. "
 LONG = "\n\n".join(PARAGRAPH * 3 for _ in range(30))
 
@@ -150,6 +152,26 @@ def test_what_stands_above_does_not_change_with_what_streams_below(tabs: Tabs, s
     tab.finished()
     still(tab)
     assert tab.there("user-event").nth(1).evaluate(TOP) == pytest.approx(before, abs=1)
+
+
+@pytest.mark.parametrize("answer", ["Short.", LONG])
+def test_sources_push_nothing(tab: Tab, said: Said, answer: str) -> None:
+    """They are known with the final event, and come below what is being read."""
+    tab.asks()
+    thought(tab, said)
+    cited = [{"url": f"https://{n}.example.org/moon", "title": f"Of the moon, part {n}"} for n in range(12)]
+    said.say(answer)
+    said.frames(delta(annotations=[{"type": "url_citation", "url_citation": one} for one in cited]))
+    tab.there("answer-text").wait_for()
+    tab.settled()
+    last = tab.there("answer-text").locator("p").last
+    tab.mark()
+    before = last.evaluate(TOP)
+    said.end()
+    tab.finished()
+    expect(tab.there("sources").get_by_role("link")).to_have_count(12)
+    still(tab)
+    assert last.evaluate(TOP) == pytest.approx(before, abs=1)
 
 
 @pytest.mark.parametrize("answer", ["", "Short."])

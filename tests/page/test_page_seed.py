@@ -16,7 +16,8 @@ from playwright.sync_api import Locator, expect
 
 RULES = {
     # UX behaviour, streaming
-    "a temporary overlay that streams each non-text segment in real time": "test_the_overlay_streams_parts",
+    "a temporary overlay that streams each non-text segment in real time": "test_the_overlay_streams_parts"
+    " test_a_thought_that_goes_on_after_text_is_seen",
     "reasoning parts (chunked by part/summary_index)": "test_several_parts_stream_independently_and_in_order",
     "tool calls and statuses (built-in and user tools)": "test_a_tool_from_its_call_to_its_result"
     " test_tools_of_the_provider_are_told_as_any_tool",
@@ -216,6 +217,24 @@ def test_text_streams_beneath_the_overlay(tab: Tab, said: Said) -> None:
     assert below
     assert overlay["y"] + overlay["height"] <= below["y"] + 1
     assert tab.there("overlay").is_visible()
+
+
+def test_a_thought_that_goes_on_after_text_is_seen(tab: Tab, said: Said) -> None:
+    """Models that use tools think, speak, and think again."""
+    tab.asks()
+    said.think("First.").say("Let me look. ").call("weather", {"city": "Ur"}).end("tool_calls")
+    expect(tab.there("answer-text")).to_have_text("Let me look.")
+    said.think("It is clear there, I see.")
+    expect(tab.there("overlay-part")).to_have_count(2)
+    expect(tab.there("overlay").get_by_text("It is clear there, I see.").first).to_be_in_viewport()
+    said.think(" So they can go.")
+    expect(tab.there("overlay").get_by_text("So they can go.").first).to_be_in_viewport()
+    said.say("Clear skies.").end()
+    tab.finished()
+    expect(tab.there("answer-text")).to_contain_text("Let me look.")
+    expect(tab.there("answer-text")).to_contain_text("Clear skies.")
+    tab.opened()
+    assert text_of(tab, "reasoning-part") == ["First.", "It is clear there, I see. So they can go."]
 
 
 def test_silent_until_the_first_part_then_thinking(tab: Tab, said: Said) -> None:

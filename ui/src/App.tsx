@@ -36,13 +36,11 @@ export function App() {
   if (session === null) return null
   if (session.needed && !session.signed_in) {
     const next = encodeURIComponent(location.pathname)
-    const back = new URLSearchParams(location.search).get("error")
     return (
       <SignIn
         ways={session.ways}
         onKey={(key) => client.signIn(key).then(look)}
         oidcHref={`/api/session/oidc?next=${next}`}
-        {...(back !== null && { error: back })}
       />
     )
   }

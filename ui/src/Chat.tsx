@@ -1,5 +1,5 @@
 // The chat of somebody who may use it: the list of conversations, the open one, the composer, wired to the session.
-import { useCallback, useEffect, useMemo, useReducer, useState, useSyncExternalStore } from "react"
+import { useCallback, useEffect, useMemo, useReducer, useRef, useState, useSyncExternalStore } from "react"
 import { flushSync } from "react-dom"
 
 import { goTo, useConversationId } from "./address"
@@ -8,15 +8,16 @@ import type { AskBody, Models } from "./api/types"
 import { Announcer } from "./chat/Announcer"
 import { Conversation } from "./chat/Conversation"
 import { ErrorState } from "./chat/ErrorState"
-import { pairsOf } from "./chat/turns"
-import type { Pair } from "./chat/turns"
-import { possible, useChoices } from "./choices"
+import { turnsOf } from "./chat/turns"
+import type { Turn } from "./chat/turns"
+import { chosenModel, possible, useChoices } from "./choices"
 import { Composer } from "./shell/Composer"
 import { EmptyState } from "./shell/EmptyState"
 import { Pickers } from "./shell/Pickers"
 import type { SidebarProps } from "./shell/props"
 import { Shell } from "./shell/Shell"
 import { Sidebar } from "./shell/Sidebar"
+import { isLive } from "./stream/advance"
 import { BusContext } from "./stream/hooks"
 import { EMPTY, reduce } from "./stream/reducer"
 import type { Action } from "./stream/reducer"
@@ -33,7 +34,12 @@ interface Failure {
   conversation: string
   title: string
   message: string
+  /** It is not there: to try again would not help. */
+  missing: boolean
 }
+
+/** What a chat is called until its own title is read. */
+const beginning = (text: string) => (text.length > 80 ? `${text.slice(0, 79).trimEnd()}…` : text)
 
 const words = (error: unknown) => (error instanceof ApiError ? error.message : "Something went wrong on this page.")
 
@@ -50,6 +56,10 @@ export function Chat({ owner, onSignedOut }: Props) {
 
   const [bus] = useState(() => new StreamingBus())
   const [session] = useState(() => new StreamingSessionManager({ client, bus }))
+  const kept = useRef(store)
+  useEffect(() => {
+    kept.current = store
+  }, [store])
   useEffect(
     () =>
       session.connect({
@@ -60,6 +70,7 @@ export function Chat({ owner, onSignedOut }: Props) {
             dispatch(action)
           })
         },
+        has: (event) => Object.hasOwn(kept.current.events, event),
         onConversation: (conversation) => {
           setVersion((now) => now + 1)
           if (session.current()?.conversation_id === conversation) goTo(conversation)
@@ -68,13 +79,13 @@ export function Chat({ owner, onSignedOut }: Props) {
       }),
     [session, onSignedOut],
   )
-  const turn = useSyncExternalStore(session.subscribe, session.current)
+  const asking = useSyncExternalStore(session.subscribe, session.current)
 
   const open = useCallback(
     async (conversation: string, signal: AbortSignal) => {
       setFailure(null)
       try {
-        const loaded = await client.conversation(conversation, undefined, signal)
+        const loaded = await client.conversation(conversation, signal)
         if (signal.aborted) return
         dispatch({ type: "opened", loaded })
         if (loaded.active !== null) session.resume(conversation, loaded.active)
@@ -82,7 +93,7 @@ export function Chat({ owner, onSignedOut }: Props) {
         if (signal.aborted) return
         if (error instanceof ApiError && error.status === 401) onSignedOut()
         const missing = error instanceof ApiError && error.status === 404
-        setFailure({ conversation, title: missing ? "There is no such chat." : "The chat could not be opened.", message: words(error) })
+        setFailure({ conversation, title: missing ? "There is no such chat." : "The chat could not be opened.", message: words(error), missing })
       }
     },
     [session, onSignedOut],
@@ -108,11 +119,11 @@ export function Chat({ owner, onSignedOut }: Props) {
     })
   }, [onSignedOut])
 
-  const pairs = useMemo(() => pairsOf(store, id, turn, (one) => session.keyOf(one)), [store, id, turn, session])
-  const busy = turn !== null && turn.phase !== "lost" && turn.phase !== "refused"
+  const turns = useMemo(() => turnsOf(store, id, asking, (one) => session.keyOf(one)), [store, id, asking, session])
+  const busy = asking !== null && isLive(asking)
 
   const known = id === null ? undefined : store.conversations[id]?.title
-  const title = plain(known ?? pairs[0]?.question.text.slice(0, 80) ?? "")
+  const title = plain(known ?? beginning(turns[0]?.question.text ?? ""))
   useEffect(() => {
     document.title = title ? `${title} · Pellucid` : "Pellucid"
   }, [title])
@@ -166,9 +177,9 @@ export function Chat({ owner, onSignedOut }: Props) {
     [id, session],
   )
 
-  const retry = (pair: Pair) => {
-    if (pair.turn) session.retry()
-    else if (pair.id !== undefined) ask(pair.question.text, pair.id)
+  const retry = (turn: Turn) => {
+    if (turn.asking) session.retry()
+    else if (turn.id !== undefined) ask(turn.question.text, turn.id)
   }
 
   const switchTo = async (answer: string) => {
@@ -181,7 +192,8 @@ export function Chat({ owner, onSignedOut }: Props) {
     }
   }
 
-  const chosen = models?.data.find((one) => one.id === choices.model) ?? models?.data.find((one) => one.default) ?? models?.data[0]
+  const chosen = models ? chosenModel(models.data, choices.model) : undefined
+  const none = models !== null && models.data.length === 0
   const lost = failure !== null && failure.conversation === id ? failure : null
 
   return (
@@ -205,7 +217,7 @@ export function Chat({ owner, onSignedOut }: Props) {
             <Composer
               draftKey={`${draft}`}
               busy={busy}
-              disabled={lost !== null}
+              disabled={lost !== null || none}
               onSend={(text) => ask(text)}
               onStop={() => session.stop()}
             >
@@ -225,21 +237,25 @@ export function Chat({ owner, onSignedOut }: Props) {
       >
         {lost ? (
           <div className="conversation conversation--lost">
-            <ErrorState title={lost.title} message={lost.message} onRetry={() => setAttempt((now) => now + 1)} />
+            {lost.missing ? (
+              <ErrorState title={lost.title} message={lost.message} retry="New chat" onRetry={() => leaveFor(null)} />
+            ) : (
+              <ErrorState title={lost.title} message={lost.message} onRetry={() => setAttempt((now) => now + 1)} />
+            )}
           </div>
-        ) : pairs.length > 0 ? (
+        ) : turns.length > 0 ? (
           <Conversation
-            key={pairs[0]?.key}
-            pairs={pairs}
+            key={turns[0]?.key}
+            turns={turns}
             busy={busy}
-            onEdit={(pair, text) => ask(text, pair.id ?? pair.turn?.body?.replaces)}
+            onEdit={(turn, text) => ask(text, turn.id ?? turn.asking?.body?.replaces)}
             onRetry={retry}
             onVersion={(answer) => void switchTo(answer)}
           />
         ) : id === null ? (
-          <EmptyState onAsk={(text) => ask(text)} {...(chosen && { model: chosen })} />
+          <EmptyState none={none} onAsk={(text) => ask(text)} {...(chosen && { model: chosen })} />
         ) : null}
-        <Announcer turn={turn} ended={ended} />
+        <Announcer asking={asking} ended={ended} />
       </Shell>
     </BusContext>
   )

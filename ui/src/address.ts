@@ -12,7 +12,7 @@ function subscribe(listener: () => void) {
   }
 }
 
-export function conversationIn(path: string): string | null {
+function conversationIn(path: string): string | null {
   const id = /^\/c\/([^/]+)\/?$/.exec(path)?.[1]
   try {
     return id === undefined ? null : decodeURIComponent(id)

@@ -1,7 +1,7 @@
 // What was chosen for the next question: model, effort, view. It is kept in the browser.
 import { useCallback, useState } from "react"
 
-import type { Effort, Models, View } from "./api/types"
+import type { Effort, ModelInfo, Models, View } from "./api/types"
 
 export interface Choices {
   model?: string
@@ -36,13 +36,16 @@ export function useChoices(): [Choices, (change: { [Name in keyof Choices]?: Cho
   return [choices, change]
 }
 
+/** The model that is asked: the one that was chosen, where it is still there, else the server's own choice. */
+export const chosenModel = (models: readonly ModelInfo[], id: string | undefined): ModelInfo | undefined =>
+  models.find((one) => one.id === id) ?? models.find((one) => one.default) ?? models[0]
+
 /** What of the choices the server can do; the rest is left to it. */
 export function possible(choices: Choices, models: Models | null): Choices {
   if (!models) return {}
-  const model = models.data.find((one) => one.id === choices.model)
-  const asked = model ?? models.data.find((one) => one.default) ?? models.data[0]
+  const asked = chosenModel(models.data, choices.model)
   return {
-    ...(model && { model: model.id }),
+    ...(asked && asked.id === choices.model && { model: asked.id }),
     ...(choices.effort && asked?.efforts.includes(choices.effort) && { effort: choices.effort }),
     ...(choices.view && models.views.includes(choices.view) && { view: choices.view }),
   }

@@ -109,8 +109,8 @@ export const client = {
   models: () => json<Models>("/api/models"),
   conversations: (asked: { q?: string; limit?: number; after?: string }) =>
     json<ConversationPage>(`/api/conversations${query(asked)}`),
-  conversation: (id: string, head?: string, signal?: AbortSignal) =>
-    json<OpenConversation>(`/api/conversations/${at(id)}${query({ head })}`, { signal: signal ?? null }),
+  conversation: (id: string, signal?: AbortSignal) =>
+    json<OpenConversation>(`/api/conversations/${at(id)}`, { signal: signal ?? null }),
   change: (id: string, change: { title?: string; head?: string }) =>
     json<ConversationInfo>(`/api/conversations/${at(id)}`, withBody("PATCH", change)),
   remove: (id: string) => json<{ id: string }>(`/api/conversations/${at(id)}`, { method: "DELETE" }),

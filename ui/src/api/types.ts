@@ -30,11 +30,19 @@ export interface ReasoningSegment {
   reasoning_tokens?: number
 }
 
+export interface Citation {
+  type: "url_citation"
+  url: string
+  title: string
+  start_index?: number
+  end_index?: number
+}
+
 export interface TextSegment {
   id: string
   type: "text"
   text: string
-  annotations?: Json[]
+  annotations?: Citation[]
 }
 
 export interface ToolSegment {
@@ -73,13 +81,13 @@ export interface Span {
   ended_at: number
 }
 
-export interface Usage {
+export interface TokenCounts {
   input_tokens?: number
   output_tokens?: number
   reasoning_tokens?: number
 }
 
-export interface AnswerEvent {
+export interface Answer {
   id: string
   conversation_id: string
   role: "assistant"
@@ -90,7 +98,7 @@ export interface AnswerEvent {
   completed_at?: number
   view?: View
   effort_level?: string
-  usage?: Usage
+  usage?: TokenCounts
   error?: { message: string; code?: string }
   timeline?: Span[]
 }
@@ -105,7 +113,7 @@ export interface QuestionEvent {
   versions?: string[]
 }
 
-export type ChatEvent = QuestionEvent | AnswerEvent
+export type ChatEvent = QuestionEvent | Answer
 
 // --- the frames of POST /api/chat and GET /api/chat/{event_id}
 
@@ -125,24 +133,24 @@ interface OfPart {
   summary_index: number
 }
 
-export interface PartStarted extends OfPart {
+export interface ReasoningPartStarted extends OfPart {
   type: "reasoning_part_started"
   sequence_number: number
   created_at: number
 }
 
-export interface PartDelta extends OfPart {
+export interface ReasoningPartDelta extends OfPart {
   type: "reasoning_part_delta"
   text_delta: string
 }
 
-export interface PartCompleted extends OfPart {
+export interface ReasoningPartCompleted extends OfPart {
   type: "reasoning_part_completed"
   is_complete: true
   final_text?: string
 }
 
-export interface SegmentMeta {
+export interface ReasoningSegmentMeta {
   type: "reasoning_segment_meta"
   event_id: string
   segment_id: string
@@ -158,7 +166,7 @@ export interface TextDelta {
   type: "text_delta"
   event_id: string
   text_delta: string
-  output_index?: number
+  output_index: number
 }
 
 export interface ToolStarted {
@@ -202,15 +210,15 @@ export interface MessageCancelled {
 
 export interface MessageFinal {
   type: "message_final"
-  event: AnswerEvent
+  event: Answer
 }
 
 export type StreamEvent =
   | MessageStarted
-  | PartStarted
-  | PartDelta
-  | PartCompleted
-  | SegmentMeta
+  | ReasoningPartStarted
+  | ReasoningPartDelta
+  | ReasoningPartCompleted
+  | ReasoningSegmentMeta
   | TextDelta
   | ToolStarted
   | ToolUpdate
@@ -228,6 +236,7 @@ export interface AskBody {
   effort?: Effort
   view?: View
   replaces?: string
+  follows?: string
 }
 
 export interface ConversationInfo {

@@ -1,17 +1,18 @@
 // The text of an answer, under way or final: the same elements in both, so that nothing is drawn anew at the end.
 import type { ReactNode } from "react"
 
-import type { AnswerEvent, FileSegment } from "../api/types"
+import type { Answer, FileSegment } from "../api/types"
 import { useLiveText } from "../stream/hooks"
 import { liveTexts } from "../stream/streamingBus"
 import { safeHref } from "../text/links"
 import { Markdown } from "../text/Markdown"
 import { plain, visible } from "../text/visible"
+import { WebLink } from "../text/WebLink"
 import { contentOf } from "./words"
 
 interface Props {
   eventId: string
-  event: AnswerEvent | undefined
+  event: Answer | undefined
 }
 
 export function AnswerText({ eventId, event }: Props) {
@@ -20,7 +21,7 @@ export function AnswerText({ eventId, event }: Props) {
   return blocks.length > 0 ? <div className="answer__text" data-testid="answer-text">{blocks}</div> : null
 }
 
-function finalBlocks(event: AnswerEvent): ReactNode[] {
+function finalBlocks(event: Answer): ReactNode[] {
   let texts = 0
   return contentOf(event).map((segment) => {
     switch (segment.type) {
@@ -39,7 +40,7 @@ function File({ segment }: { segment: FileSegment }) {
   const name = `File (${plain(segment.media_type)})`
   if (segment.url !== undefined) {
     const href = safeHref(segment.url)
-    return <p className="answer__file">{href ? <a href={href} target="_blank" rel="noopener noreferrer">{name}</a> : name}</p>
+    return <p className="answer__file">{href ? <WebLink href={href}>{name}</WebLink> : name}</p>
   }
   return (
     <p className="answer__file">

@@ -2,26 +2,27 @@
 import { useLayoutEffect, useRef } from "react"
 
 import { DownIcon } from "../shell/icons"
-import type { Turn } from "../stream/StreamingSessionManager"
+import { questionId } from "../stream/reducer"
+import { isLive } from "../stream/advance"
 import { EventItemSequential } from "./EventItemSequential"
 import { StayContext, useFollowEnd } from "./follow"
-import type { Pair } from "./turns"
+import type { Turn } from "./turns"
 import { UserEvent } from "./UserEvent"
 
 interface Props {
-  pairs: readonly Pair[]
+  turns: readonly Turn[]
   /** Something of this page is being answered. */
   busy: boolean
-  onEdit: (pair: Pair, text: string) => void
-  onRetry: (pair: Pair) => void
+  onEdit: (turn: Turn, text: string) => void
+  onRetry: (turn: Turn) => void
   onVersion: (answerId: string) => void
 }
 
-export function Conversation({ pairs, busy, onEdit, onRetry, onVersion }: Props) {
+export function Conversation({ turns, busy, onEdit, onRetry, onVersion }: Props) {
   const { box, inner, atEnd, toEnd, stay } = useFollowEnd()
 
   // Whoever opens a conversation goes to its end, and so does whoever asks.
-  const asked = pairs.findLast((pair) => pair.turn?.question)?.key
+  const asked = turns.findLast((turn) => turn.asking?.question)?.key
   const opened = useRef(false)
   useLayoutEffect(() => {
     if (asked !== undefined || !opened.current) toEnd()
@@ -33,8 +34,8 @@ export function Conversation({ pairs, busy, onEdit, onRetry, onVersion }: Props)
       <div className="conversation">
         <div className="conversation__scroll" ref={box} data-scroller data-testid="scroller">
           <div className="conversation__column" ref={inner}>
-            {pairs.map((pair, index) => (
-              <TurnOf key={pair.key} pair={pair} busy={busy} last={index === pairs.length - 1} onEdit={onEdit} onRetry={onRetry} onVersion={onVersion} />
+            {turns.map((turn, index) => (
+              <TurnOf key={turn.key} turn={turn} busy={busy} last={index === turns.length - 1} onEdit={onEdit} onRetry={onRetry} onVersion={onVersion} />
             ))}
           </div>
         </div>
@@ -48,27 +49,25 @@ export function Conversation({ pairs, busy, onEdit, onRetry, onVersion }: Props)
   )
 }
 
-interface TurnProps extends Omit<Props, "pairs"> {
-  pair: Pair
+interface TurnProps extends Omit<Props, "turns"> {
+  turn: Turn
   last: boolean
 }
 
-function TurnOf({ pair, busy, last, onEdit, onRetry, onVersion }: TurnProps) {
-  const { question, answer, turn, id } = pair
-  const open = turn !== undefined && !ended(turn)
+function TurnOf({ turn, busy, last, onEdit, onRetry, onVersion }: TurnProps) {
+  const { question, answer, asking, id } = turn
+  const open = asking !== undefined && isLive(asking)
   return (
     <section className="turn">
       <UserEvent
-        {...(id !== undefined && { id: id.replace(/^evt_/, "ask_"), version: id })}
+        {...(id !== undefined && { id: questionId(id), version: id })}
         text={question.text}
         {...(question.event?.versions && { versions: question.event.versions })}
         busy={busy}
-        onEdit={(text) => onEdit(pair, text)}
+        onEdit={(text) => onEdit(turn, text)}
         onVersion={onVersion}
       />
-      <EventItemSequential eventId={id} event={answer} turn={turn} last={last} busy={busy} {...(!open && { onRetry: () => onRetry(pair) })} />
+      <EventItemSequential eventId={id} event={answer} asking={asking} last={last} busy={busy} {...(!open && { onRetry: () => onRetry(turn) })} />
     </section>
   )
 }
-
-const ended = (turn: Turn) => turn.phase === "lost" || turn.phase === "refused"

@@ -6,10 +6,12 @@ interface Props {
   message?: string
   /** The button waits; it stays where it is, so that nothing moves. */
   busy?: boolean
+  /** What its button says. */
+  retry?: string
   onRetry?: () => void
 }
 
-export function ErrorState({ title, message, busy = false, onRetry }: Props) {
+export function ErrorState({ title, message, busy = false, retry = "Try again", onRetry }: Props) {
   return (
     <div className="error-state" data-testid="error-state" role="alert">
       <div className="error-state__words">
@@ -18,7 +20,7 @@ export function ErrorState({ title, message, busy = false, onRetry }: Props) {
       </div>
       {onRetry && (
         <button type="button" className="button error-state__retry" data-testid="retry" disabled={busy} onClick={onRetry}>
-          Try again
+          {retry}
         </button>
       )}
     </div>

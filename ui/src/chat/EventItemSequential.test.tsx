@@ -4,10 +4,10 @@ import { createRoot } from "react-dom/client"
 import type { Root } from "react-dom/client"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
 
-import type { AnswerEvent, StreamEvent } from "../api/types"
+import type { Answer, StreamEvent } from "../api/types"
 import { BusContext } from "../stream/hooks"
 import { StreamingBus } from "../stream/streamingBus"
-import type { Turn } from "../stream/StreamingSessionManager"
+import type { Asking } from "../stream/advance"
 import { CHAT, EVENT, record } from "../testing/recorded"
 import { EventItemSequential } from "./EventItemSequential"
 
@@ -17,7 +17,7 @@ const PLAN = [
   { kind: "reasoning" as const, parts: [["Third thought."]] },
   { kind: "text" as const, deltas: ["So ", "it is."] },
 ]
-const TURN: Turn = { key: "turn-1", phase: "streaming", conversation_id: CHAT, event_id: EVENT, stopping: false, skew: 0 }
+const ASKING: Asking = { key: "turn-1", phase: "streaming", conversation_id: CHAT, event_id: EVENT, stopping: false, skew: 0 }
 
 let box: HTMLElement
 let root: Root
@@ -38,11 +38,11 @@ afterEach(() => {
   box.remove()
 })
 
-function draw(event?: AnswerEvent, turn: Turn = TURN) {
+function draw(event?: Answer, asking: Asking = ASKING) {
   act(() =>
     root.render(
       <BusContext value={bus}>
-        <EventItemSequential eventId={EVENT} event={event} turn={event ? undefined : turn} busy={false} last />
+        <EventItemSequential eventId={EVENT} event={event} asking={event ? undefined : asking} busy={false} last />
       </BusContext>,
     ),
   )
@@ -58,7 +58,18 @@ function push(events: readonly StreamEvent[]) {
 const all = (id: string) => [...box.querySelectorAll<HTMLElement>(`[data-testid="${id}"]`)]
 const words = (id: string) => all(id).map((element) => element.textContent)
 
+const keys = () => [...box.querySelectorAll(".timeline__key")].map((element) => element.textContent)
+
 describe("while it streams", () => {
+  test("a tool that nobody answered is over, in the words of the row that stays", () => {
+    const { events } = record([{ kind: "tool", name: "look", args: "{}", result: "seen", logs: [] }])
+    draw()
+    push(events.slice(0, -2))
+    push([{ type: "tool_call_update", event_id: EVENT, call_id: "call_0", status: "incomplete", progress: null }])
+    expect(all("overlay-tool")[0]?.querySelector(".spinner")).toBeNull()
+    expect(all("overlay-tool")[0]?.querySelector(".tool__status")?.textContent).toBe("Not finished")
+  })
+
   test("nothing is shown before something arrives, and never a toggle", () => {
     const { events } = record(PLAN)
     draw()
@@ -172,6 +183,37 @@ describe("afterwards", () => {
       "Reasoned for 2 s, beginning after 5 s",
       "Wrote for 1 s, beginning after 7 s",
     ])
+    expect(keys()).toEqual(["Reasoned 5 s", "Called tools 2 s", "Wrote 1 s"])
+  })
+
+  test("the time in which nothing came is named, so that the figures make up the whole", () => {
+    const { final } = record(PLAN)
+    draw({
+      ...final,
+      completed_at: 20_000,
+      timeline: [
+        { segment_id: "rs_0", started_at: 12_000, ended_at: 15_000 },
+        { segment_id: "fc_1", started_at: 14_000, ended_at: 16_000 },
+        { segment_id: "msg_3", started_at: 18_000, ended_at: 20_000 },
+      ],
+    })
+    act(() => all("show-reasoning")[0]?.click())
+    expect(keys()).toEqual(["Reasoned 3 s", "Called tools 2 s", "Wrote 2 s", "Waited 13 s"])
+  })
+
+  test("what is whole can be asked again; what is not has its button where it says so", () => {
+    let again = 0
+    const show = (event: Answer, busy = false) =>
+      act(() => root.render(<EventItemSequential eventId={EVENT} event={event} asking={undefined} busy={busy} last onRetry={() => again++} />))
+    show(record(PLAN).final)
+    act(() => all("again")[0]?.click())
+    expect(again).toBe(1)
+    expect(all("retry")).toHaveLength(0)
+    show(record(PLAN).final, true)
+    expect(all("again")[0]?.hasAttribute("disabled")).toBe(true)
+    show(record(PLAN, "failed").final)
+    expect(all("again")).toHaveLength(0)
+    expect(all("retry")).toHaveLength(1)
   })
 
   test("a stopped answer keeps what there is, with a word on it", () => {

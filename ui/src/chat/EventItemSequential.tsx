@@ -1,15 +1,17 @@
-// An answer, from the moment it was asked for: the steps above, then the text, then what went wrong, then a quiet row.
-// The element stays the same from the placeholder to the final event.
+// An answer, from the moment it was asked for: the steps above, then the text, then what went wrong, then its sources,
+// then a quiet row. The element stays the same from the placeholder to the final event.
 import { useRef } from "react"
 
-import type { AnswerEvent } from "../api/types"
+import type { Answer } from "../api/types"
 import { ViewBadge } from "../shell/Pickers"
 import { useLiveMessage } from "../stream/hooks"
-import type { Turn } from "../stream/StreamingSessionManager"
+import { isLive } from "../stream/advance"
+import type { Asking } from "../stream/advance"
 import { CopyButton } from "../text/CopyButton"
 import { plain } from "../text/visible"
 import { AnswerText } from "./AnswerText"
 import { ErrorState } from "./ErrorState"
+import { Sources } from "./Sources"
 import { StepsPanel } from "./StepsPanel"
 import { useReserve } from "./useReserve"
 import { answerText, duration } from "./words"
@@ -18,9 +20,9 @@ interface Props {
   /** Absent until the gateway has named it. */
   eventId: string | undefined
   /** The final event, once it is there. */
-  event: AnswerEvent | undefined
+  event: Answer | undefined
   /** The session, while there is no final event. */
-  turn: Turn | undefined
+  asking: Asking | undefined
   /** Whether it is the last of the conversation. */
   last: boolean
   /** Something of this page is being answered: a retry has to wait. */
@@ -28,9 +30,9 @@ interface Props {
   onRetry?: () => void
 }
 
-export function EventItemSequential({ eventId, event, turn, last, busy = false, onRetry }: Props) {
+export function EventItemSequential({ eventId, event, asking, last, busy = false, onRetry }: Props) {
   const element = useRef<HTMLElement>(null)
-  const live = event === undefined && turn !== undefined
+  const live = event === undefined && asking !== undefined
   useReserve(element, live, last)
   return (
     <article
@@ -40,13 +42,14 @@ export function EventItemSequential({ eventId, event, turn, last, busy = false, 
       data-event-id={eventId}
       data-status={event?.status ?? "in_progress"}
       aria-label="Answer"
-      aria-busy={live && turn.phase !== "lost" && turn.phase !== "refused"}
+      aria-busy={live && isLive(asking)}
     >
       <div className="answer__inner">
-        {eventId !== undefined && <StepsPanel eventId={eventId} event={event} skew={turn?.skew ?? 0} />}
+        {eventId !== undefined && <StepsPanel eventId={eventId} event={event} skew={asking?.skew ?? 0} />}
         {eventId !== undefined && <AnswerText eventId={eventId} event={event} />}
-        {event ? <FinalError event={event} busy={busy} {...(onRetry && { onRetry })} /> : turn && <LiveError eventId={eventId ?? ""} turn={turn} {...(onRetry && { onRetry })} />}
-        <div className="answer__foot">{event ? <Foot event={event} /> : turn && <Waiting eventId={eventId ?? ""} turn={turn} />}</div>
+        {event ? <FinalError event={event} busy={busy} {...(onRetry && { onRetry })} /> : asking && <LiveError eventId={eventId ?? ""} asking={asking} {...(onRetry && { onRetry })} />}
+        <Sources event={event} />
+        <div className="answer__foot">{event ? <Foot event={event} busy={busy} {...(onRetry && { onAgain: onRetry })} /> : asking && <Waiting eventId={eventId ?? ""} asking={asking} />}</div>
       </div>
     </article>
   )
@@ -58,46 +61,50 @@ const TITLES = {
   incomplete: "The answer is not complete.",
 } as const
 
-function FinalError({ event, busy, onRetry }: { event: AnswerEvent; busy: boolean; onRetry?: () => void }) {
+function FinalError({ event, busy, onRetry }: { event: Answer; busy: boolean; onRetry?: () => void }) {
   if (event.status === "completed" || event.status === "in_progress") return null
   const message = event.status === "cancelled" ? undefined : event.error?.message
   return <ErrorState title={TITLES[event.status]} busy={busy} {...(message && { message })} {...(onRetry && { onRetry })} />
 }
 
-function LiveError({ eventId, turn, onRetry }: { eventId: string; turn: Turn; onRetry?: () => void }) {
+function LiveError({ eventId, asking, onRetry }: { eventId: string; asking: Asking; onRetry?: () => void }) {
   const message = useLiveMessage(eventId)
-  if (turn.phase === "lost" || turn.phase === "refused") {
-    return <ErrorState title={failed(turn, message?.error !== undefined)} {...(turn.error && { message: turn.error })} {...(onRetry && { onRetry })} />
+  if (!isLive(asking)) {
+    return <ErrorState title={failed(asking, message?.error !== undefined)} {...(asking.error && { message: asking.error })} {...(onRetry && { onRetry })} />
   }
   if (message?.cancelled) return <ErrorState title={TITLES.cancelled} />
   if (message?.error !== undefined) return <ErrorState title={TITLES.failed} message={message.error} />
   return null
 }
 
-function failed(turn: Turn, told: boolean): string {
-  if (turn.phase === "lost") return "The connection was lost."
+function failed(asking: Asking, told: boolean): string {
+  if (asking.phase === "lost") return "The connection was lost."
   if (told) return "The answer could not be kept."
-  return turn.event_id === null ? "This could not be asked." : "The answer could not be read on."
+  return asking.event_id === null ? "This could not be asked." : "The answer could not be read on."
 }
 
 /** What is being waited for, where nothing shows it yet. */
-function Waiting({ eventId, turn }: { eventId: string; turn: Turn }) {
+function Waiting({ eventId, asking }: { eventId: string; asking: Asking }) {
   const message = useLiveMessage(eventId)
   const nothing = !message || (message.texts.size === 0 && message.parts.size === 0 && message.tools.size === 0 && message.segments.size === 0)
   const over = message !== undefined && (message.cancelled || message.error !== undefined)
-  if (turn.phase === "lost" || turn.phase === "refused" || over) return null
-  if (turn.stopping) return <span className="waiting">Stopping…</span>
-  if (turn.phase === "reconnecting") return <span className="waiting">The connection was lost. Reconnecting…</span>
-  if (turn.phase === "queued") return <span className="waiting">Waiting for the model to be free…</span>
+  if (!isLive(asking) || over) return null
+  if (asking.stopping) return <span className="waiting">Stopping…</span>
+  if (asking.phase === "reconnecting") return <span className="waiting">The connection was lost. Reconnecting…</span>
+  if (asking.phase === "queued") return <span className="waiting">Waiting for the model to be free…</span>
   return nothing ? <span className="waiting waiting--dots" data-testid="waiting" role="img" aria-label="Waiting for the answer" /> : null
 }
 
-function Foot({ event }: { event: AnswerEvent }) {
+function Foot({ event, busy, onAgain }: { event: Answer; busy: boolean; onAgain?: () => void }) {
   const text = answerText(event)
   const took = event.completed_at === undefined ? "" : duration(event.completed_at - event.created_at)
   return (
     <>
       {text !== "" && <span data-testid="copy"><CopyButton text={text} label="Copy the answer" /></span>}
+      {/* One that is not whole has its button where it says so. */}
+      {onAgain && event.status === "completed" && (
+        <button type="button" className="quiet-button" data-testid="again" disabled={busy} onClick={onAgain}>Ask again</button>
+      )}
       <span className="answer__model">{plain(event.model)}</span>
       {took && <span className="answer__took">{took}</span>}
       {event.view && event.view !== "raw" && <ViewBadge view={event.view} />}

@@ -2,7 +2,7 @@
 // its place between them, how hard and how long the model thought, and when it did what.
 import { useId, useState } from "react"
 
-import type { AnswerEvent, ReasoningSegment as Segment } from "../api/types"
+import type { Answer, ReasoningSegment as Segment } from "../api/types"
 import { LongText } from "../text/LongText"
 import { useStay } from "./follow"
 import { Timeline } from "./Timeline"
@@ -11,7 +11,7 @@ import { duration, effortOf, thoughtTime, thoughtTokens, tokens } from "./words"
 import type { Step } from "./words"
 
 interface Props {
-  event: AnswerEvent
+  event: Answer
   /** From the first reasoning on. */
   steps: readonly Step[]
 }
@@ -84,7 +84,7 @@ function Parts({ segment }: { segment: Segment }) {
   )
 }
 
-function metadata(event: AnswerEvent): string[] {
+function metadata(event: Answer): string[] {
   const time = thoughtTime(event)
   const count = thoughtTokens(event)
   const effort = effortOf(event)

@@ -1,6 +1,6 @@
 // Everything of an answer that is not text, above its text. While it streams: the overlays and nothing else. Afterwards:
 // the segments that stay, and nothing of the overlays.
-import type { AnswerEvent } from "../api/types"
+import type { Answer } from "../api/types"
 import { useLiveMessage } from "../stream/hooks"
 import { liveSteps } from "../stream/streamingBus"
 import type { LiveMessage, LivePart, LiveSealed, LiveStep, LiveTool } from "../stream/streamingBus"
@@ -14,7 +14,7 @@ import { isTool, stepsOf } from "./words"
 interface Props {
   eventId: string
   /** The final event; absent while it streams. */
-  event: AnswerEvent | undefined
+  event: Answer | undefined
   skew: number
 }
 
@@ -22,7 +22,7 @@ export function StepsPanel({ eventId, event, skew }: Props) {
   return event ? <PersistedSteps event={event} /> : <StreamingSteps eventId={eventId} skew={skew} />
 }
 
-function PersistedSteps({ event }: { event: AnswerEvent }) {
+function PersistedSteps({ event }: { event: Answer }) {
   const steps = stepsOf(event)
   const first = steps.findIndex((step) => step.type === "reasoning")
   if (steps.length === 0) return null
@@ -47,7 +47,7 @@ function StreamingSteps({ eventId, skew }: { eventId: string; skew: number }) {
 type Run = { kind: "reasoning"; steps: (LivePart | LiveSealed)[] } | { kind: "tools"; steps: LiveTool[] }
 
 /** Reasoning and tools by turns, in order. */
-export function runsOf(steps: readonly LiveStep[]): Run[] {
+function runsOf(steps: readonly LiveStep[]): Run[] {
   const runs: Run[] = []
   for (const step of steps) {
     const last = runs.at(-1)

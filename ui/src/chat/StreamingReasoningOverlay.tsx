@@ -50,7 +50,7 @@ const Line = memo(function Line({ eventId, part }: { eventId: string; part: Live
 })
 
 /** “Thinking… 12 s”, and how long it was afterwards. */
-export function ThinkingHead({ eventId, thinking, since, skew, line }: HeadProps) {
+function ThinkingHead({ eventId, thinking, since, skew, line }: HeadProps) {
   return (
     <div className="step-row overlay__head">
       {thinking ? <span className="spinner" aria-hidden="true" /> : <span className="overlay__done" aria-hidden="true" />}

@@ -4,14 +4,7 @@ import { memo } from "react"
 import { useLiveTool } from "../stream/hooks"
 import type { LiveTool } from "../stream/streamingBus"
 import { plain, visible } from "../text/visible"
-import { preview, shown, toolName } from "./words"
-
-const WORDS: Record<string, string> = {
-  arguments: "Preparing",
-  running: "Running",
-  completed: "Done",
-  failed: "Failed",
-}
+import { preview, toolIsOver, toolName, toolStatus } from "./words"
 
 interface ToolProps {
   eventId: string
@@ -21,7 +14,7 @@ interface ToolProps {
 const OverlayTool = memo(function OverlayTool({ eventId, callId }: ToolProps) {
   const tool = useLiveTool(eventId, callId)
   if (!tool) return null
-  const over = tool.status === "completed" || tool.status === "failed"
+  const over = toolIsOver(tool.status)
   const logs = tool.logs.tail(2000)
   const result = tool.error ?? preview(tool.result)
   return (
@@ -33,11 +26,11 @@ const OverlayTool = memo(function OverlayTool({ eventId, callId }: ToolProps) {
         {tool.progress !== null && !over && (
           <progress className="tool__progress" aria-label="Progress" max={1} value={tool.progress > 1 ? tool.progress / 100 : tool.progress} />
         )}
-        <span className="tool__status">{WORDS[tool.status] ?? tool.status}</span>
+        <span className="tool__status">{plain(toolStatus(tool.status))}</span>
       </div>
       <div className="overlay__more">
         {logs && <pre className="tool__logs" dir="auto">{visible(logs)}</pre>}
-        {over && result && <p className="tool__result" dir="auto">{visible(shown(result).slice(0, 400))}</p>}
+        {over && result && <p className="tool__result" dir="auto">{visible(result.slice(0, 400))}</p>}
       </div>
     </div>
   )

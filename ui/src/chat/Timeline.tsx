@@ -1,6 +1,6 @@
 // A look at the thought: when the answer reasoned, called tools and wrote, as a bar in time. Whoever does not see the
 // bar reads the same as a list.
-import type { AnswerEvent } from "../api/types"
+import type { Answer } from "../api/types"
 import { plain } from "../text/visible"
 import { duration, isTool, toolName } from "./words"
 
@@ -16,7 +16,7 @@ interface Stretch {
 
 const NAMES: Record<Kind, string> = { reasoning: "Reasoned", tool: "Called tools", text: "Wrote" }
 
-export function stretches(event: AnswerEvent): Stretch[] {
+function stretches(event: Answer): Stretch[] {
   const byId = new Map(event.segments.map((segment) => [segment.id, segment]))
   return (event.timeline ?? []).flatMap((span) => {
     const segment = byId.get(span.segment_id)
@@ -27,10 +27,21 @@ export function stretches(event: AnswerEvent): Stretch[] {
   })
 }
 
+/** How much of the time something was made; the rest went by waiting. */
+function covered(parts: readonly Stretch[]): number {
+  let sum = 0
+  let until = -Infinity
+  for (const { start, end } of parts.toSorted((a, b) => a.start - b.start)) {
+    sum += Math.max(0, end - Math.max(start, until))
+    until = Math.max(until, end)
+  }
+  return sum
+}
+
 const WIDTH = 1000
 const LEAST = 4
 
-export function Timeline({ event }: { event: AnswerEvent }) {
+export function Timeline({ event }: { event: Answer }) {
   const parts = stretches(event)
   if (parts.length === 0) return null
   const from = Math.min(event.created_at, ...parts.map((part) => part.start))
@@ -38,6 +49,7 @@ export function Timeline({ event }: { event: AnswerEvent }) {
   const length = Math.max(1, to - from)
   const scale = (time: number) => ((time - from) / length) * WIDTH
   const kinds = [...new Set(parts.map((part) => part.kind))]
+  const waited = length - covered(parts)
   return (
     <figure className="timeline" data-testid="timeline">
       <svg className="timeline__bar" viewBox={`0 0 ${WIDTH} 12`} preserveAspectRatio="none" aria-hidden="true">
@@ -57,6 +69,7 @@ export function Timeline({ event }: { event: AnswerEvent }) {
             {NAMES[kind]} {duration(parts.filter((part) => part.kind === kind).reduce((sum, part) => sum + part.end - part.start, 0))}
           </span>
         ))}
+        {waited >= 500 && <span className="timeline__key timeline__key--waiting">Waited {duration(waited)}</span>}
         <span className="timeline__total">{duration(length)} in all</span>
       </figcaption>
       <ol className="visually-hidden" aria-label="Timeline of the answer">

@@ -4,9 +4,7 @@ import { useId, useState } from "react"
 import type { ToolSegment } from "../api/types"
 import { plain, visible } from "../text/visible"
 import { useStay } from "./follow"
-import { preview, shown, toolName } from "./words"
-
-const WORDS = { completed: "Done", failed: "Failed", incomplete: "Not finished" } as const
+import { preview, shown, toolName, toolStatus } from "./words"
 
 interface Props {
   segment: ToolSegment
@@ -33,7 +31,7 @@ export function ToolCallSegment({ segment, labels = { args: "Arguments", result:
         <span className={`tool__mark tool__mark--${segment.status}`} aria-hidden="true" />
         <span className="tool__name">{plain(toolName(segment))}</span>
         <span className="tool__preview" dir="auto">{plain(preview(segment.args))}</span>
-        <span className="tool__status">{WORDS[segment.status]}</span>
+        <span className="tool__status">{toolStatus(segment.status)}</span>
       </button>
       {open && (
         <div className="tool__body" id={body}>

@@ -2,33 +2,40 @@ import { describe, expect, test } from "vitest"
 
 import { CHAT, record } from "../testing/recorded"
 import { EMPTY, reduce } from "../stream/reducer"
-import type { Turn } from "../stream/StreamingSessionManager"
-import { pairsOf } from "./turns"
+import type { Asking } from "../stream/advance"
+import { turnsOf } from "./turns"
 
-const TURN: Turn = { key: "turn-9", phase: "streaming", conversation_id: CHAT, event_id: null, stopping: false, skew: 0 }
+const ASKING: Asking = { key: "turn-9", phase: "streaming", conversation_id: CHAT, event_id: null, stopping: false, skew: 0 }
 const answer = (id: string) => record([{ kind: "text", deltas: ["Because."] }], "completed", id).final
 const store = ["evt_1", "evt_2"].reduce(
   (all, id) => reduce(all, { type: "final", event: answer(id), question: { text: `Question ${id}`, created_at: 1 } }),
   EMPTY,
 )
-const texts = (turn: Turn | null) => pairsOf(store, CHAT, turn, (id) => id).map((pair) => [pair.question.text, pair.answer?.id, pair.turn?.key])
+const texts = (asking: Asking | null) => turnsOf(store, CHAT, asking, (id) => id).map((turn) => [turn.question.text, turn.answer?.id, turn.asking?.key])
 
 describe("what stands in a conversation", () => {
   test("questions with their answers, in order", () => {
     expect(texts(null)).toEqual([["Question evt_1", "evt_1", undefined], ["Question evt_2", "evt_2", undefined]])
-    expect(pairsOf(store, null, null, (id) => id)).toEqual([])
+    expect(turnsOf(store, null, null, (id) => id)).toEqual([])
+  })
+
+  test("nothing, under a name that every object has", () => {
+    for (const id of ["__proto__", "constructor", "toString"]) {
+      expect(turnsOf(store, id, null, (one) => one)).toEqual([])
+      expect(turnsOf(EMPTY, id, null, (one) => one)).toEqual([])
+    }
   })
 
   test("what is asked now comes last, or in the place of what it replaces", () => {
-    expect(texts({ ...TURN, question: { text: "Now?", created_at: 3 } }).at(-1)).toEqual(["Now?", undefined, "turn-9"])
-    expect(texts({ ...TURN, question: { text: "Now?", created_at: 3, replaces: "ask_2" } })).toEqual([
+    expect(texts({ ...ASKING, question: { text: "Now?", created_at: 3 } }).at(-1)).toEqual(["Now?", undefined, "turn-9"])
+    expect(texts({ ...ASKING, question: { text: "Now?", created_at: 3, replaces: "ask_2" } })).toEqual([
       ["Question evt_1", "evt_1", undefined],
       ["Now?", undefined, "turn-9"],
     ])
   })
 
   test("what is asked in another conversation is not here", () => {
-    expect(texts({ ...TURN, conversation_id: "chat_2", question: { text: "Now?", created_at: 3 } })).toHaveLength(2)
+    expect(texts({ ...ASKING, conversation_id: "chat_2", question: { text: "Now?", created_at: 3 } })).toHaveLength(2)
   })
 
   test("an answer found under way stands at its question", () => {
@@ -38,6 +45,6 @@ describe("what stands in a conversation", () => {
       active: "evt_7",
     }
     const opened = reduce(EMPTY, { type: "opened", loaded })
-    expect(pairsOf(opened, CHAT, { ...TURN, event_id: "evt_7" }, (id) => id)).toMatchObject([{ id: "evt_7", question: { text: "Why?" }, turn: { key: "turn-9" } }])
+    expect(turnsOf(opened, CHAT, { ...ASKING, event_id: "evt_7" }, (id) => id)).toMatchObject([{ id: "evt_7", question: { text: "Why?" }, asking: { key: "turn-9" } }])
   })
 })

@@ -1,40 +1,40 @@
-// What stands in a conversation: pairs of a question and its answer, from the store and from the session under way.
-import type { AnswerEvent, QuestionEvent } from "../api/types"
-import { answerId, before } from "../stream/reducer"
+// What stands in a conversation: its turns, from the store and from the session under way.
+import type { Answer, QuestionEvent } from "../api/types"
+import { answerId, before, questionText, threadOf } from "../stream/reducer"
 import type { Store } from "../stream/reducer"
-import type { Turn } from "../stream/StreamingSessionManager"
+import type { Asking } from "../stream/advance"
 
-export interface Pair {
+/** A question and its answer. */
+export interface Turn {
   key: string
   /** The answer's id; absent until the gateway has named it. */
   id: string | undefined
   question: { text: string; event?: QuestionEvent }
-  answer: AnswerEvent | undefined
-  turn: Turn | undefined
+  answer: Answer | undefined
+  /** While there is no final event, and this page is after it. */
+  asking: Asking | undefined
 }
 
-const textOf = (event: QuestionEvent) => event.segments.map((segment) => segment.text).join("\n\n")
-
-export function pairsOf(store: Store, conversationId: string | null, turn: Turn | null, keyOf: (id: string) => string): Pair[] {
-  const thread = conversationId === null ? [] : (store.threads[conversationId] ?? [])
-  const here = turn !== null && turn.conversation_id === conversationId ? turn : null
+export function turnsOf(store: Store, conversationId: string | null, asking: Asking | null, keyOf: (id: string) => string): Turn[] {
+  const thread = conversationId === null ? [] : threadOf(store, conversationId)
+  const here = asking !== null && asking.conversation_id === conversationId ? asking : null
   const shown = here?.question ? before(thread, here.question.replaces) : thread
-  const pairs: Pair[] = []
+  const turns: Turn[] = []
   for (const id of shown) {
     const event = store.events[id]
     if (event?.role === "user") {
-      pairs.push({ key: keyOf(id), id: answerId(id), question: { text: textOf(event), event }, answer: undefined, turn: undefined })
+      turns.push({ key: keyOf(id), id: answerId(id), question: { text: questionText(event), event }, answer: undefined, asking: undefined })
     } else if (event) {
-      const last = pairs.at(-1)
+      const last = turns.at(-1)
       if (last?.id === id) last.answer = event
     }
   }
-  if (!here) return pairs
-  const mine = here.event_id === null ? undefined : pairs.find((pair) => pair.id === here.event_id)
-  if (mine) mine.turn = mine.answer ? undefined : here
+  if (!here) return turns
+  const mine = here.event_id === null ? undefined : turns.find((turn) => turn.id === here.event_id)
+  if (mine) mine.asking = mine.answer ? undefined : here
   else if (here.question) {
-    pairs.push({ key: here.key, id: here.event_id ?? undefined, question: { text: here.question.text }, answer: undefined, turn: here })
+    turns.push({ key: here.key, id: here.event_id ?? undefined, question: { text: here.question.text }, answer: undefined, asking: here })
   }
-  return pairs
+  return turns
 }
 

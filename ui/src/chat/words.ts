@@ -1,5 +1,5 @@
 // Small things said in words: durations, counts, values of tools.
-import type { AnswerEvent, Json, ReasoningSegment, Segment, TextSegment, ToolSegment } from "../api/types"
+import type { Answer, Json, ReasoningSegment, Segment, TextSegment, ToolSegment, ToolStatus } from "../api/types"
 
 export type Step = ReasoningSegment | ToolSegment
 export type Content = Exclude<Segment, Step>
@@ -10,14 +10,14 @@ export const isTool = (segment: Segment): segment is ToolSegment =>
   segment.type === "code_interpreter_call" ||
   segment.type === "builtin_tool_call"
 
-export const isStep = (segment: Segment): segment is Step => segment.type === "reasoning" || isTool(segment)
+const isStep = (segment: Segment): segment is Step => segment.type === "reasoning" || isTool(segment)
 
 /** The segments that are not text, in the order in which the model began them. */
-export function stepsOf(event: AnswerEvent): Step[] {
+export function stepsOf(event: Answer): Step[] {
   return event.segments.filter(isStep).toSorted((a, b) => a.sequence_number - b.sequence_number)
 }
 
-export const contentOf = (event: AnswerEvent): Content[] =>
+export const contentOf = (event: Answer): Content[] =>
   event.segments.filter((segment): segment is Content => !isStep(segment) && (segment.type !== "text" || segment.text !== ""))
 
 /** The answer as Markdown. */
@@ -39,20 +39,20 @@ const whole = new Intl.NumberFormat("en")
 export const tokens = (count: number) => `${whole.format(count)} ${count === 1 ? "token" : "tokens"}`
 
 /** How long it reasoned, where that is known. */
-export function thoughtTime(event: AnswerEvent): number | null {
+export function thoughtTime(event: Answer): number | null {
   const reasoning = new Set(event.segments.filter((segment) => segment.type === "reasoning").map((segment) => segment.id))
   const spans = (event.timeline ?? []).filter((span) => reasoning.has(span.segment_id))
   if (spans.length === 0) return null
   return spans.reduce((sum, span) => sum + Math.max(0, span.ended_at - span.started_at), 0)
 }
 
-export function thoughtTokens(event: AnswerEvent): number | null {
+export function thoughtTokens(event: Answer): number | null {
   const told = event.segments.filter((segment) => segment.type === "reasoning").map((segment) => segment.reasoning_tokens)
   const sum = told.reduce<number>((all, count) => all + (count ?? 0), 0)
   return event.usage?.reasoning_tokens ?? (sum > 0 ? sum : null)
 }
 
-export const effortOf = (event: AnswerEvent): string | undefined =>
+export const effortOf = (event: Answer): string | undefined =>
   event.effort_level ?? event.segments.find((segment) => segment.type === "reasoning")?.effort_level
 
 /** A tool's arguments or result, to be read. */
@@ -67,6 +67,20 @@ export function preview(value: Json | undefined): string {
   const text = typeof value === "string" ? value : JSON.stringify(value)
   return text.slice(0, 200).replace(/\s+/g, " ").trim()
 }
+
+const STATUSES: Record<string, string> = {
+  arguments: "Preparing",
+  running: "Running",
+  completed: "Done",
+  failed: "Failed",
+  incomplete: "Not finished",
+}
+
+/** How far a tool is; a provider's own word for it stays as it is. */
+export const toolStatus = (status: string) => STATUSES[status] ?? status
+
+const ENDS: ReadonlySet<string> = new Set<ToolStatus>(["completed", "failed", "incomplete"])
+export const toolIsOver = (status: string) => ENDS.has(status)
 
 const NAMES: Record<string, string> = {
   web_search_call: "Web search",

@@ -8,7 +8,7 @@ export function Composer({ draftKey = "", ...props }: ComposerProps) {
   return <Draft key={draftKey} {...props} />
 }
 
-function Draft({ onSend, onStop, busy, disabled = false, placeholder = "Ask anything", children }: Omit<ComposerProps, "draftKey">) {
+function Draft({ onSend, onStop, busy, disabled = false, children }: Omit<ComposerProps, "draftKey">) {
   const [text, setText] = useState("")
   const field = useRef<HTMLTextAreaElement>(null)
   const hint = useId()
@@ -26,16 +26,10 @@ function Draft({ onSend, onStop, busy, disabled = false, placeholder = "Ask anyt
   }, [])
 
   const ready = text.trim() !== "" && !disabled && !busy
-  const send = async () => {
+  const send = () => {
     if (!ready) return
-    const sent = text
     setText("")
-    try {
-      await onSend(sent.trim())
-    } catch {
-      // Whoever sends says why; the words must not be lost.
-      setText((now) => now || sent)
-    }
+    onSend(text.trim())
   }
 
   return (
@@ -44,7 +38,7 @@ function Draft({ onSend, onStop, busy, disabled = false, placeholder = "Ask anyt
       aria-label="Ask"
       onSubmit={(event) => {
         event.preventDefault()
-        void send()
+        send()
       }}
     >
       <textarea
@@ -56,14 +50,14 @@ function Draft({ onSend, onStop, busy, disabled = false, placeholder = "Ask anyt
         dir="auto"
         rows={1}
         enterKeyHint="send"
-        placeholder={placeholder}
+        placeholder="Ask anything"
         value={text}
         onChange={(event) => setText(event.target.value)}
         onKeyDown={(event) => {
           // 229: an input method of a browser that does not say isComposing on the key that ends it.
           if (event.key !== "Enter" || event.shiftKey || event.altKey || event.nativeEvent.isComposing || event.keyCode === 229) return
           event.preventDefault()
-          void send()
+          send()
         }}
       />
       <div className="composer__row">

@@ -18,14 +18,25 @@ export function ConversationItem({ row, current, onOpen, onRename, onDelete }: P
   const [editing, setEditing] = useState(false)
   const [failed, setFailed] = useState(false)
   const field = useRef<HTMLInputElement>(null)
+  const opener = useRef<HTMLButtonElement>(null)
+  const byKey = useRef(false)
   useEffect(() => {
     if (editing) field.current?.select()
+    // Who ended it with a key goes on from where they began.
+    else if (byKey.current) opener.current?.focus()
+    byKey.current = false
   }, [editing])
 
   const rename = (title: string) => {
     setEditing(false)
     const trimmed = title.trim()
     if (trimmed && trimmed !== row.title) onRename(trimmed).then(() => setFailed(false), () => setFailed(true))
+  }
+
+  // A dialog gives the focus back to what had it before: that is not to be the menu, which is gone by then.
+  const ask = () => {
+    opener.current?.focus()
+    onDelete()
   }
 
   if (editing) {
@@ -41,6 +52,7 @@ export function ConversationItem({ row, current, onOpen, onRename, onDelete }: P
           onBlur={(event) => rename(event.target.value)}
           onKeyDown={(event) => {
             if (event.nativeEvent.isComposing) return
+            byKey.current = event.key === "Enter" || event.key === "Escape"
             if (event.key === "Enter") rename(event.currentTarget.value)
             if (event.key === "Escape") {
               event.preventDefault()
@@ -71,13 +83,13 @@ export function ConversationItem({ row, current, onOpen, onRename, onDelete }: P
         {failed && <span className="chats__failed">Not renamed</span>}
       </a>
       <Menu.Root modal={false}>
-        <Menu.Trigger className="icon-button chats__more" aria-label={`Rename or delete ${plain(row.title)}`}>
+        <Menu.Trigger ref={opener} className="icon-button chats__more" aria-label={`Rename or delete ${plain(row.title)}`}>
           <MoreIcon />
         </Menu.Trigger>
         <Menu.Content className="menu" align="start" sideOffset={4} collisionPadding={8} onCloseAutoFocus={(event) => editing && event.preventDefault()}>
           {/* After the menu has given the focus back, so that the field keeps it. */}
           <Menu.Item className="menu__item" onSelect={() => setTimeout(() => setEditing(true))}>Rename</Menu.Item>
-          <Menu.Item className="menu__item menu__item--grave" onSelect={() => setTimeout(onDelete)}>Delete…</Menu.Item>
+          <Menu.Item className="menu__item menu__item--grave" onSelect={() => setTimeout(ask)}>Delete…</Menu.Item>
         </Menu.Content>
       </Menu.Root>
     </li>

@@ -1,5 +1,5 @@
 // The browser's own modal dialog: it keeps the focus, closes on Escape and makes the rest inert.
-import { useEffect, useRef } from "react"
+import { useLayoutEffect, useRef } from "react"
 import type { ReactNode } from "react"
 
 interface Props {
@@ -12,7 +12,8 @@ interface Props {
 /** Open as long as it is drawn. */
 export function Dialog({ className, label, onClose, children }: Props) {
   const dialog = useRef<HTMLDialogElement>(null)
-  useEffect(() => {
+  // It is closed while it is still there: only then does the browser give the focus back.
+  useLayoutEffect(() => {
     const element = dialog.current
     element?.showModal()
     return () => element?.close()

@@ -8,17 +8,18 @@ const QUESTIONS = [
   "Write a function that finds the longest palindrome in a text, and say how fast it is.",
 ]
 
-export function EmptyState({ model, onAsk }: EmptyStateProps) {
+export function EmptyState({ model, none = false, onAsk }: EmptyStateProps) {
   return (
     <div className="empty" data-testid="empty">
       <div className="empty__inner">
         <h2 className="empty__title">What shall we think about?</h2>
         <p className="empty__lead">
-          {model ? <><strong>{plain(model.id)}</strong> answers, and you can watch it think.</> : "Ask, and watch it think."}
+          {none && "There is no model to ask here yet. Whoever runs this gateway can name one: with --upstream-model, or in its configuration."}
+          {none ? null : model ? <><strong>{plain(model.id)}</strong> answers, and you can watch it think.</> : "Ask, and watch it think."}
           {model?.embedded && " It runs on this machine: nothing that you write leaves it."}
         </p>
         <ul className="empty__questions">
-          {QUESTIONS.map((question) => (
+          {!none && QUESTIONS.map((question) => (
             <li key={question}>
               <button type="button" className="empty__question" onClick={() => onAsk(question)}>{question}</button>
             </li>

@@ -3,6 +3,7 @@ import * as Menu from "@radix-ui/react-dropdown-menu"
 import type { ReactNode } from "react"
 
 import type { Effort, View } from "../api/types"
+import { chosenModel } from "../choices"
 import { plain } from "../text/visible"
 import { CheckIcon, DownIcon } from "./icons"
 import type { PickersProps, ViewBadgeProps } from "./props"
@@ -54,7 +55,7 @@ function Pick({ testId, label, heading, value, choices, className = "pick", onPi
 }
 
 export function Pickers({ models, views, model, effort, view, onModel, onEffort, onView }: PickersProps) {
-  const chosen = models.find((one) => one.id === model) ?? models.find((one) => one.default) ?? models[0]
+  const chosen = chosenModel(models, model)
   if (!chosen) return null
   const force = inForce(view, chosen.view, views)
   const efforts = EFFORTS.filter(({ value }) => chosen.efforts.includes(value))
@@ -74,13 +75,13 @@ export function Pickers({ models, views, model, effort, view, onModel, onEffort,
       {efforts.length > 0 && (
         <Pick
           testId="effort-picker"
-          label={`Effort: ${effort ?? "as the model has it"}`}
+          label={`Effort: ${effort ?? "the model’s own"}`}
           heading="How hard it thinks"
           value={effort ?? ""}
-          choices={[{ value: "", name: "As it comes", note: "The model’s own measure" }, ...efforts]}
+          choices={[{ value: "", name: "Default", note: "As the model has it" }, ...efforts]}
           onPick={(value) => onEffort(value === "" ? undefined : (value as Effort))}
         >
-          {effort ? EFFORTS.find(({ value }) => value === effort)?.name : "Effort"}
+          {effort ? <span><span className="pick__lead">Effort: </span>{EFFORTS.find(({ value }) => value === effort)?.name}</span> : "Effort"}
         </Pick>
       )}
       <Pick

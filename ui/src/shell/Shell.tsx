@@ -7,7 +7,7 @@ import type { ShellProps } from "./props"
 import { ThemeToggle } from "./ThemeToggle"
 import { useNarrow } from "./useNarrow"
 
-export function Shell({ sidebar, title, actions, foot, children }: ShellProps) {
+export function Shell({ sidebar, title, foot, children }: ShellProps) {
   const narrow = useNarrow()
   const [open, setOpen] = useState(false)
   return (
@@ -33,7 +33,6 @@ export function Shell({ sidebar, title, actions, foot, children }: ShellProps) {
           )}
           <h1 className="shell__title" dir="auto">{title || <span className="visually-hidden">New chat</span>}</h1>
           <div className="shell__actions">
-            {actions}
             <ThemeToggle />
           </div>
         </header>

@@ -68,7 +68,7 @@ export function Sidebar({ source, current, version, onNew, onOpen, onGone, owner
           </section>
         ))}
         {!list.loading && !list.error && list.rows.length === 0 && (
-          <p className="side__empty">{list.answered ? "Nothing found." : "Your chats will stand here."}</p>
+          <p className="side__empty">{list.answered ? "Nothing found." : "Your chats will appear here."}</p>
         )}
         {list.error && (
           <p className="side__empty" role="alert">
@@ -96,7 +96,7 @@ export function Sidebar({ source, current, version, onNew, onOpen, onGone, owner
             await list.remove(deleting.id)
             // Before the chat goes: while the dialog is there, nothing else can have the focus.
             setDeleting(null)
-            if (deleting.id === current) onGone(deleting.id)
+            if (deleting.id === current) onGone()
           }}
         />
       )}

@@ -1,15 +1,21 @@
 // Signing in: with a key, or where the operator has said.
-import { useId, useState } from "react"
+import { useEffect, useId, useRef, useState } from "react"
 
 import { Mark } from "./icons"
 import type { SignInProps } from "./props"
 import { ThemeToggle } from "./ThemeToggle"
 
-export function SignIn({ ways, onKey, oidcHref = "/api/session/oidc", error }: SignInProps) {
+export function SignIn({ ways, onKey, oidcHref }: SignInProps) {
   const [key, setKey] = useState("")
   const [trying, setTrying] = useState(false)
-  const [failure, setFailure] = useState(error ?? "")
+  const [failure, setFailure] = useState("")
   const message = useId()
+  const field = useRef<HTMLInputElement>(null)
+  const alone = !ways.includes("oidc")
+  useEffect(() => {
+    // As in the composer: on a phone the keyboard would cover half of the page.
+    if (alone && window.matchMedia("(hover: hover)").matches) field.current?.focus({ preventScroll: true })
+  }, [alone])
   return (
     <main className="sign-in" data-testid="sign-in">
       <div className="sign-in__theme"><ThemeToggle /></div>
@@ -34,6 +40,7 @@ export function SignIn({ ways, onKey, oidcHref = "/api/session/oidc", error }: S
             <label className="sign-in__label">
               API key
               <input
+                ref={field}
                 className="sign-in__field"
                 type="password"
                 name="key"

@@ -19,7 +19,7 @@ export interface SidebarProps {
   onNew: () => void
   onOpen: (id: string) => void
   /** The one on the screen was deleted. */
-  onGone: (id: string) => void
+  onGone: () => void
   /** Absent: nobody is signed in (and nobody needs to be). */
   owner?: { name?: string; onSignOut: () => void }
 }
@@ -28,8 +28,6 @@ export interface ShellProps {
   sidebar: ReactNode
   /** What stands at the top of the main column, e.g. the chat's title. */
   title?: string
-  /** Small things at the end of the top row (the view badge). The theme toggle is there already. */
-  actions?: ReactNode
   /** What stays at the foot of the main column: the composer. */
   foot?: ReactNode
   /** Fills the column between top and foot, and scrolls by itself. */
@@ -37,13 +35,12 @@ export interface ShellProps {
 }
 
 export interface ComposerProps {
-  /** Resolves when the question was taken; the text is kept when it rejects. */
-  onSend: (text: string) => void | Promise<void>
+  /** The question from here on is its answer's, also where it is refused: a retry there asks it again. */
+  onSend: (text: string) => void
   onStop: () => void
   /** An answer is under way: the button stops it. */
   busy: boolean
   disabled?: boolean
-  placeholder?: string
   /** The pickers, beneath the text. */
   children?: ReactNode
   /**
@@ -75,12 +72,12 @@ export interface SignInProps {
   /** Rejects with an Error whose message may be read by people. */
   onKey: (key: string) => Promise<unknown>
   /** Where the OIDC button leads. */
-  oidcHref?: string
-  /** An error that came back with the address (a refused OIDC sign-in). */
-  error?: string
+  oidcHref: string
 }
 
 export interface EmptyStateProps {
   model?: ModelInfo
+  /** The gateway has no model to offer. */
+  none?: boolean
   onAsk: (text: string) => void
 }

@@ -25,7 +25,7 @@ type Action =
 
 const START: State = { rows: [], more: false, last: null, loading: true, error: null, answered: "" }
 
-export function reduce(state: State, action: Action): State {
+function reduce(state: State, action: Action): State {
   switch (action.type) {
     case "asked":
       return { ...state, loading: true, error: null }

@@ -259,6 +259,60 @@ describe("the session", () => {
     await settled(() => other.manager.current()?.phase === "refused")
   })
 
+  test.each([
+    ["that the page does not have", false, 1],
+    ["to an earlier question that said the same", true, 2],
+  ])("a retry looks first whether the answer came unheard: one %s", async (_, has, times) => {
+    const recorded = record(PLAN)
+    let up = false
+    const asked = recorded.final.id.replace("evt_", "ask_")
+    const ask = vi.fn(() => (up ? Promise.resolve(stream(recorded.frames)) : Promise.reject(new ApiError("away", 0))))
+    const loaded: OpenConversation = {
+      conversation: { id: CHAT, title: "Rain", created_at: 1, updated_at: 1 },
+      events: [
+        { id: asked, conversation_id: CHAT, role: "user", created_at: 1, status: "completed", segments: [{ id: "t", type: "text", text: "Why?" }] },
+        recorded.final,
+      ],
+      active: null,
+    }
+    const commits: Action[] = []
+    const one = setUp({
+      ask,
+      conversation: () => (up ? Promise.resolve(loaded) : Promise.reject(new ApiError("away", 0))),
+      read: () => Promise.resolve(stream(recorded.frames)),
+    })
+    one.manager.connect({ commit: (action) => commits.push(action), has: () => has })
+    one.manager.ask({ text: "Why?", conversation_id: CHAT })
+    await settled(() => one.manager.current()?.phase === "refused")
+    up = true
+    one.manager.retry()
+    await settled(() => commits.length === 1)
+    expect(ask).toHaveBeenCalledTimes(times)
+  })
+
+  test("an answer that was to be stopped before it had a name, and is found in its conversation, is stopped", async () => {
+    const recorded = record(PLAN, "cancelled")
+    const cancel = vi.fn(() => Promise.resolve({ id: EVENT, status: "cancelled" as const }))
+    const loaded: OpenConversation = {
+      conversation: { id: CHAT, title: "Rain", created_at: 1, updated_at: 1 },
+      events: [
+        { id: "ask_1", conversation_id: CHAT, role: "user", created_at: 1, status: "completed", segments: [{ id: "t", type: "text", text: "Why?" }] },
+        { ...recorded.final, status: "in_progress", segments: [] },
+      ],
+      active: EVENT,
+    }
+    const one = setUp({
+      cancel,
+      ask: () => Promise.resolve(stream([], true)),
+      conversation: () => Promise.resolve(loaded),
+      read: () => Promise.resolve(stream(recorded.frames)),
+    })
+    one.manager.ask({ text: "Why?", conversation_id: CHAT })
+    one.manager.stop()
+    await settled(() => one.commits.length === 1)
+    expect(cancel.mock.calls).toEqual([[EVENT]])
+  })
+
   test("an answer that is not there any more is said to be so, and can be looked for again", async () => {
     let there = false
     const one = setUp({ read: () => (there ? Promise.resolve(stream(record(PLAN).frames)) : Promise.reject(new ApiError("There is no such event.", 404))) })

@@ -1,42 +1,16 @@
-// The one answer under way on this page: asks, reads its frames into the streaming bus, stops it, takes it up again
-// after a lost connection or a reload, and hands message_final to the store. A frame that was seen is never taken
-// twice. Leaving the conversation only stops reading: the gateway goes on, and coming back takes it up again.
+// The one answer under way on this page: asks, hands its frames to the streaming bus, stops it, takes it up again after
+// a reload, and hands message_final to the store. How it is read over lost connections is in answerFrames, what becomes
+// of it in advance. Leaving the conversation only stops reading: the gateway goes on, and coming back takes it up again.
 import { ApiError } from "../api/client"
 import type { Client, OpenStream } from "../api/client"
-import { frames } from "../api/sse"
-import type { Frame } from "../api/sse"
 import type { AskBody, OpenConversation, StreamEvent } from "../api/types"
-import { questionId } from "./reducer"
+import { advance, isLive } from "./advance"
+import type { Happened, Asking } from "./advance"
+import { answerFrames, waited } from "./answerFrames"
+import type { Heard } from "./answerFrames"
+import { answerId, questionId, questionText } from "./reducer"
 import type { Action, Question } from "./reducer"
 import type { StreamingBus } from "./streamingBus"
-
-export type Phase =
-  /** Sent; nothing came back yet. */
-  | "asking"
-  /** The model is not free yet. */
-  | "queued"
-  | "streaming"
-  | "reconnecting"
-  /** Given up for now; a retry reads on. */
-  | "lost"
-  /** The gateway did not take the question, or could not keep or find the answer: a retry asks again. */
-  | "refused"
-
-export interface Turn {
-  /** Stays the same from the question to the final event and after. */
-  key: string
-  phase: Phase
-  conversation_id: string | null
-  event_id: string | null
-  /** What this page asked; absent where the answer was found under way. */
-  question?: Question
-  /** The body, to ask again. */
-  body?: AskBody
-  stopping: boolean
-  error?: string
-  /** Our clock minus the server's. */
-  skew: number
-}
 
 export interface Options {
   client: Pick<Client, "ask" | "read" | "cancel" | "conversation">
@@ -49,20 +23,24 @@ export interface Options {
 export interface Page {
   /** Writes to the store; the page shows it when this returns. */
   commit: (action: Action) => void
+  /** Whether the store has this event. */
+  has?: (eventId: string) => boolean
   /** A conversation has got an answer under way or a final one: lists may be read again. */
   onConversation?: (conversationId: string) => void
   /** Who asks is not, or no longer, signed in. */
   onSignedOut?: () => void
 }
 
-const LIVE: ReadonlySet<Phase> = new Set(["asking", "queued", "streaming", "reconnecting"])
-const TRIES = 8
+/** The reading of one answer; it stands still while a retry is offered. */
+interface Reading {
+  frames: AsyncGenerator<Heard, void>
+  abort: AbortController
+}
 
 export class StreamingSessionManager {
-  private turn: Turn | null = null
+  private asking: Asking | null = null
   private page: Page | null = null
-  private abort: AbortController | null = null
-  private last: string | null = null
+  private reading: Reading | null = null
   private readonly listeners = new Set<() => void>()
   private readonly keys = new Map<string, string>()
   private count = 0
@@ -83,10 +61,10 @@ export class StreamingSessionManager {
     return () => this.listeners.delete(listener)
   }
 
-  readonly current = (): Turn | null => this.turn
+  readonly current = (): Asking | null => this.asking
 
   get streaming(): boolean {
-    return this.turn !== null && LIVE.has(this.turn.phase)
+    return this.asking !== null && isLive(this.asking)
   }
 
   /** What an event's place on the page is called; the same before and after its final event. */
@@ -98,239 +76,231 @@ export class StreamingSessionManager {
   // --- what people do
 
   ask(body: AskBody): void {
-    const question: Question = { text: body.text, created_at: this.now(), ...(body.replaces && { replaces: body.replaces }) }
-    const turn = this.begin({ conversation_id: body.conversation_id ?? null, event_id: null, question, body })
-    void this.follow(turn, (signal) => this.options.client.ask(body, signal))
+    this.put(body, (signal) => this.options.client.ask(body, signal))
   }
 
   /** Takes up an answer that was found under way. */
-  resume(conversationId: string, eventId: string): void {
-    if (this.streaming && this.turn?.event_id === eventId) return
-    const turn = this.begin({ conversation_id: conversationId, event_id: eventId })
-    void this.follow(turn, this.reading(turn))
+  resume(conversation_id: string, event_id: string): void {
+    if (this.streaming && this.asking?.event_id === event_id) return
+    this.leave()
+    this.set({ key: this.keyOf(event_id), phase: "streaming", conversation_id, event_id, stopping: false, skew: 0 })
+    this.begin((signal) => this.options.client.read(event_id, null, signal))
   }
 
   /** After a failure of the connection or of the question itself. */
   retry(): void {
-    const turn = this.turn
-    if (!turn || LIVE.has(turn.phase)) return
-    if (turn.event_id !== null && (turn.phase === "lost" || !turn.body)) {
-      this.change({ phase: "reconnecting", error: undefined })
-      void this.follow(turn, this.reading(turn))
-    } else if (turn.body) {
-      const replaces = turn.event_id ?? turn.body.replaces
-      this.ask({
-        ...turn.body,
-        ...(turn.conversation_id && { conversation_id: turn.conversation_id }),
+    const asking = this.asking
+    if (!asking || isLive(asking)) return
+    if (asking.event_id !== null && (asking.phase === "lost" || !asking.body)) {
+      this.happened({ type: "retried" })
+      if (this.reading) void this.follow(this.reading)
+    } else if (asking.body) {
+      const replaces = asking.event_id ?? asking.body.replaces
+      const body: AskBody = {
+        ...asking.body,
+        ...(asking.conversation_id && { conversation_id: asking.conversation_id }),
         ...(replaces && { replaces }),
-      })
+      }
+      if (asking.event_id === null) this.askAgain(body)
+      else this.ask(body)
     }
   }
 
   stop(): void {
-    const turn = this.turn
-    if (!turn || !LIVE.has(turn.phase) || turn.stopping) return
-    this.change({ stopping: true })
-    if (turn.event_id !== null) void this.cancel(turn.event_id)
+    this.happened({ type: "stopped" })
   }
 
   /** Stops reading; the answer goes on without this page. */
   leave(): void {
-    this.abort?.abort()
-    this.abort = null
-    const eventId = this.turn?.event_id
+    this.reading?.abort.abort()
+    this.reading = null
+    const eventId = this.asking?.event_id
     this.set(null)
     if (eventId) this.options.bus.clear(eventId)
   }
 
   // --- how it is read
 
-  private begin(fields: Pick<Turn, "conversation_id" | "event_id" | "question" | "body">): Turn {
+  private put(body: AskBody, open: (signal: AbortSignal) => Promise<OpenStream>): void {
     this.leave()
-    this.last = null
-    const key = fields.event_id === null ? `turn-${++this.count}` : this.keyOf(fields.event_id)
-    const turn: Turn = { key, phase: fields.event_id === null ? "asking" : "streaming", stopping: false, skew: 0, ...fields }
-    this.set(turn)
-    return turn
+    const question: Question = { text: body.text, created_at: this.now(), ...(body.replaces && { replaces: body.replaces }) }
+    const conversation_id = body.conversation_id ?? null
+    this.set({ key: `turn-${++this.count}`, phase: "asking", conversation_id, event_id: null, question, body, stopping: false, skew: 0 })
+    this.begin(open)
   }
 
-  private reading(turn: Turn) {
-    return (signal: AbortSignal) => {
-      const eventId = this.turn?.event_id ?? turn.event_id
-      if (eventId === null) throw new ApiError("The answer is not known.", 404)
-      return this.options.client.read(eventId, this.last, signal)
-    }
+  /** The gateway may have taken it the first time, unheard: then its answer is read, and nothing is asked twice. */
+  private askAgain(body: AskBody): void {
+    this.put(body, async (signal) => {
+      const event_id = this.asking && (await this.find(this.asking, signal))
+      signal.throwIfAborted()
+      if (event_id === null) return this.options.client.ask(body, signal)
+      this.happened({ type: "found", event_id })
+      return this.options.client.read(event_id, null, signal)
+    })
   }
 
-  private async follow(turn: Turn, first: (signal: AbortSignal) => Promise<OpenStream>): Promise<void> {
-    this.abort?.abort()
+  private begin(open: (signal: AbortSignal) => Promise<OpenStream>): void {
     const abort = new AbortController()
-    this.abort = abort
     const { signal } = abort
-    let open = first
-    let failures = 0
-    while (!signal.aborted) {
-      let fresh = 0
-      let failure: unknown = null
+    const connect = async (one: () => Promise<OpenStream>) => {
+      signal.throwIfAborted()
+      const stream = await one()
+      if (signal.aborted) void stream.body.cancel().catch(() => undefined)
+      signal.throwIfAborted()
+      this.clock(stream.date)
+      return stream
+    }
+    const frames = answerFrames(
+      () => connect(() => open(signal)),
+      (after) => connect(() => this.options.client.read(this.asking?.event_id ?? "", after, signal)),
+      (ms) => (this.options.wait ?? waited)(ms, signal),
+    )
+    this.reading = { frames, abort }
+    void this.follow(this.reading)
+  }
+
+  /** Until it is over, or nothing more comes by itself. */
+  private async follow({ frames, abort: { signal } }: Reading): Promise<void> {
+    let heard = await frames.next()
+    while (!heard.done && !signal.aborted) {
+      let failure: unknown
       try {
-        const stream = await open(signal)
-        if (signal.aborted) return void stream.body.cancel().catch(() => undefined)
-        this.clock(stream.date)
-        for await (const batch of frames(stream.body)) {
-          if (signal.aborted) return
-          for (const one of batch) {
-            if (one.kind === "comment") this.comment(one.text)
-            else if (this.isNew(one)) {
-              fresh += 1
-              failures = 0
-              if (this.take(one)) return
-            }
-          }
-        }
+        if (await this.hear(heard.value, signal)) break
       } catch (error) {
-        if (signal.aborted) return
         failure = error
       }
-      if (signal.aborted) return
-      const now = this.turn
-      if (!now) return
-      if (failure instanceof ApiError && isFinal(failure.status)) return this.refused(failure)
-      if (now.event_id === null) {
-        if (!(await this.found(now, signal))) {
-          if (!signal.aborted) this.refused(failure)
-          return
-        }
-      } else if (failure === null && fresh === 0 && this.options.bus.message(now.event_id)?.error !== undefined) {
-        // Nothing follows the error: the answer could not be kept.
-        return this.change({ phase: "refused", error: this.options.bus.message(now.event_id)?.error })
-      }
-      if (++failures > TRIES) {
-        return this.change({ phase: "lost", error: "The connection to the gateway was lost." })
-      }
-      if (this.turn?.phase !== "reconnecting") this.change({ phase: "reconnecting" })
-      if (failure !== null || failures > 1) await this.wait(backoff(failures), signal)
-      open = this.reading(turn)
+      if (signal.aborted) break
+      if (!this.streaming) return
+      // A frame that could not be taken is a lost connection: it is read on after it.
+      heard = await (failure === undefined ? frames.next() : frames.throw(failure))
     }
-  }
-
-  private isNew(frame: Frame): boolean {
-    if (frame.id === null || frame.id === "") return true
-    if (this.last !== null && Number(frame.id) <= Number(this.last)) return false
-    this.last = frame.id
-    return true
+    await frames.return()
   }
 
   /** Whether it was the end. */
-  private take(frame: Frame): boolean {
+  private async hear(heard: Heard, signal: AbortSignal): Promise<boolean> {
+    switch (heard.kind) {
+      case "frame":
+        return this.take(heard.data)
+      case "comment":
+        if (heard.text === "queued") this.happened({ type: "queued" })
+        return false
+      case "broken":
+        await this.broken(heard.failure, heard.fresh, signal)
+        return false
+      case "lost":
+        this.happened({ type: "lost" })
+        return false
+      case "refused":
+        this.refused(heard.failure)
+        return false
+    }
+  }
+
+  /** Whether it was the end. */
+  private take(data: string): boolean {
     let event: StreamEvent
     try {
-      event = JSON.parse(frame.data) as StreamEvent
+      event = JSON.parse(data) as StreamEvent
     } catch {
       return false
     }
-    const turn = this.turn
-    if (!turn || typeof event !== "object" || event === null) return false
+    const asking = this.asking
+    if (!asking || typeof event !== "object" || event === null) return false
     if (event.type === "message_final") {
       this.finish(event.event)
       return true
     }
-    if (event.type === "message_started") this.started(turn, event.event_id, event.conversation_id)
-    else if (turn.phase !== "streaming") this.change({ phase: "streaming" })
+    if (event.type === "message_started") {
+      this.keys.set(questionId(event.event_id), asking.key)
+      this.happened({ type: "started", event_id: event.event_id, conversation_id: event.conversation_id })
+      this.page?.onConversation?.(event.conversation_id)
+    } else this.happened({ type: "told" })
     this.options.bus.push(event)
     return false
   }
 
-  private started(turn: Turn, eventId: string, conversationId: string) {
-    this.keys.set(questionId(eventId), turn.key)
-    this.change({ event_id: eventId, conversation_id: conversationId, phase: "streaming" })
-    this.page?.onConversation?.(conversationId)
-    if (turn.stopping && turn.event_id === null) void this.cancel(eventId)
-  }
-
   private finish(event: Extract<StreamEvent, { type: "message_final" }>["event"]) {
-    const question = this.turn?.question
-    if (this.turn) this.keys.set(questionId(event.id), this.turn.key)
+    const question = this.asking?.question
+    if (this.asking) this.keys.set(questionId(event.id), this.asking.key)
     this.page?.commit({ type: "final", event, ...(question && { question }) })
-    this.abort = null
+    this.reading = null
     this.set(null)
     this.options.bus.clear(event.id)
     this.page?.onConversation?.(event.conversation_id)
   }
 
+  private async broken(failure: unknown, fresh: boolean, signal: AbortSignal): Promise<void> {
+    const asking = this.asking
+    if (!asking || signal.aborted) return
+    if (asking.event_id === null) {
+      const event_id = await this.find(asking, signal)
+      if (signal.aborted) return
+      if (event_id === null) return this.refused(failure)
+      this.happened({ type: "found", event_id })
+    } else {
+      // Nothing follows the error: the answer could not be kept.
+      const error = this.options.bus.message(asking.event_id)?.error
+      if (failure === null && !fresh && error !== undefined) return this.happened({ type: "refused", error })
+    }
+    this.happened({ type: "broken" })
+  }
+
   /** The question was sent, but no answer came back: has the gateway taken it? */
-  private async found(turn: Turn, signal: AbortSignal): Promise<boolean> {
-    if (turn.conversation_id === null) return false
+  private async find(asking: Asking, signal: AbortSignal): Promise<string | null> {
+    if (asking.conversation_id === null) return null
     let loaded: OpenConversation
     try {
-      loaded = await this.options.client.conversation(turn.conversation_id, undefined, signal)
+      loaded = await this.options.client.conversation(asking.conversation_id, signal)
     } catch {
-      return false
+      return null
     }
-    const asked = loaded.active === null ? undefined : loaded.events.find((one) => one.id === questionId(loaded.active ?? ""))
-    if (signal.aborted || loaded.active === null || asked?.role !== "user") return false
-    if (asked.segments.map((segment) => segment.text).join("\n\n") !== turn.question?.text) return false
-    this.change({ event_id: loaded.active })
-    return true
+    const asked = loaded.events.findLast((one) => one.role === "user")
+    if (asked?.role !== "user" || questionText(asked) !== asking.question?.text) return null
+    const answer = answerId(asked.id)
+    // One that the page has is of an earlier question, which said the same.
+    return loaded.active === answer || this.page?.has?.(answer) === false ? answer : null
   }
 
   private refused(failure: unknown) {
     if (failure instanceof ApiError && failure.status === 401) this.page?.onSignedOut?.()
-    const said = failure instanceof ApiError ? failure.message : "The connection was lost before the answer began."
-    this.change({ phase: "refused", error: said })
+    const error = failure instanceof ApiError ? failure.message : "The connection was lost before the answer began."
+    this.happened({ type: "refused", error })
   }
 
   private async cancel(eventId: string): Promise<void> {
     try {
       await this.options.client.cancel(eventId)
     } catch {
-      if (this.turn?.event_id === eventId) this.change({ stopping: false })
+      if (this.asking?.event_id === eventId) this.happened({ type: "unstopped" })
     }
-  }
-
-  private comment(text: string) {
-    if (text === "queued" && this.turn?.phase === "asking") this.change({ phase: "queued" })
   }
 
   private clock(date: number | null) {
     const skew = date === null ? 0 : this.now() - date
-    if (Math.abs(skew) > 2000) this.change({ skew })
+    if (Math.abs(skew) > 2000) this.happened({ type: "clock", skew })
   }
 
   private now(): number {
     return (this.options.now ?? Date.now)()
   }
 
-  private wait(ms: number, signal: AbortSignal): Promise<void> {
-    return (this.options.wait ?? waited)(ms, signal)
+  private happened(happened: Happened) {
+    const before = this.asking
+    if (!before) return
+    const now = advance(before, happened)
+    this.set(now)
+    // What was to be stopped before it had a name can be stopped as soon as it has one.
+    if (toStop(now) && !toStop(before)) void this.cancel(toStop(now))
   }
 
-  private change(fields: Partial<Turn>) {
-    if (this.turn) this.set({ ...this.turn, ...fields })
-  }
-
-  private set(turn: Turn | null) {
-    if (this.turn === turn) return
-    this.turn = turn
+  private set(asking: Asking | null) {
+    if (this.asking === asking) return
+    this.asking = asking
     for (const listener of this.listeners) listener()
   }
 }
 
-/** Whether asking once more would give the same answer. */
-const isFinal = (status: number) => status >= 400 && status < 500 && status !== 408 && status !== 425 && status !== 429
-
-const backoff = (failures: number) => Math.min(8000, 250 * 2 ** failures) * (0.75 + Math.random() / 2)
-
-/** That long, or until the machine is on line again. */
-function waited(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const done = () => {
-      clearTimeout(timer)
-      removeEventListener("online", done)
-      signal.removeEventListener("abort", done)
-      resolve()
-    }
-    const timer = setTimeout(done, ms)
-    addEventListener("online", done)
-    signal.addEventListener("abort", done)
-  })
-}
+/** The answer that is to be stopped, once it has a name; else empty. */
+const toStop = (asking: Asking) => (asking.stopping && asking.event_id) || ""

@@ -6,7 +6,7 @@ import type { LiveMessage, LiveTool } from "./streamingBus"
 
 export const BusContext = createContext(new StreamingBus())
 
-export const useBus = () => useContext(BusContext)
+const useBus = () => useContext(BusContext)
 
 /** Draws again whenever the topic changed. */
 export function useTopic(topic: string): number {

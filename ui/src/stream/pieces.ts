@@ -1,4 +1,4 @@
-// A growing text: appending costs the same however long it is, and a reader takes up where it left off.
+// A growing text: appending costs the same however long it is, and what was joined once is not joined again.
 
 export class Pieces {
   private readonly pieces: string[] = []
@@ -10,16 +10,6 @@ export class Pieces {
     if (text === "") return
     this.pieces.push(text)
     this.length += text.length
-  }
-
-  /** How many pieces there are: where the next reader begins. */
-  get count(): number {
-    return this.pieces.length
-  }
-
-  /** What came after the first `count` pieces. */
-  from(count: number): string {
-    return count === 0 ? this.text : this.pieces.slice(count).join("")
   }
 
   get text(): string {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
 
-import type { AnswerEvent, OpenConversation, QuestionEvent } from "../api/types"
+import type { Answer, OpenConversation, QuestionEvent } from "../api/types"
 import { CHAT, record } from "../testing/recorded"
 import { before, EMPTY, reduce } from "./reducer"
 import type { Store } from "./reducer"
@@ -9,14 +9,14 @@ const conversation = { id: CHAT, title: "Rain", created_at: 1, updated_at: 2 }
 const question = (id: string, text: string): QuestionEvent => ({
   id, conversation_id: CHAT, role: "user", created_at: 1, status: "completed", segments: [{ id: `${id}_text`, type: "text", text }],
 })
-const answer = (id: string): AnswerEvent => record([{ kind: "text", deltas: ["Because."] }], "completed", id).final
+const answer = (id: string): Answer => record([{ kind: "text", deltas: ["Because."] }], "completed", id).final
 const opened = (events: OpenConversation["events"], active: string | null = null): Store =>
   reduce(EMPTY, { type: "opened", loaded: { conversation, events, active } })
 const thread = (store: Store) => store.threads[CHAT]
 
 describe("the store", () => {
   test("holds what was loaded, in its order, without what is still written", () => {
-    const writing: AnswerEvent = { ...answer("evt_2"), status: "in_progress", segments: [] }
+    const writing: Answer = { ...answer("evt_2"), status: "in_progress", segments: [] }
     const store = opened([question("ask_1", "Why?"), answer("evt_1"), question("ask_2", "And?"), writing], "evt_2")
     expect(thread(store)).toEqual(["ask_1", "evt_1", "ask_2"])
     expect(store.events["evt_2"]).toBeUndefined()

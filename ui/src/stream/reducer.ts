@@ -1,6 +1,6 @@
 // The store of conversations and events. It is written by what was loaded and by message_final, by nothing else: what
 // is still being written lives in the streaming bus.
-import type { AnswerEvent, ChatEvent, ConversationInfo, OpenConversation, QuestionEvent } from "../api/types"
+import type { Answer, ChatEvent, ConversationInfo, OpenConversation, QuestionEvent } from "../api/types"
 
 export interface Store {
   conversations: Readonly<Record<string, ConversationInfo>>
@@ -14,7 +14,7 @@ export type Action =
   | { type: "changed"; conversation: ConversationInfo }
   | { type: "gone"; conversation_id: string }
   /** message_final, with the question it answers where this page asked it. */
-  | { type: "final"; event: AnswerEvent; question?: Question }
+  | { type: "final"; event: Answer; question?: Question }
 
 export interface Question {
   text: string
@@ -27,6 +27,12 @@ export const EMPTY: Store = { conversations: {}, events: {}, threads: {} }
 
 export const questionId = (answerId: string) => answerId.replace(/^evt_/, "ask_")
 export const answerId = (id: string) => id.replace(/^ask_/, "evt_")
+
+/** The branch of a conversation that is open. An address can name anything, `__proto__` too. */
+export const threadOf = (store: Store, id: string): readonly string[] =>
+  (Object.hasOwn(store.threads, id) && store.threads[id]) || []
+
+export const questionText = (event: QuestionEvent) => event.segments.map((segment) => segment.text).join("\n\n")
 
 export function reduce(store: Store, action: Action): Store {
   switch (action.type) {
@@ -70,10 +76,10 @@ function gone(store: Store, id: string): Store {
   return { conversations, threads, events }
 }
 
-function final(store: Store, event: AnswerEvent, question: Question | undefined): Store {
+function final(store: Store, event: Answer, question: Question | undefined): Store {
   const id = event.conversation_id
   const asked = questionId(event.id)
-  const known = store.threads[id] ?? []
+  const known = threadOf(store, id)
   const kept = known.includes(asked) ? known.filter((one) => one !== event.id) : before(known, question?.replaces)
   const events = { ...store.events, [event.id]: event }
   const thread = [...kept]
@@ -84,7 +90,7 @@ function final(store: Store, event: AnswerEvent, question: Question | undefined)
   return { ...store, events, threads: { ...store.threads, [id]: thread } }
 }
 
-function told(store: Store, answer: AnswerEvent, question: Question): QuestionEvent {
+function told(store: Store, answer: Answer, question: Question): QuestionEvent {
   const event: QuestionEvent = {
     id: questionId(answer.id),
     conversation_id: answer.conversation_id,

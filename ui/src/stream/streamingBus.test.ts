@@ -1,7 +1,7 @@
 import fc from "fast-check"
 import { describe, expect, test, vi } from "vitest"
 
-import type { AnswerEvent, StreamEvent } from "../api/types"
+import type { Answer, StreamEvent } from "../api/types"
 import { plans } from "../testing/plans"
 import { EVENT, record } from "../testing/recorded"
 import { liveSteps, liveTexts, StreamingBus, topics } from "./streamingBus"
@@ -34,7 +34,7 @@ function shown(of: StreamingBus): Shown {
   }
 }
 
-function persisted(event: AnswerEvent): Shown {
+function persisted(event: Answer): Shown {
   const steps = event.segments.flatMap((segment): Shown["steps"] => {
     if (segment.type === "reasoning") {
       if (segment.parts.length === 0) return [{ segment: segment.id, sequence: segment.sequence_number }]
@@ -152,7 +152,7 @@ describe("the streaming bus", () => {
     const { bus: one, frame } = bus()
     const heard = vi.fn()
     one.subscribe(topics.text(EVENT), heard)()
-    one.push({ type: "text_delta", event_id: EVENT, text_delta: "x" })
+    one.push({ type: "text_delta", event_id: EVENT, text_delta: "x", output_index: 0 })
     one.push({ type: "something_new", event_id: EVENT } as unknown as StreamEvent)
     frame()
     expect(heard).not.toHaveBeenCalled()

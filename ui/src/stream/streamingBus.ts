@@ -19,9 +19,6 @@ export interface LiveSegment {
   segment_id: string
   sequence_number: number | undefined
   created_at: number | undefined
-  effort_level: string | undefined
-  reasoning_tokens: number | undefined
-  form: string | undefined
 }
 
 export type ToolKind = "tool_call" | "web_search_call" | "code_interpreter_call"
@@ -59,9 +56,6 @@ export interface LiveText {
 
 export interface LiveMessage {
   event_id: string
-  view: string | undefined
-  model: string | undefined
-  effort_level: string | undefined
   segments: Map<string, LiveSegment>
   parts: Map<string, LivePart>
   tools: Map<string, LiveTool>
@@ -70,7 +64,7 @@ export interface LiveMessage {
   cancelled: boolean
 }
 
-export const partKey = (segmentId: string, summaryIndex: number) => `${segmentId}/${summaryIndex}`
+const partKey = (segmentId: string, summaryIndex: number) => `${segmentId}/${summaryIndex}`
 
 /** What can be listened to: the list of an answer's steps, one part's text, one tool, the answer's text. */
 export const topics = {
@@ -126,18 +120,14 @@ export class StreamingBus {
     return this.versions.get(topic) ?? 0
   }
 
-  /** Puts the event into its buffer; message_final and message_started of a known message change nothing. */
+  /** Puts the event into its buffer; message_final changes nothing. */
   push(event: StreamEvent): void {
     switch (event.type) {
       case "message_final":
         return
-      case "message_started": {
-        const message = this.open(event.event_id)
-        message.view = event.view
-        message.model = event.model
-        message.effort_level = event.effort_level
+      case "message_started":
+        this.open(event.event_id)
         return this.touch(topics.steps(event.event_id))
-      }
       case "reasoning_part_started": {
         const message = this.open(event.event_id)
         this.part(message, event.segment_id, event.summary_index, event.sequence_number, event.created_at)
@@ -159,17 +149,13 @@ export class StreamingBus {
         const segment = this.segment(this.open(event.event_id), event.segment_id)
         segment.sequence_number = event.sequence_number ?? segment.sequence_number
         segment.created_at = event.created_at ?? segment.created_at
-        segment.effort_level = event.effort_level ?? segment.effort_level
-        segment.reasoning_tokens = event.reasoning_tokens ?? segment.reasoning_tokens
-        segment.form = event.form ?? segment.form
         return this.touch(topics.steps(event.event_id))
       }
       case "text_delta": {
         const message = this.open(event.event_id)
-        const index = event.output_index ?? 0
-        let live = message.texts.get(index)
+        let live = message.texts.get(event.output_index)
         if (!live) {
-          message.texts.set(index, (live = { output_index: index, text: new Pieces() }))
+          message.texts.set(event.output_index, (live = { output_index: event.output_index, text: new Pieces() }))
           this.touch(topics.steps(event.event_id))
         }
         live.text.append(event.text_delta)
@@ -248,9 +234,6 @@ export class StreamingBus {
     if (!message) {
       message = {
         event_id: eventId,
-        view: undefined,
-        model: undefined,
-        effort_level: undefined,
         segments: new Map(),
         parts: new Map(),
         tools: new Map(),
@@ -266,14 +249,7 @@ export class StreamingBus {
   private segment(message: LiveMessage, id: string): LiveSegment {
     let segment = message.segments.get(id)
     if (!segment) {
-      segment = {
-        segment_id: id,
-        sequence_number: undefined,
-        created_at: undefined,
-        effort_level: undefined,
-        reasoning_tokens: undefined,
-        form: undefined,
-      }
+      segment = { segment_id: id, sequence_number: undefined, created_at: undefined }
       message.segments.set(id, segment)
     }
     return segment

@@ -1,5 +1,5 @@
 // Streams as the gateway writes them, made from a plan: the frames, and the final event that they lead to.
-import type { AnswerEvent, Segment, StreamEvent } from "../api/types"
+import type { Answer, Segment, StreamEvent } from "../api/types"
 
 export type Planned =
   | { kind: "reasoning"; parts: string[][] }
@@ -8,7 +8,7 @@ export type Planned =
 
 export interface Recorded {
   events: StreamEvent[]
-  final: AnswerEvent
+  final: Answer
   /** The frames' bytes, in the order of their ids. */
   frames: Uint8Array[]
 }
@@ -16,7 +16,7 @@ export interface Recorded {
 export const EVENT = "evt_1"
 export const CHAT = "chat_1"
 
-export function record(plan: readonly Planned[], status: AnswerEvent["status"] = "completed", eventId = EVENT): Recorded {
+export function record(plan: readonly Planned[], status: Answer["status"] = "completed", eventId = EVENT): Recorded {
   const events: StreamEvent[] = [
     { type: "message_started", event_id: eventId, conversation_id: CHAT, model: "m", created_at: 1000, view: "raw" },
   ]
@@ -50,7 +50,7 @@ export function record(plan: readonly Planned[], status: AnswerEvent["status"] =
   })
   if (status === "failed") events.push({ type: "message_error", event_id: eventId, message: "The model broke." })
   if (status === "cancelled") events.push({ type: "message_cancelled", event_id: eventId })
-  const final: AnswerEvent = { id: eventId, conversation_id: CHAT, role: "assistant", model: "m", created_at: 1000, status, segments }
+  const final: Answer = { id: eventId, conversation_id: CHAT, role: "assistant", model: "m", created_at: 1000, status, segments }
   events.push({ type: "message_final", event: final })
   return { events, final, frames: events.map((event, id) => frame(event, id)) }
 }

@@ -8,7 +8,8 @@ import { readInline } from "./grammar"
 import type { Formula } from "./grammar"
 import { LIMITS } from "./limits"
 import { hiddenHost, safeHref } from "./links"
-import { plain, visible } from "./visible"
+import { visible } from "./visible"
+import { WebLink } from "./WebLink"
 
 const ENTITIES: Record<string, string> = { amp: "&", lt: "<", gt: ">", quot: '"', apos: "'", nbsp: "\u00A0", copy: "©", mdash: "—", ndash: "–", hellip: "…", times: "×", rarr: "→", larr: "←", middot: "·", deg: "°" }
 
@@ -27,9 +28,7 @@ function Link({ href: address, label, children }: { href: string; label: string;
   const elsewhere = hiddenHost(label, href)
   return (
     <>
-      <a className="link" href={href} title={plain(href).slice(0, 500)} target="_blank" rel="noopener noreferrer nofollow">
-        {children}
-      </a>
+      <WebLink className="link" href={href}>{children}</WebLink>
       {elsewhere && <span className="link__host"> ({elsewhere})</span>}
     </>
   )

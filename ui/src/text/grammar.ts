@@ -91,7 +91,7 @@ function lexer(links?: Links): Lexer {
 const DEEP = new RegExp(`^(?:[ \\t]*(?:>|[-*+](?=[ \\t])|\\d{1,9}[.)](?=[ \\t]))){${LIMITS.depth + 8},}|^[ \\t]{${LIMITS.depth * 8},}(?:>|[-*+] |\\d{1,9}[.)] )`, "m")
 
 /** Whether the text is nested deeper than anybody reads. */
-export function tooDeep(text: string): boolean {
+function tooDeep(text: string): boolean {
   return DEEP.test(text)
 }
 

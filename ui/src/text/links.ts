@@ -15,6 +15,12 @@ export function safeHref(address: string): string | null {
 
 const bare = (name: string) => name.toLowerCase().replace(/^www\./, "")
 
+/** The same for what can only be a page. */
+export function webHref(address: string): string | null {
+  const href = safeHref(address)
+  return href !== null && /^https?:/.test(href) ? href : null
+}
+
 /** The host, where the link's text names another address than the one that it leads to; else null. */
 export function hiddenHost(label: string, href: string): string | null {
   const named = /^\s*(?:https?:\/\/)?((?:[\p{L}\p{N}-]+\.)+\p{L}{2,})(?:[/:?#]|\s*$)/iu.exec(label)?.[1]

@@ -1,0 +1,154 @@
+"""The pictures of the page in docs/images, made anew.
+
+    .venv/bin/python bench/page_images.py
+
+They are of the real page before the real gateway, whose model plays a scene.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests"), str(ROOT / "tests" / "page")]
+
+from page_kit import Said, Stage, Tab, browser  # noqa: E402
+from playwright.sync_api import Browser, expect  # noqa: E402
+
+from page import house  # noqa: E402
+from scripted import Upstream  # noqa: E402
+from scripted.gateway import Served  # noqa: E402
+
+IMAGES = ROOT / "docs" / "images"
+MOST = 150_000
+
+QUESTION = "We want to row out from Ur tomorrow. When is high tide, and how high will it be?"
+FIRST = """**What is asked**
+
+Two things: the time of high tide, and its height. I have the moon's age (11.6 days), so the next spring tide is near. \
+The weather matters too, since wind from the south piles the water up. Let me look."""
+SECOND = """**Working it out**
+
+The sky is clear and there is no wind to speak of, so the moon alone decides.
+
+- High water follows the moon's transit by about `1 h 50 min` here.
+- Transit tomorrow is at 10:22, so high water is at about 12:12.
+- The range at 11.6 days is 94 % of a spring tide: 0.94 · 3.3 m ≈ 3.1 m.
+
+That is 12 minutes past noon. A boat needs 0.8 m over the bar, so they can leave from 9:40 on."""
+ANSWER = """High tide is at **12:12**, about **3.1 m**. The sky will be clear.
+
+| | time | height |
+|---|---|---:|
+| over the bar from | 9:40 | 0.8 m |
+| **high tide** | **12:12** | **3.1 m** |
+| back before | 14:45 | 0.8 m |
+
+The height is that of a spring tide, made smaller by the moon's age:
+
+$$h = 3.3\\,\\mathrm{m} \\cdot \\cos\\!\\left(\\frac{\\pi}{2} \\cdot \\frac{14.8 - 11.6}{14.8}\\right)$$
+
+```py
+def height(age: float, spring: float = 3.3) -> float:
+    return spring * cos(pi / 2 * (14.8 - age) / 14.8)
+```
+"""
+USAGE = {"prompt_tokens": 61, "completion_tokens": 402, "completion_tokens_details": {"reasoning_tokens": 188}}
+EARLIER = ("Explain to a child why the sky is blue", "A regular expression for dates", "Γιατί ο ουρανός είναι μπλε;")
+
+
+def scene(chrome: Browser, stage: Stage, gateway: Served, **taste: object) -> tuple[Tab, Said]:
+    stage.said = Said()
+    taste = {"viewport": {"width": 1100, "height": 760}, "color_scheme": "light", "reduced_motion": "reduce", **taste}
+    tab = Tab(chrome.new_context(**taste), gateway)  # type: ignore[arg-type]
+    tab.chooses(effort="high")
+    tab.open()
+    return tab, stage.said
+
+
+def slowly(tab: Tab, tell: Callable[[str], Said], text: str) -> None:
+    """As a model would: some hundred characters a second."""
+    for start in range(0, len(text), 40):
+        tell(text[start : start + 40])
+        tab.page.wait_for_timeout(180)
+
+
+def asked(tab: Tab, said: Said) -> None:
+    tab.ask(QUESTION)
+    slowly(tab, said.think, FIRST)
+    said.call("weather", {"city": "Ur"}).end("tool_calls")
+    expect(tab.there("overlay-tool")).to_have_attribute("data-status", "completed")
+
+
+def finished(tab: Tab, said: Said) -> None:
+    slowly(tab, said.think, SECOND)
+    slowly(tab, said.say, ANSWER)
+    said.end(usage=USAGE)
+    tab.finished()
+    tab.there("answer-text").locator("math").wait_for()
+    tab.there("answer-text").locator("pre span[class]").first.wait_for()
+
+
+def opened_at_its_top(tab: Tab) -> None:
+    tab.opened()
+    tab.there("scroller").evaluate("one => { one.scrollTop = 0 }")
+
+
+def picture(tab: Tab, name: str) -> None:
+    tab.page.mouse.move(0, 0)
+    tab.settled()
+    path = IMAGES / f"{name}.png"
+    tab.page.screenshot(path=path)
+    size = path.stat().st_size
+    print(f"{path.relative_to(ROOT)} {size / 1000:.0f} kB")
+    assert size < MOST, "a picture for the docs must be smaller"
+    tab.gateway.request("DELETE", f"/api/conversations/{tab.conversation}")
+    tab.context.close()
+
+
+def main() -> None:
+    IMAGES.mkdir(exist_ok=True)
+    with Upstream() as upstream, house(upstream) as (stage, gateway), browser() as chrome:
+        tab, said = scene(chrome, stage, gateway)
+        for question in EARLIER:
+            said.answer("Yes.")
+            tab.there("new-chat").click()
+            tab.ask(question)
+            tab.finished()
+        tab.context.close()
+
+        tab, said = scene(chrome, stage, gateway)
+        asked(tab, said)
+        slowly(tab, said.think, SECOND[:420])
+        picture(tab, "page-thinking")
+
+        tab, said = scene(chrome, stage, gateway)
+        asked(tab, said)
+        slowly(tab, said.think, SECOND)
+        slowly(tab, said.say, ANSWER.partition("The height")[0])
+        expect(tab.there("answer-text")).to_contain_text("14:45")
+        picture(tab, "page-writing")
+
+        tab, said = scene(chrome, stage, gateway)
+        asked(tab, said)
+        finished(tab, said)
+        opened_at_its_top(tab)
+        picture(tab, "page-opened")
+
+        tab, said = scene(chrome, stage, gateway, color_scheme="dark")
+        asked(tab, said)
+        finished(tab, said)
+        picture(tab, "page-dark")
+
+        phone = {"viewport": {"width": 390, "height": 780}, "device_scale_factor": 1.5, "is_mobile": True}
+        tab, said = scene(chrome, stage, gateway, has_touch=True, **phone)
+        asked(tab, said)
+        finished(tab, said)
+        opened_at_its_top(tab)
+        picture(tab, "page-phone")
+
+
+if __name__ == "__main__":
+    main()

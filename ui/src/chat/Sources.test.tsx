@@ -1,0 +1,78 @@
+// The pages an answer rests on: each once, in order, gone to only by hand, and nothing of what they are called acts.
+import { afterEach, describe, expect, test } from "vitest"
+
+import type { Answer, Citation } from "../api/types"
+import { record } from "../testing/recorded"
+import { draw } from "../text/draw.testkit"
+import { StayContext } from "./follow"
+import { Sources } from "./Sources"
+
+afterEach(() => {
+  document.body.textContent = ""
+})
+
+const cite = (url: string, title = ""): Citation => ({ type: "url_citation", url, title, start_index: 0, end_index: 2 })
+
+/** An answer of two texts: the first with one of these, the second with the rest. */
+function answer(first?: Citation, ...rest: Citation[]): Answer {
+  const { final } = record([{ kind: "text", deltas: ["One."] }, { kind: "text", deltas: ["Two."] }])
+  const [one, two] = final.segments
+  if (one?.type === "text" && first) one.annotations = [first]
+  if (two?.type === "text" && rest.length > 0) two.annotations = rest
+  return final
+}
+
+const shown = (...cited: Citation[]) => draw(<Sources event={answer(...cited)} />).box
+const links = (box: HTMLElement) => [...box.querySelectorAll("a")]
+
+describe("sources", () => {
+  test("of all texts, numbered, each once, by title and host", () => {
+    const box = shown(cite("https://a.example/x"), cite("https://b.example/y", "Of tides"), cite("https://a.example/x", "Of the moon"))
+    expect([...box.querySelectorAll("li")].map((one) => one.textContent)).toEqual(["1Of the moon a.example", "2Of tides b.example"])
+    const list = box.querySelector("ol")
+    expect(document.getElementById(list?.getAttribute("aria-labelledby") ?? "")?.textContent).toBe("Sources")
+  })
+
+  test("a title that is only the host is not said twice", () => {
+    expect(links(shown(cite("https://www.a.example/x", "a.example"), cite("https://b.example/", "b.example"))).map((one) => one.textContent)).toEqual(["www.a.example", "b.example"])
+  })
+
+  test("nothing, where nothing is cited or nothing of it is a page", () => {
+    expect(shown().innerHTML).toBe("")
+    expect(draw(<Sources event={undefined} />).box.innerHTML).toBe("")
+    const addresses = ["javascript:alert(1)", "JaVaScRiPt:alert(1)", "java\tscript:alert(1)", "data:text/html,x", "file:///etc/passwd", "mailto:a@b.example", "/x", "", "https://", "blob:https://a.example/1"]
+    for (const url of addresses) expect(shown(cite(url, "Press")).innerHTML).toBe("")
+  })
+
+  test("opened in a window of its own, with where it leads in sight", () => {
+    const [link] = links(shown(cite("https://google.com@evil.example/x", "https://google.com")))
+    expect(link?.rel).toBe("noopener noreferrer nofollow")
+    expect(link?.target).toBe("_blank")
+    expect(link?.title).toBe("https://google.com@evil.example/x")
+    expect(link?.textContent).toBe("https://google.com evil.example")
+    expect(links(shown(cite("https://аррӏе.com/")))[0]?.textContent).toBe("xn--80ak6aa92e.com")
+  })
+
+  test("a hostile title is its text", () => {
+    const box = shown(cite("https://a.example", "<img src=x onerror=alert(1)>\u202Egpj.exe"), cite("https://b.example", "x".repeat(100_000)))
+    expect(box.querySelector("img")).toBeNull()
+    expect(links(box)[0]?.textContent).toBe("<img src=x onerror=alert(1)>U+202Egpj.exe a.example")
+    expect(links(box)[1]?.textContent.length).toBeLessThan(400)
+  })
+
+  test("so many that nobody reads them are counted", () => {
+    const box = shown(...Array.from({ length: 1000 }, (_, n) => cite(`https://a.example/${n}`)))
+    expect(links(box)).toHaveLength(100)
+    expect(box.querySelector("li:last-child")?.textContent).toBe("and 900 more")
+  })
+
+  test("whoever reads at the end is not taken along when they come, and is when they are there", () => {
+    let stays = 0
+    const of = (event: Answer | undefined) => <StayContext value={() => stays++}><Sources event={event} /></StayContext>
+    draw(of(answer(cite("https://a.example"))))
+    draw(of(undefined)).again(of(answer()))
+    expect(stays).toBe(0)
+    draw(of(undefined)).again(of(answer(cite("https://a.example"))))
+    expect(stays).toBe(1)
+  })
+})

@@ -1,0 +1,77 @@
+// The table of phases, row by row: where each thing that happens leads from each phase.
+import { describe, expect, test } from "vitest"
+
+import { advance, isLive } from "./advance"
+import type { Happened, Phase, Asking } from "./advance"
+
+const ASKING: Asking = { key: "turn-1", phase: "asking", conversation_id: null, event_id: null, stopping: false, skew: 0 }
+const at = (phase: Phase, fields: Partial<Asking> = {}): Asking => ({ ...ASKING, phase, ...fields })
+
+const STEPS: Record<string, Happened> = {
+  queued: { type: "queued" },
+  started: { type: "started", event_id: "evt_1", conversation_id: "chat_1" },
+  told: { type: "told" },
+  broken: { type: "broken" },
+  lost: { type: "lost" },
+  refused: { type: "refused", error: "No." },
+  retried: { type: "retried" },
+}
+
+const PHASES: Phase[] = ["asking", "queued", "streaming", "reconnecting", "lost", "refused"]
+
+/** A dash: nothing changes. */
+const TABLE = `
+               queued   started     told        broken         lost   refused   retried
+  asking       queued   streaming   streaming   reconnecting   lost   refused   -
+  queued       -        streaming   streaming   reconnecting   lost   refused   -
+  streaming    -        streaming   -           reconnecting   lost   refused   -
+  reconnecting -        streaming   streaming   -              lost   refused   -
+  lost         -        -           -           -              -      -         reconnecting
+  refused      -        -           -           -              -      -         reconnecting
+`
+const [names = [], ...lines] = TABLE.trim().split("\n").map((line) => line.trim().split(/ +/))
+const ROWS = lines.flatMap(([from = "", ...cells]) => cells.map((to, n) => [from as Phase, names[n] ?? "", to] as const))
+
+describe("an answer under way", () => {
+  test("every phase and every step stands in the table", () => {
+    expect(names).toEqual(Object.keys(STEPS))
+    expect(lines.map(([phase]) => phase)).toEqual(PHASES)
+    expect(ROWS).toHaveLength(PHASES.length * names.length)
+  })
+
+  test.each(ROWS)("%s, %s: %s", (from, step, to) => {
+    const asking = at(from)
+    const next = advance(asking, STEPS[step] as Happened)
+    if (to === "-") expect(next).toBe(asking)
+    else expect(next.phase).toBe(to)
+  })
+
+  test("has its names from its start, or from where it was found", () => {
+    expect(advance(ASKING, STEPS.started as Happened)).toMatchObject({ event_id: "evt_1", conversation_id: "chat_1" })
+    expect(advance(at("asking", { conversation_id: "chat_1" }), { type: "found", event_id: "evt_1" })).toEqual(
+      at("asking", { conversation_id: "chat_1", event_id: "evt_1" }),
+    )
+  })
+
+  test("says why it ended, and no longer once it is tried again", () => {
+    const refused = advance(ASKING, { type: "refused", error: "No." })
+    expect(refused.error).toBe("No.")
+    expect(advance(refused, { type: "retried" })).toEqual(at("reconnecting"))
+    expect(advance(ASKING, { type: "lost" }).error).toBe("The connection to the gateway was lost.")
+  })
+
+  test.each(PHASES)("%s: is stopped once, while something may still come", (phase) => {
+    const asking = at(phase)
+    const stopped = advance(asking, { type: "stopped" })
+    expect(stopped).toEqual(isLive(asking) ? at(phase, { stopping: true }) : asking)
+    expect(advance(stopped, { type: "stopped" })).toBe(stopped)
+    expect(advance(stopped, { type: "unstopped" })).toEqual(asking)
+    expect(advance(asking, { type: "unstopped" })).toBe(asking)
+  })
+
+  test("keeps what the server's clock is behind ours", () => {
+    const asking = advance(ASKING, { type: "clock", skew: 5000 })
+    expect(asking.skew).toBe(5000)
+    expect(advance(asking, { type: "clock", skew: 5000 })).toBe(asking)
+  })
+})

@@ -1,0 +1,78 @@
+// One answer over many connections. (That any cut gives the same answer is a property of the whole session's tests.)
+import { describe, expect, test } from "vitest"
+
+import { ApiError } from "../api/client"
+import type { OpenStream } from "../api/client"
+import { body, frame } from "../testing/recorded"
+import { answerFrames } from "./answerFrames"
+import type { Heard } from "./answerFrames"
+
+const say = (id: number) => frame({ type: "text_delta", event_id: "evt_1", text_delta: `${id}`, output_index: 0 }, id)
+const brought = (...ids: number[]) => Promise.resolve<OpenStream>({ body: body(ids.map(say)), date: null })
+const word = (heard: Heard | void) => (heard?.kind === "frame" ? Number(heard.id) : heard?.kind)
+
+function reading(open: () => Promise<OpenStream>, read: (after: string | null) => Promise<OpenStream>) {
+  const waits: number[] = []
+  const wait = (ms: number) => Promise.resolve(void waits.push(ms))
+  const frames = answerFrames(open, read, wait)
+  const next = async (count: number) => {
+    const heard = []
+    for (let n = 0; n < count; n++) heard.push(word((await frames.next()).value))
+    return heard
+  }
+  return { frames, next, waits }
+}
+
+describe("the frames of an answer", () => {
+  test("are read on from the last that was seen, and none is told twice", async () => {
+    const after: (string | null)[] = []
+    const one = reading(
+      () => brought(0, 1),
+      (last) => {
+        after.push(last)
+        return brought(1, 2, 3)
+      },
+    )
+    expect(await one.next(6)).toEqual([0, 1, "broken", 2, 3, "broken"])
+    expect(after).toEqual(["1"])
+    expect(one.waits).toEqual([])
+  })
+
+  test("stand still when nothing comes of it, and go on from where they were when asked to", async () => {
+    let up = false
+    const after: (string | null)[] = []
+    const one = reading(
+      () => brought(0),
+      (last) => {
+        after.push(last)
+        return up ? brought(1) : Promise.reject(new ApiError("away", 0))
+      },
+    )
+    expect((await one.next(11)).at(-1)).toBe("lost")
+    const tried = after.length
+    expect(one.waits).toHaveLength(tried - 1)
+    up = true
+    expect(await one.next(1)).toEqual([1])
+    expect(new Set(after)).toEqual(new Set(["0"]))
+    expect(after).toHaveLength(tried + 1)
+  })
+
+  test("are not asked for again where that gives the same", async () => {
+    const one = reading(
+      () => Promise.reject(new ApiError("No.", 404)),
+      () => brought(0),
+    )
+    expect(await one.next(2)).toEqual(["refused", 0])
+    expect(one.waits).toEqual([])
+  })
+
+  test("go on after one that could not be taken", async () => {
+    const one = reading(
+      () => brought(0, 1, 2),
+      (last) => brought(...[0, 1, 2].filter((id) => id > Number(last))),
+    )
+    expect(await one.next(2)).toEqual([0, 1])
+    expect(word((await one.frames.throw(new Error("What is this?"))).value)).toBe("broken")
+    expect(await one.next(1)).toEqual([2])
+  })
+})
