@@ -91,6 +91,12 @@ def test_the_token_limit_has_one_name():
     assert ask(max_completion_tokens=9)["max_tokens"] == 9
 
 
+def test_an_answer_has_an_end_though_the_model_find_none():
+    assert 0 < ask()["max_tokens"] < 8192
+    assert ask(max_tokens=None)["max_tokens"] == ask()["max_tokens"]
+    assert ask()["grammar"] == ask(max_tokens=100_000)["grammar"]
+
+
 def test_tool_choice():
     assert ask(tools=TOOLS, tool_choice="auto")["tool_choice"] == "auto"
     without = ask(tools=TOOLS, tool_choice="none")

@@ -22,6 +22,9 @@ _LINES, _WIDTH = "line{2,8}", "inline{7,200}"
 _EFFORT = {"minimal": 2, "low": 4, "medium": 8, "high": 12, "xhigh": 16, "max": 16}
 _TOKENS_A_LINE = 20
 """Of reasoning, usually (measured: 10 to 30)."""
+_MOST = 2048
+"""Tokens of an answer whose request names no limit. A small model that has come to repeat itself goes on until its
+memory is full, for minutes, while others wait."""
 _TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
 
 
@@ -61,6 +64,8 @@ def adjust(body: dict[str, Any], *, grammar: str | None = "think.gbnf") -> dict[
     own = any(out.get(name) for name in ("grammar", "json_schema"))
     if think and grammar and not (out.get("tools") or shaped or own):
         out["grammar"] = _fit(data(grammar), body.get("reasoning_effort"), out.get("max_tokens"))
+    if out.get("max_tokens") is None:
+        out["max_tokens"] = _MOST
     return out
 
 
