@@ -417,13 +417,18 @@ class Emitter:
                 open_.add_rest(delta)
             self._out.append(PartDeltaEvent(self._parts, delta))
 
-    def close(self, key: Key) -> None:
-        """The wire said that block or item `key` is over (if it was never opened, this is nothing)."""
+    def close(self, key: Key, *, at_once: bool = False) -> None:
+        """The wire said that block or item `key` is over (if it was never opened, this is nothing).
+
+        `at_once`: the wire says no more of this part, so its end is told now, and not with whatever comes next.
+        """
         if key in self._held_keys:
-            self._hold(key, key, partial(self.close, key), sticky=True)
+            self._hold(key, key, partial(self.close, key, at_once=at_once), sticky=True)
             return
         if self._open is not None and self._open.key == key:
             self._open.ends = False
+            if at_once:
+                self._close_part(complete=True)
         if self._item is not None and self._item.key == key:
             self._item.ends = False
         if self._held and not self._replaying and self._all_closable():

@@ -39,6 +39,7 @@ from pellucid.events import (
     ItemEndEvent,
     ItemStartEvent,
     PartDeltaEvent,
+    PartEndEvent,
     PartStartEvent,
     ThinkingPartDelta,
 )
@@ -56,6 +57,16 @@ from pellucid.parts import (
 from pellucid.providers.openai_responses import decoder
 
 ANSWER = answer(1, "the answer")
+
+
+def test_a_thought_is_over_when_the_wire_says_so() -> None:
+    """Whoever watches need not wait for the next one."""
+    frames = thought(0, "One.", "Two.")
+    upto = next(n for n, frame in enumerate(frames) if frame["type"] == "response.reasoning_summary_part.done") + 1
+    profile = ROWS[OPENAI]
+    events = decoder(profile, origin(profile)).feed(sse(begun(), *frames[:upto]))
+    assert isinstance(events[-1], PartEndEvent)
+    assert events[-1].part.content == "One."
 
 
 # --- reasoning ---------------------------------------------------------------------------------------------------

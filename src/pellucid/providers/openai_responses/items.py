@@ -351,9 +351,9 @@ class Items(Reader):
             )
             part.annotations += len(annotations)
 
-    def _over(self, part: Part) -> None:
+    def _over(self, part: Part, *, at_once: bool = False) -> None:
         part.over = True
-        self.emit.close(part.key)
+        self.emit.close(part.key, at_once=at_once)
 
     def _part_added(self, event: Event) -> None:
         self._kind_of(event, announced=True)
@@ -362,7 +362,8 @@ class Items(Reader):
         part = self._kind_of(event)
         if part is not None:
             self._whole_part(part, event.part or {})
-            self._over(part)
+            # Whoever watches it think sees that this thought is over, however long the next one takes to come.
+            self._over(part, at_once=part.kind in ("summary", "raw"))
 
     def _kind_of(self, event: Event, *, announced: bool = False) -> Part | None:
         """The part that an event with a `part` is about; None if it is of no kind that streams."""
