@@ -30,6 +30,17 @@ ErrorKind = Literal[
 
 ERROR_KINDS: tuple[ErrorKind, ...] = get_args(ErrorKind)
 
+# Codes that one room gives and another one reads.
+
+NOT_KEPT = "not_kept"
+"""The answer came, and could not be kept: a protocol that ends with what is kept has nothing to end with."""
+
+CONVERSATION_BUSY = "conversation_busy"
+"""The last question of the chat is still being answered."""
+
+CONVERSATION_MOVED = "conversation_moved"
+"""The chat does not end any more where whoever asks saw it end."""
+
 
 class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """One error, in nobody's dialect.

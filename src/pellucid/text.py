@@ -19,11 +19,19 @@ import msgspec
 
 _HANDFUL = 16
 
+BRIEF = 80
+"""Characters of what somebody sent, by which they know it again."""
+
+
+def brief(text: str) -> str:
+    """What somebody sent, to be told that it is wrong: the beginning of it, if it is long."""
+    return text if len(text) <= BRIEF else f"{text[:BRIEF]}…"
+
 
 def meant(name: object, choices: Iterable[str]) -> str:
     """What would have been right in place of a name that is none of `choices`: the nearest, or all there are."""
     known = sorted(choices)
-    near = get_close_matches(str(name), known, 1)
+    near = get_close_matches(str(name)[:BRIEF], known, 1)
     return f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known) or 'none'}"
 
 

@@ -100,7 +100,8 @@ async def test_a_page_of_another_origin_is_refused_key_or_not(store: Store, kind
 
 
 async def test_a_name_that_somebody_points_here_is_no_page_of_ours_where_nobody_needs_a_key(store: Store) -> None:
-    for host in ("evil.example:8080", "localhost.evil.example", "[evil]", "127.0.0.1.evil.example"):
+    mixed = ("127.0.0.1:80@evil.example", "[::1].evil.example", "[::1]evil", "localhost:1.evil.example", "[]", "")
+    for host in ("evil.example:8080", "localhost.evil.example", "[evil]", "127.0.0.1.evil.example", *mixed):
         await refusal(guard({}), scope(host=host, origin=f"http://{host}"), "forbidden")
     for host in ("127.0.0.1:8080", "localhost:8080", "[::1]:8080", "app.localhost", "192.168.1.5:80"):
         await guard({}).admit(scope(host=host, origin=f"http://{host}"))

@@ -237,6 +237,7 @@ def test_what_is_wrong_is_said_with_its_place(body: Any, param: str | None, word
 
 def test_whose_body_it_is() -> None:
     assert recognises({"messages": []})
+    assert recognises({"messages": "hi"})  # and is told what is wrong with them
     assert recognises({"text": "Hi"}, [("protocol", "ai-sdk")])
     assert not recognises({"text": "Hi"}, [("view", "raw")])
     assert not recognises({"messages": []}, {"protocol": "chat"})

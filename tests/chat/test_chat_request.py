@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.errors import ERROR_KINDS, ErrorInfo, RequestError
+from pellucid.errors import CONVERSATION_BUSY, CONVERSATION_MOVED, ERROR_KINDS, ErrorInfo, RequestError
 from pellucid.parts import ModelRequest, SealedPart, UserPromptPart
-from pellucid.protocols.chat import BUSY, THINKING, Ask, Effort, answer_id, error_body, parse_request, question_id
+from pellucid.protocols.chat import THINKING, Ask, Effort, answer_id, error_body, parse_request, question_id
 from pellucid.protocols.chat import status_of as status
 from pellucid.settings import ToolDefinition, checked_settings
 from pellucid.view import VIEWS
@@ -43,6 +43,8 @@ def test_all_that_can_be_said_with_it(effort: Effort, view: Any) -> None:
     assert settings == {"thinking": THINKING[effort]}
     assert checked_settings(settings)
     assert parsed(replaces="evt_7").replaces == "evt_7"
+    assert parsed(follows="ask_7", conversation_id="chat_1").follows == "evt_7"
+    assert parsed(follows=None, replaces="evt_7").follows is None
 
 
 @pytest.mark.parametrize(
@@ -64,6 +66,10 @@ def test_all_that_can_be_said_with_it(effort: Effort, view: Any) -> None:
         (b'{"text":"x","conversation_id":["chat_1"]}', "conversation_id", "Expected `str | null`"),
         (b'{"text":"x","replaces":"msg_1"}', "replaces", "'evt_'"),
         (b'{"text":"x","replaces":"evt_"}', "replaces", "'ask_'"),
+        (b'{"text":"x","follows":"","conversation_id":"chat_1"}', "follows", "leave it out"),
+        (b'{"text":"x","follows":"msg_1","conversation_id":"chat_1"}', "follows", "'evt_'"),
+        (b'{"text":"x","follows":"evt_1"}', "conversation_id", "say which"),
+        (b'{"text":"x","follows":"evt_1","replaces":"evt_1","conversation_id":"c"}', "follows", "replaces names"),
         (b'{"text":"x","":1}', "", "no such field"),
     ],
 )
@@ -74,6 +80,27 @@ def test_what_is_wrong_is_said_with_its_place(body: bytes, param: str | None, sa
     assert (info.kind, info.param) == ("invalid_request", param)
     assert says in info.message
     assert param is None or info.message.startswith(f"{param}: ")
+
+
+LONG = "x" * 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ({LONG: 1}, "x…: there is no such field; there are: conversation_id, "),
+        ({"effort": LONG}, "x…'; it must be one of 'high', "),
+        ({"replaces": LONG}, "x…' is no event's id"),
+        ({"follows": LONG, "conversation_id": "chat_1"}, "x…' is no event's id"),
+    ],
+)
+def test_what_was_sent_is_not_sent_back_whole(body: Any, says: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        parsed(**body)
+    info = caught.value.info
+    assert says in info.message
+    assert len(info.message) < 250
+    assert len(info.param or "") <= 81
 
 
 @given(st.binary(max_size=40) | st.dictionaries(st.text(max_size=5), st.integers()).map(msgspec.json.encode))
@@ -100,4 +127,5 @@ def test_every_error_has_a_form_and_a_status(kind: Any) -> None:
     assert error_body(ErrorInfo(kind, "no", said="sorry")) == {"error": {"message": "no: sorry", "code": kind}}
     assert error_body(ErrorInfo(kind, "no", "c", "p")) == {"error": {"message": "no", "code": "c", "param": "p"}}
     assert status(ErrorInfo(kind, "no")) in range(400, 600)
-    assert (status(ErrorInfo(kind, "no", BUSY)) == 409) == (kind == "invalid_request")
+    for code in CONVERSATION_BUSY, CONVERSATION_MOVED:
+        assert (status(ErrorInfo(kind, "no", code)) == 409) == (kind == "invalid_request")

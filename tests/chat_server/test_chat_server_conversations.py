@@ -208,8 +208,10 @@ def test_a_chat_is_opened_named_and_taken_away(mine: Chatter, upstream: Upstream
     [
         ({}, None),
         ({"title": " "}, "title"),
+        ({"title": "\u200b"}, "title"),
+        ({"title": "\u202e \u00a0\u2066\ufeff\u2800\u3164"}, "title"),
         ({"title": "x" * 201}, "title"),
-        ({"name": "x"}, None),
+        ({"name": "x"}, "name"),
         ({"head": "resp_1"}, "head"),
     ],
 )
@@ -217,6 +219,13 @@ def test_what_cannot_be_changed(gateway: Served, upstream: Upstream, fields: dic
     me = Chatter(gateway)
     chat = me.ask(upstream.plays(THINKS))["conversation_id"]
     assert refused(me.change(chat, **fields), 400)[1] == param
+
+
+def test_a_field_that_is_misspelt_is_named(gateway: Served, upstream: Upstream) -> None:
+    me = Chatter(gateway)
+    chat = me.ask(upstream.plays(THINKS))["conversation_id"]
+    told = refused(me.change(chat, titel="x"), 400)
+    assert told == ("unknown_field", "titel", "titel: there is no such field; did you mean 'title'?")
 
 
 def test_delete_while_it_is_answered(gateway: Served, upstream: Upstream) -> None:
@@ -268,12 +277,41 @@ def test_asked_anew_it_is_a_branch_and_nothing_is_lost(gateway: Served, upstream
     assert me.open(chat)["events"][-1] == three
 
 
+def test_who_shows_another_branch_is_told_so(gateway: Served, upstream: Upstream) -> None:
+    """One tab edits a question; the other still shows the branch as it was, and would go on in one that it does not
+    show."""
+    me, name = Chatter(gateway), upstream.plays(THINKS)
+    one = me.ask(name, "One?")
+    chat = one["conversation_id"]
+    edited = me.ask(name, "One, please?", replaces=one["id"])
+    before = len(upstream.calls(name))
+    for seen in (one["id"], one["id"].replace("evt_", "ask_"), "evt_nowhere"):
+        code, param, message = refused(me.asks(name, "On.", conversation_id=chat, follows=seen), 409)
+        assert (code, param) == ("conversation_moved", "follows")
+        assert "load it again" in message
+    assert len(upstream.calls(name)) == before
+    on = me.ask(name, "On.", conversation_id=chat, follows=edited["id"].replace("evt_", "ask_"))
+    assert [event["id"] for event in me.open(chat)["events"][1::2]] == [edited["id"], on["id"]]
+    # Also while the other branch is being answered, which is not what is wrong.
+    with me.begin(upstream.plays(hangs), conversation_id=chat, replaces=on["id"]) as stream:
+        stream.until("Hm.")
+        assert refused(me.asks(name, conversation_id=chat, follows=on["id"]), 409)[0] == "conversation_moved"
+        now = event_id(stream)
+        assert refused(me.asks(name, conversation_id=chat, follows=now), 409)[0] == "conversation_busy"
+        me.cancel(now)
+        stream.rest()
+
+
 def test_a_branch_of_another_chat_is_none(gateway: Served, upstream: Upstream) -> None:
     me, name = Chatter(gateway), upstream.plays(THINKS)
     one, two = me.ask(name), me.ask(name)
     assert refused(me.asks(name, conversation_id=one["conversation_id"], replaces=two["id"]), 404)[1] == "replaces"
     assert me.do("GET", f"/api/conversations/{one['conversation_id']}?head={two['id']}").status == 404
-    assert me.change(one["conversation_id"], head=two["id"]).status in (400, 404)
+    # Said like everywhere else, with the id as it was given.
+    for head in (two["id"], two["id"].replace("evt_", "ask_")):
+        code, param, message = refused(me.change(one["conversation_id"], head=head), 404)
+        assert (code, param) == ("event_not_found", "head")
+        assert message == f"head: there is no event {head!r} in this conversation"
 
 
 def test_what_other_protocols_kept_is_no_event(gateway: Served, upstream: Upstream) -> None:
@@ -300,6 +338,10 @@ def test_what_other_protocols_kept_is_no_event(gateway: Served, upstream: Upstre
         ("量" * 100, "量" * 79 + "…"),
         ("a\x00b\x1b[31m", "ab[31m"),
         ("\x00", "…"),
+        ("\u200b\u202e \u2069\ufe0f", "…"),
+        ("\u200b" * 100 + "Why?", "…"),
+        ("\u200bשלום\u200f", "\u200bשלום\u200f"),
+        ("👩\u200d🔬\ufe0f", "👩\u200d🔬\ufe0f"),
     ],
 )
 def test_titles(text: str, title: str) -> None:

@@ -17,7 +17,7 @@ from view_keys import LESSER, Keys, with_keys
 
 from pellucid.server.access import Policy
 from scripted import Reply, Upstream, say
-from scripted.gateway import serve
+from scripted.gateway import Served, serve
 
 THINKS = say(
     "Let me see.",
@@ -168,6 +168,17 @@ def test_what_is_anothers_is_not_there(upstream: Upstream, tmp_path: Path) -> No
             assert too.cancel(live).json["status"] == "cancelled"
         assert [one["id"] for one in too.chats("?q=Ann")["data"]] == [chat]
         assert refused(Chatter(running).asks(name), 401)
+
+
+def test_a_turn_is_no_response(gateway: Served, upstream: Upstream) -> None:
+    """By no door of the other protocol, the way on from it included."""
+    me, name = Chatter(gateway), upstream.plays(THINKS)
+    event = me.ask(name)["id"]
+    for method in ("GET", "DELETE"):
+        assert me.do(method, f"/v1/responses/{event}").status == 404
+    on = me.do("POST", "/v1/responses", {"model": f"vllm:{name}", "input": "On?", "previous_response_id": event})
+    assert (on.status, on.error["code"]) == (400, "previous_response_not_found")
+    assert len(upstream.calls(name)) == 1
 
 
 # --- what a key may do ------------------------------------------------------------------------------------------------

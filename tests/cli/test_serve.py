@@ -55,7 +55,7 @@ def tried(command: str, **environ: str) -> str:
 def spoken(serving: Serving) -> str:
     """All that it says before it is told to stop."""
     assert serving.process.stderr is not None
-    while b"stream" not in serving.said:
+    while b'"stream"' not in serving.said:
         line = serving.process.stderr.readline()
         assert line, serving.said
         serving.said += line
@@ -95,6 +95,7 @@ def test_without_a_default_model_it_says_what_is_missing(serve: Serve, upstream:
     with serve("--upstream", upstream.url) as serving:
         said = spoken(serving)
     assert "See it think, with the name of a model for MODEL:\n" in said
+    assert "Ask it in a browser (once a model is named: --upstream-model): http://" in said
     assert '"model": "MODEL", ' in said
     assert "wants a key" not in said  # a server of one's own mostly has none
 

@@ -72,7 +72,9 @@ class Schema:
         self.events: dict[str, dict[str, Any]] = {}
         for schema in self.components.values():
             names = schema.get("properties", {}).get("type", {}).get("enum", ())
-            if "sequence_number" in schema.get("properties", {}) and len(names) == 1:
+            # The document is of all protocols: the chat's frames are numbered as well.
+            ours = len(names) == 1 and (names[0] == "error" or names[0].startswith("response."))
+            if ours and "sequence_number" in schema["properties"]:
                 self.events[names[0]] = inlined(schema, self.components)
         self._validators: dict[str, Any] = {}
 

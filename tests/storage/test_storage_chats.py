@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from storage_kit import Clock, opened, response
 
 from pellucid.errors import RequestError
-from pellucid.storage import AlreadyStored, ChatBusy, ChatGone, Store, StoredChat, StoredResponse
+from pellucid.storage import AlreadyStored, ChatBusy, ChatGone, ChatMoved, Store, StoredChat, StoredResponse
 from pellucid.storage.responses import GRACE
 
 pytestmark = pytest.mark.anyio
@@ -109,6 +109,27 @@ async def test_what_is_refused_leaves_nothing_and_hinders_nobody(store: Store) -
     assert await store.responses.get("ann", "neighbour") is not None
     with pytest.raises(ValueError, match="conversation_id"):
         await store.chats.begin_turn(chat(), turn("evt_5", chat="chat_9"), 1)
+
+
+async def test_who_sees_another_end_than_there_is_begins_nothing(store: Store) -> None:
+    await say(store, turn("a"), turn("b", "a"))
+    seen = await store.chats.get("ann", "chat_1")
+    await say(store, turn("b2", "a"))
+    there = await store.chats.get("ann", "chat_1")
+    assert seen is not None
+    assert there is not None
+    for chat in seen, there:  # the branch was made after it was read, or before
+        with pytest.raises(ChatMoved) as moved:
+            await store.chats.begin_turn(chat, turn("c", chat.head), 1, follows="b")
+        assert (moved.value.info.code, moved.value.info.param) == ("conversation_moved", "follows")
+    assert await store.responses.get("ann", "c") is None
+    await store.chats.begin_turn(there, turn("c", "b2"), 1, follows="b2")
+    # That its own end is still being answered is another matter.
+    there = replace(there, head="c")
+    with pytest.raises(ChatBusy):
+        await store.chats.begin_turn(there, turn("d", "c"), 1, follows="c")
+    with pytest.raises(ChatMoved):
+        await store.chats.begin_turn(there, turn("d", "c"), 1, follows="b2")
 
 
 async def test_branches_stand_side_by_side(store: Store) -> None:

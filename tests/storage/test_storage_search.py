@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -142,11 +143,49 @@ async def test_without_the_extension_the_same_is_found(postgres_server: Postgres
         ("short", "HO", "short"),
         (f"{'x ' * 200}needle {'y ' * 200}", "Needle", f"…{'x ' * 20}needle {'y ' * 56}y…"),
         (f"{'ﬁ' * 300}needle", "NEEDLE", f"…{'ﬁ' * 40}needle"),
+        (f"{'ﷺ ' * 3000}needle", "needle", f"…{'ﷺ ' * 20}needle"),  # in a later piece
+        (f"{'é ' * 2046}needle{'é' * 200}", "needle", f"…{'é ' * 20}needle{'é' * 114}…"),  # across two
+        (f"{'ﷺ ' * 3000}{'é' * 4000}", "é" * 3999, f"…{'ﷺ ' * 20}{'é' * 120}…"),
         ("lines\n\n  and\tmore", "and", "lines and more"),
     ],
 )
 def test_a_snippet_shows_where_it_is(text: str, query: str, snippet: str) -> None:
     assert search.snippet(text, query) == snippet
+
+
+@pytest.mark.parametrize("marks", ["\u0300\u0316", "\u0344", "\uff9e\u0316"])
+def test_marks_without_end_are_put_in_order_few_at_a_time(marks: str) -> None:
+    """To order them all takes the square of the time: one such text would stop the server for minutes."""
+    kept = search.folded(f"zo{marks * 90_000} needle")
+    runs = re.findall(r"[\u0300-\u036f\u3099]+", kept.replace("\N{COMBINING GRAPHEME JOINER}", " "))
+    assert len(runs) > 1000
+    assert max(map(len, runs)) <= 64
+    assert kept.endswith(" needle")
+    assert search.snippet(f"zo{marks * 90_000} needle", "needle").endswith(" needle")
+
+
+def test_as_many_marks_as_anybody_writes_have_no_order() -> None:
+    assert search.folded("a" + "\u0300\u0316" * 15) == search.folded("a" + "\u0316\u0300" * 15)
+    assert "\N{COMBINING GRAPHEME JOINER}" not in search.folded("a" + "\u0316" * 30)
+
+
+@pytest.mark.parametrize("filling", ["x", "é ", "ﷺ é "])
+async def test_what_lies_far_back_is_not_found(store: Store, filling: str) -> None:
+    """The texts are whole all the same."""
+    text = f"needle {filling * 1_500_000} thimble"
+    assert len(search.folded(text, search.SEARCHED)) == search.SEARCHED
+    beginning = search.folded(text[: 2 * search.SEARCHED])[: search.SEARCHED]
+    assert search.folded(text, search.SEARCHED)[:-1] == beginning[:-1]
+    await put(store, "ann", text, f"{filling * (search.SEARCHED // 40 // len(filling))} thimble")
+    assert await newest(store, "ann", "needle") == ["0"]
+    assert await newest(store, "ann", "thimble") == ["1"]
+    assert search.snippet(text, "NEEDLE").startswith("needle")
+    assert search.snippet(text, "THIMBLE").startswith("needle")  # it is not looked for there
+    assert await store._database.read(_text, None) == text
+
+
+def _text(_: None) -> Op[str | None]:
+    return (yield from search.text_of("ann", "room", "0"))
 
 
 async def test_a_snippet_is_of_the_newest_turn_that_holds_it(store: Store) -> None:

@@ -40,7 +40,9 @@ async def greet(config: Config, sockets: list[socket.socket], engine: Engine | N
     variable, wanted = await credential(config) or ("", "")
     needs = [need for need in ("the name of a model for MODEL" if model else "", wanted) if need]
     if config.server.page:
-        console.print(f"Ask it in a browser: [cyan]{address}/[/]")
+        # The page offers what has a name.
+        once = " (once a model is named: --upstream-model)" if model else ""
+        console.print(f"Ask it in a browser{once}: [cyan]{address}/[/]")
     console.print(f"See it think{', with ' if needs else ''}{' and '.join(needs)}:", markup=False)
     header = f'-H "Authorization: Bearer ${variable}" ' if variable else ""
     console.print(

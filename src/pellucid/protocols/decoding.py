@@ -9,12 +9,16 @@ import msgspec
 from msgspec import inspect
 
 from ..errors import RequestError
+from ..text import BRIEF, brief, meant
 
 MAX_DEPTH = 100
 """How deeply a JSON Schema in a request may be nested."""
 
 _PATH = re.compile(r" - at `(?:key` in `)?\$\.?(.*?)`$")
 _MISSING = re.compile("Object missing required field `(.*)`")
+_UNKNOWN = re.compile("Object contains unknown field `(.*)`", re.DOTALL)
+_SENT = re.compile(f"(value '|field `)(.{{{BRIEF}}}).+(['`])", re.DOTALL)
+"""What msgspec says ends with what was sent, at any length."""
 _STEP = re.compile(r"\w+|\[.*?\]")
 
 T = TypeVar("T")
@@ -51,6 +55,12 @@ def _told(text: str, into: type[Any], raw: Any) -> RequestError:
     missing = _MISSING.fullmatch(what)
     if missing:
         path, what, code = f"{path}.{missing.group(1)}".lstrip("."), "it is required", "missing"
+    unknown = _UNKNOWN.fullmatch(what)
+    if unknown and not path:
+        path = brief(unknown.group(1))
+        right = meant(path, (field.encode_name for field in msgspec.structs.fields(into)))
+        what, code = f"there is no such field; {right}", "unknown_field"
+    what = _SENT.sub(r"\1\2…\3", what)
     words = _words(into, path, raw) if what.startswith("Invalid") else []
     right = f"; it must be one of {', '.join(map(repr, words))}" if words else ""
     return RequestError(f"{path}: {what}{right}" if path else f"{what}{right}", code=code, param=path or None)

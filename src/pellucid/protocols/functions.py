@@ -10,6 +10,7 @@ from typing import Any, Literal, NoReturn
 
 from ..errors import RequestError
 from ..settings import ToolChoice, ToolDefinition
+from ..text import brief
 
 Mode = Literal["auto", "none", "required"]
 MODES: tuple[Mode, ...] = ("auto", "none", "required")
@@ -56,7 +57,7 @@ def _named(tools: tuple[ToolDefinition, ...], name: Any) -> str:
     names = {tool.name for tool in tools}
     if not isinstance(name, str) or name not in names:
         there = ", ".join(sorted(names)) or "none"
-        wrong_choice(f"there is no tool named {name!r} in tools (there are: {there})")
+        wrong_choice(f"there is no tool named {brief(name)!r} in tools (there are: {there})")
     return name
 
 

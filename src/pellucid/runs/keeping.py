@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from ..errors import ErrorInfo, PellucidError
+from ..errors import NOT_KEPT, ErrorInfo, PellucidError
 from ..events import Event, FunctionToolResultEvent, RunEndEvent
 from ..fold import Fold, fold
 from ..parts import (
@@ -35,8 +35,6 @@ from .log import WAITED, Entry, encode_entry, events_of, pack
 from .running import Running
 
 FAULT = ErrorInfo("server_error", "the gateway failed to keep it")
-
-NOT_KEPT = "not_kept"
 
 RETRY_SECONDS = 0.5
 
@@ -245,7 +243,6 @@ def not_kept(why: ErrorInfo) -> ErrorInfo:
 
 __all__ = [
     "ABANDONED",
-    "NOT_KEPT",
     "Finished",
     "KeptRun",
     "closing",

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 
 from ..asgi import http
 from ..asgi.serving import FAULT, STOPPING, is_told
-from ..errors import ErrorInfo, PellucidError
+from ..errors import ErrorInfo, PellucidError, RequestError
 from ..telemetry import log, place_of
 from ..text import shown
 from ..view import Reader, View, redact_error, view_of
@@ -63,6 +63,11 @@ class Exchange:
     def asked(self, name: str) -> str | None:
         """A parameter of the query."""
         return next((value for key, value in self.query if key == name), None)
+
+    def number(self, name: str, default: int, least: int, most: int = 2**53) -> int:
+        """A whole number of the query. Raises `RequestError`."""
+        text = self.asked(name)
+        return default if text is None else whole_number(text, name, least, most)
 
     def reads(self, most: View = "raw", unasked: View = "raw", *, summaries: bool = False) -> Reader:
         """Whoever asks, as a reader: the least of what their key lets them see, of `most` (what anybody may see of what
@@ -119,6 +124,18 @@ class Exchange:
 Endpoint = Callable[[Exchange], Awaitable[None]]
 
 
+def whole_number(text: str, name: str, least: int, most: int = 2**53) -> int:
+    """What stands at `name` of a request. Raises `RequestError`."""
+    if not text.isascii() or not text.isdecimal() or len(text) > 16 or not least <= int(text) <= most:
+        upper = f" to {most}" if most < 2**53 else ""
+        raise RequestError(
+            f"{name}: must be a whole number from {least}{upper}, not {shown(text[:40])!r}",
+            code="invalid_value",
+            param=name,
+        )
+    return int(text)
+
+
 class Door:
     """An ASGI application for one route."""
 
@@ -170,4 +187,4 @@ class Door:
             await exchange.refuse(info, more)
 
 
-__all__ = ["FAULT", "STOPPING", "VIEW_HEADER", "Door", "Endpoint", "ErrorForm", "Exchange"]
+__all__ = ["FAULT", "STOPPING", "VIEW_HEADER", "Door", "Endpoint", "ErrorForm", "Exchange", "whole_number"]

@@ -6,25 +6,24 @@ from typing import Any
 
 from .. import __version__
 from ..protocols.agui import openapi as agui
+from ..protocols.chat import openapi as chat
 from ..protocols.chat_completions import openapi as chat_completions
+from ..protocols.openapi import STRING, Schema, parameter
 from ..protocols.openresponses import openapi as openresponses
 from ..protocols.openresponses import openapi_paths
-from ..protocols.openresponses.openapi import Schema
-from ..protocols.openresponses.openapi_paths import errors, operation, parameter
-from .chat import openapi as chat
+from ..protocols.openresponses.openapi_paths import errors, operation
 from .sessions import openapi as sessions
 
-_STRING: Schema = {"type": "string"}
 _REFUSED = (401, 403, 429, 500, 503)
 """What the door itself may answer, and faults."""
 
 _MODEL: Schema = {
     "type": "object",
     "properties": {
-        "id": _STRING,
+        "id": STRING,
         "object": {"const": "model"},
         "created": {"type": "integer"},
-        "owned_by": _STRING,
+        "owned_by": STRING,
     },
     "required": ["id", "object", "created", "owned_by"],
 }
@@ -38,12 +37,12 @@ _MODELS: Schema = {
 }
 _STATUS: Schema = {
     "type": "object",
-    "properties": {"status": _STRING, "detail": _STRING},
+    "properties": {"status": STRING, "detail": STRING},
     "required": ["status"],
 }
 _INDEX: Schema = {
     "type": "object",
-    "properties": {"pellucid": _STRING, "speaks": {"type": "array", "items": _STRING}},
+    "properties": {"pellucid": STRING, "speaks": {"type": "array", "items": STRING}},
     "required": ["pellucid", "speaks"],
 }
 
@@ -75,8 +74,8 @@ def _open(made: Schema) -> Schema:
 
 def _index() -> Schema:
     made = operation("index", "What this server speaks; to a browser, the chat's page", "Index", refuses=(500,))
-    made["responses"]["200"]["content"]["text/html"] = {"schema": _STRING}
-    no_page = {"description": "The page was not built", "content": {"text/html": {"schema": _STRING}}}
+    made["responses"]["200"]["content"]["text/html"] = {"schema": STRING}
+    no_page = {"description": "The page was not built", "content": {"text/html": {"schema": STRING}}}
     made["responses"]["503"] = no_page
     return made
 
@@ -88,7 +87,7 @@ def _plain() -> dict[str, Schema]:
     ready["responses"]["503"] = not_yet
     metrics = operation("metrics", "What is measured, for Prometheus", {}, refuses=_REFUSED)
     metrics["responses"]["200"]["content"] = {
-        media: {"schema": _STRING} for media in ("text/plain", "application/openmetrics-text")
+        media: {"schema": STRING} for media in ("text/plain", "application/openmetrics-text")
     }
     metrics["responses"] |= {"404": {**errors(404)["404"], "description": "The operator has them off"}}
     return {

@@ -74,6 +74,8 @@ _MIN_GAIN = 0.95
 
 
 class File(NamedTuple):
+    """One that is served, ready to be sent."""
+
     content_type: str
     etag: str
     """Of the file as it is, without quotes; an encoding is added to it."""
@@ -115,6 +117,7 @@ class Page:
             await notice(exchange, NOT_BUILT)
 
     async def file(self, exchange: Exchange) -> None:
+        """Whatever else stands in the table. Raises `RequestError` (not_found)."""
         found = self._files.get(exchange.scope["path"][1:])
         if found is None:
             path = exchange.scope["path"]
@@ -122,6 +125,7 @@ class Page:
         await self._send(exchange, found)
 
     def routes(self) -> list[BaseRoute]:
+        """All but `/`, which is also the JSON index's."""
         beside = (name for name in self._files if name != INDEX and not name.startswith("assets/"))
         return [
             route("/c/{conversation_id}", {"GET": _door(self.index)}),

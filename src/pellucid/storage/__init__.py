@@ -19,7 +19,7 @@ written once and knows no driver (`statement`). `commit` makes one transaction o
 
 from .chats import ChatPage, Chats, FoundChat, StoredChat
 from .conversations import ConversationEntry, Conversations, StoredConversation
-from .errors import AlreadyStored, BrokenChain, ChatBusy, ChatGone, StoreError
+from .errors import AlreadyStored, BrokenChain, ChatBusy, ChatGone, ChatMoved, StoreError
 from .keys import Keys, StoredKey
 from .responses import Responses, ResponseStatus, StoredResponse
 from .store import Store, check_store_url, open_store
@@ -29,6 +29,7 @@ __all__ = [
     "BrokenChain",
     "ChatBusy",
     "ChatGone",
+    "ChatMoved",
     "ChatPage",
     "Chats",
     "ConversationEntry",

@@ -30,7 +30,7 @@ from ..errors import RequestError
 from . import search, tables, turns
 from .chains import branch
 from .database import Database
-from .errors import ChatBusy, ChatGone
+from .errors import ChatBusy, ChatGone, ChatMoved
 from .names import check_names, finds
 from .responses import (
     DELETE_WITH,
@@ -47,6 +47,8 @@ from .statement import Ask, Op, Params, Row, Statement, each, given
 
 
 class StoredChat(msgspec.Struct, frozen=True, kw_only=True):
+    """A chat without its turns. Times are in seconds since 1970."""
+
     id: str
     owner: str
     title: str
@@ -61,6 +63,8 @@ class StoredChat(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FoundChat(NamedTuple):
+    """One of a list."""
+
     chat: StoredChat
     snippet: str | None = None
     """Where what was searched for stands in the newest turn that holds it. None: in no turn (but in the title), or
@@ -68,6 +72,8 @@ class FoundChat(NamedTuple):
 
 
 class ChatPage(NamedTuple):
+    """A part of a list."""
+
     chats: list[FoundChat]
     has_more: bool
     last: str | None
@@ -140,11 +146,12 @@ _SEARCH = search.finding([_T.c.of], _searched)
 class _Begun(NamedTuple):
     chat: StoredChat
     new: New
+    follows: str | None
 
 
 def _begin_turn(begun: _Begun) -> Op[RequestError | None]:
     """What refuses it comes back, for an exception would have all that is written with it done again."""
-    (chat, new), row = begun, begun.new.response
+    (chat, new, follows), row = begun, begun.new.response
     named = {"for_owner": chat.owner, "for_id": chat.id, "now": new.now}
     if chat.head is None:
         kept = replace(chat, updated_at=row.updated_at, expires_at=row.expires_at, head=row.id)
@@ -158,6 +165,8 @@ def _begin_turn(begun: _Begun) -> Op[RequestError | None]:
     title, head = _chat(rows[0]).title, (yield from _head_of(rows[0], named))
     if head is None:
         return ChatGone(chat.id)
+    if follows not in (None, head.id):
+        return ChatMoved()
     if head.id != chat.head or head.status in UNFINISHED:
         return ChatBusy()
     yield from insert([new])
@@ -296,19 +305,23 @@ class Chats:
         self._database = database
         self._clock = clock
 
-    async def begin_turn(self, chat: StoredChat, row: StoredResponse, fence: int) -> None:
+    async def begin_turn(
+        self, chat: StoredChat, row: StoredResponse, fence: int, *, follows: str | None = None
+    ) -> None:
         """Keep a turn that is still to run, under this fence (as `Responses.begin` does), as the head of its chat.
 
         `chat`: as it was read (`get`), or, with `head=None`, a new one, which is made with its title. `row` has
         `conversation_id=chat.id`. Raises `ChatBusy` (code `conversation_busy`) if the chat's head is not finished, or
-        is another than `chat.head` by now; `ChatGone` (kind `not_found`, code `conversation_not_found`) if it should
-        be there and is not; `AlreadyStored` if there is a turn, or for a new chat a chat, with this id."""
+        is another than `chat.head` by now; `ChatMoved` (code `conversation_moved`) if it is another than `follows`,
+        the head as whoever asks saw it, where that is known; `ChatGone` (kind `not_found`, code
+        `conversation_not_found`) if it should be there and is not; `AlreadyStored` if there is a turn, or for a new
+        chat a chat, with this id."""
         if (row.owner, row.conversation_id) != (chat.owner, chat.id):
             raise ValueError("a turn has its chat's owner, and its chat's id as conversation_id")
         check_names(**{"chat.id": chat.id, "chat.head": chat.head})
         new = new_one(row, (), fence, self._clock(), finished=False)
         chat = replace(chat, title=search.keepable(chat.title))
-        refused = await self._database.write(_BEGIN_EACH, _Begun(chat, new))
+        refused = await self._database.write(_BEGIN_EACH, _Begun(chat, new, follows))
         if refused is not None:
             raise refused
 

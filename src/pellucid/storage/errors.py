@@ -5,7 +5,8 @@ No message holds SQL or a value that was to be kept: of what the database said, 
 
 from __future__ import annotations
 
-from ..errors import ErrorInfo, ErrorKind, PellucidError, RequestError
+from ..errors import CONVERSATION_BUSY, CONVERSATION_MOVED, ErrorInfo, ErrorKind, PellucidError, RequestError
+from ..text import brief
 
 
 class StoreError(PellucidError):
@@ -80,12 +81,20 @@ class ChatBusy(RequestError):
 
     def __init__(self) -> None:
         message = "this conversation is being answered; wait for the end of it, or cancel it"
-        super().__init__(message, code="conversation_busy", param="conversation_id")
+        super().__init__(message, code=CONVERSATION_BUSY, param="conversation_id")
+
+
+class ChatMoved(RequestError):
+    """A turn would go on from another place than its chat is at now."""
+
+    def __init__(self) -> None:
+        message = "follows: this conversation goes on elsewhere by now; load it again, and ask where it is"
+        super().__init__(message, code=CONVERSATION_MOVED, param="follows")
 
 
 class ChatGone(RequestError):
     """There is no such chat, or not any more."""
 
     def __init__(self, id: str) -> None:
-        message = f"there is no conversation {id}; it may have been deleted, or have expired"
+        message = f"there is no conversation {brief(id)}; it may have been deleted, or have expired"
         super().__init__(message, kind="not_found", code="conversation_not_found", param="conversation_id")

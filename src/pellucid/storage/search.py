@@ -12,6 +12,8 @@ The rules:
   decided here, by `folded`, so it is the same in every database and locale: it is Unicode's compatibility normal form
   of the folded case. So `STRASSE` finds `Straße`, full width finds half width, `é` finds `é` however it is composed,
   and `e` does not find it. No language's own rules hold: `istanbul` does not find `İstanbul`.
+* What lies behind a text's first 200,000 characters (`SEARCHED`) is not found, nor what lies so far back in its folded
+  form. Some characters fold to eighteen: to fold and index megabytes of them would keep everybody waiting.
 * An index makes that fast where there are three characters or more; it never decides. In SQLite it is FTS5's, of
   trigrams, which triggers keep as the table is; in PostgreSQL pg_trgm's, where that can be had. With two characters or
   fewer, and without pg_trgm, a scope is read through.
@@ -27,9 +29,11 @@ writes. Otherwise who has little would wait for what is everyone's.
 from __future__ import annotations
 
 import hashlib
+import re
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -40,6 +44,9 @@ from .statement import Ask, Op, Params, Statement, given
 
 CHATS = "chats"
 """The scope of a tenant's chats: their titles, questions and answers."""
+
+SEARCHED = 200_000
+"""So many characters of a text, and of its folded form, can be found."""
 
 GRAMS = 8
 """So many trigrams of what is looked for are asked of the index, at most: more cost more than they spare. The text
@@ -64,11 +71,30 @@ def keepable(text: str) -> str:
     return shown(text).replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-def folded(text: str) -> str:
-    """What is compared."""
+def folded(text: str, most: int | None = None) -> str:
+    """What is compared; only the beginning of it, `most` characters, if that is all that is wanted."""
+    text = text[:most]
     if text.isascii():
         return text.lower().replace("\0", "\N{REPLACEMENT CHARACTER}")
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", keepable(text)).casefold())
+    text = _too_many_marks().sub(_divided, keepable(text))
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text)[:most].casefold())[:most]
+
+
+_MARKS = 30
+"""So many marks on one character are put in order; what is beyond has an order of its own (UAX #15, stream-safe text).
+To order them takes the square of the time: a few hundred kilobytes of them would keep the whole server for a minute."""
+
+
+@cache
+def _too_many_marks() -> re.Pattern[str]:
+    marks = (chr(code) for code in range(0x300, 0x20000))
+    found = "".join(one for one in marks if all(map(unicodedata.combining, unicodedata.normalize("NFKD", one))))
+    return re.compile(f"[{found}]{{{_MARKS + 1},}}")
+
+
+def _divided(run: re.Match[str]) -> str:
+    marks = run.group()
+    return "\N{COMBINING GRAPHEME JOINER}".join(marks[at : at + _MARKS] for at in range(0, len(marks), _MARKS))
 
 
 # ---------------------------------------------------------------------------------------------- what is kept
@@ -91,6 +117,7 @@ def one_of(scope: str) -> sa.ColumnElement[bool]:
 
 
 def removal(scope: str) -> Statement:
+    """Deletes the text `for_id` of `for_owner`."""
     return Statement(sa.delete(_T).where(one_of(scope)))
 
 
@@ -109,6 +136,7 @@ def put(text: Text) -> Op[None]:
 
 
 def text_of(owner: str, scope: str, id: str) -> Op[str | None]:
+    """The text itself, as it was given (but for what cannot be kept)."""
     rows = yield Ask(_GET, _named(owner, scope, id))
     return rows[0][0] if rows else None
 
@@ -123,7 +151,7 @@ def _named(owner: str, scope: str, id: str) -> Params:
 
 
 def _row(text: Text) -> Params:
-    kept = {"text": keepable(text.text), "folded": folded(text.text)}
+    kept = {"text": keepable(text.text), "folded": folded(text.text, SEARCHED)}
     return {**text._asdict(), **kept, "mark": _mark(text.owner, text.scope)}
 
 
@@ -231,11 +259,27 @@ SNIPPET = 160
 
 def snippet(text: str, query: str) -> str:
     """A piece of a text, on one line, with what was looked for in it; an ellipsis where more was said."""
-    needle, whole = folded(query), folded(text)
-    at = max(0, whole.find(needle))
-    if len(whole) != len(text):  # where that is in the text itself
-        at = bisect_right(range(len(text)), at, key=lambda end: len(folded(text[:end]))) - 1 if at else 0
+    at = _place(text[:SEARCHED], folded(query))
     first = at - SNIPPET // 4 if at > SNIPPET // 2 else 0
     last = first + SNIPPET
     piece = " ".join(text[first:last].split())
     return f"{'…' if first else ''}{piece}{'…' if last < len(text) else ''}"
+
+
+_STEP = 4096
+
+
+def _place(text: str, needle: str) -> int:
+    """Where in the text itself its folded form holds this; 0 if that cannot be told. Read piece by piece, as far as it
+    takes: a page of a list may show places in many long texts."""
+    over = 4 * len(needle)  # more characters than that make no needle, but for some that nobody writes
+    step = max(_STEP, over)
+    for start in range(0, len(text), step):
+        piece = text[start : start + step + over]
+        whole = folded(piece)
+        at = whole.find(needle)
+        if at == 0 or (at > 0 and len(whole) == len(piece)):
+            return start + at
+        if at > 0:
+            return start + bisect_right(range(len(piece)), at, key=lambda end: len(folded(piece[:end]))) - 1
+    return 0

@@ -6,13 +6,12 @@ from typing import Any, get_args
 
 import msgspec
 
+from ..openapi import Schema
 from . import events as e
 from . import messages as m
 from .dialects import DIALECTS
 from .proto import MEDIA_TYPE
 from .request import Options
-
-Schema = dict[str, Any]
 
 _ERRORS = (400, 401, 403, 404, 408, 413, 429, 500, 502, 503, 504)
 _STRING: Schema = {"type": "string"}

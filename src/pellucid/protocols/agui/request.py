@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from ...errors import RequestError
 from ...parts import ModelMessage, ModelResponse, SealedPart
 from ...settings import Effort, ModelCall, ModelSettings, ToolDefinition
+from ...text import brief
 from ..decoding import decode, not_too_deep
 from ..functions import offered
 from . import messages as m
@@ -163,7 +164,9 @@ def _differ(names: list[str], at: str) -> None:
     for index, name in enumerate(names):
         if name in names[:index]:
             path = f"{at}[{index}].name"
-            raise RequestError(f"{path}: there is a tool named {name!r} already", code="invalid_value", param=path)
+            raise RequestError(
+                f"{path}: there is a tool named {brief(name)!r} already", code="invalid_value", param=path
+            )
 
 
 def _options(given: Any, at: str = "") -> Options:
@@ -172,7 +175,7 @@ def _options(given: Any, at: str = "") -> Options:
         raise RequestError(f"{at}: must be an object with options in it", code="invalid_type", param=at)
     for name in given:
         if name not in _RIGHT:
-            where = f"{at}.{name}"
+            where = f"{at}.{brief(name)}"
             known = ", ".join(_RIGHT)
             raise RequestError(f"{where}: no such option; there are {known}", code="unknown_option", param=where)
     try:

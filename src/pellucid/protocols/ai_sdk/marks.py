@@ -34,6 +34,7 @@ class Mark:
 
 
 def mark_of(metadata: Any) -> Mark:
+    """The mark in a part's `providerMetadata`; an empty one where there is none of ours."""
     return Mark(metadata.get(OURS) if isinstance(metadata, dict) else None)
 
 

@@ -48,6 +48,7 @@ from ...parts import (
     Video,
     json_text,
 )
+from ...text import brief
 from ..decoding import convert
 from .marks import OURS, Mark, mark_of
 
@@ -163,7 +164,7 @@ def _asked(parts: list[dict[str, Any]], at: str) -> list[ModelMessage]:
         elif kind == "file":
             contents.append(_file(_read(part, FileUI, place), place))
         elif not kind.startswith(("data-", "source-", "step-")):
-            _wrong(f"{place}.type", f"a user's message has text and files; {kind!r} cannot be read here")
+            _wrong(f"{place}.type", f"a user's message has text and files; {brief(kind)!r} cannot be read here")
     if not contents:
         return []
     words = [content.text for content in contents if isinstance(content, Text)]

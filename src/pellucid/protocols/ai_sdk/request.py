@@ -88,7 +88,7 @@ class Request(NamedTuple):
 def recognises(body: Mapping[str, Any], query: Mapping[str, str] | Iterable[tuple[str, str]] = ()) -> bool:
     """Whether this is the AI SDK's: by what the query says of its protocol, else by the messages in the body."""
     asked = dict(query).get("protocol")
-    return asked == PROTOCOL if asked is not None else isinstance(body.get("messages"), list)
+    return asked == PROTOCOL if asked is not None else "messages" in body
 
 
 def parse_request(body: bytes | dict[str, Any]) -> Request:

@@ -8,20 +8,22 @@ question(…)                                      that of the question
 """
 
 from .canonical import answer, question
-from .encode import Encoder
-from .errors import BUSY, error_body, status_of
+from .encode import QUEUED, Encoder
+from .errors import error_body, status_of
 from .ids import ANSWER, CONVERSATION, QUESTION, answer_id, question_id
 from .request import THINKING, Request, parse_request
-from .types import Answer, Ask, Effort, Question, Segment, View
+from .types import LONGEST_TITLE, Answer, Ask, Change, Effort, Question, Segment, View
 
 __all__ = [
     "ANSWER",
-    "BUSY",
     "CONVERSATION",
+    "LONGEST_TITLE",
     "QUESTION",
+    "QUEUED",
     "THINKING",
     "Answer",
     "Ask",
+    "Change",
     "Effort",
     "Encoder",
     "Question",

@@ -26,7 +26,7 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from ...errors import ErrorInfo
+from ...errors import NOT_KEPT, ErrorInfo
 from ...events import (
     BuiltinToolCallPartDelta,
     ErrorEvent,
@@ -69,8 +69,6 @@ from .calls import Call, Calls
 from .ledger import Ledger
 
 APART = "\n\n"
-NOT_KEPT = "not_kept"
-"""The code of an error that says that the answer came, and is nowhere."""
 
 _FORMS: dict[t.View, Any] = {"summary": "summary", "sealed": "sealed"}
 """What a segment of reasoning is to a reader before anything of it came; of raw reasoning, its parts will say."""
@@ -278,13 +276,7 @@ class Account:
             return
         writing.part.text = shown(thought.content)
         writing.part.is_complete = thought.complete
-        self._tell(
-            f.ReasoningPartCompleted(
-                event_id=self._head.event_id,
-                segment_id=writing.segment.id,
-                summary_index=writing.part.summary_index,
-            )
-        )
+        self._tell_over(writing.segment.id, writing.part)
 
     def _text_end(self, part: TextPart | RefusalPart, writing: Writing | None, now: int) -> None:
         if writing is None or not isinstance(writing.segment, t.TextSegment | t.RefusalSegment):
@@ -365,14 +357,16 @@ class Account:
         writing, self.writing = self.writing, None
         self._begun, self.asks = None, False
         if writing is not None and writing.part is not None:
-            self._tell(
-                f.ReasoningPartCompleted(
-                    event_id=self._head.event_id,
-                    segment_id=writing.segment.id,
-                    summary_index=writing.part.summary_index,
-                )
-            )
+            self._tell_over(writing.segment.id, writing.part)
         return writing is None
+
+    def _tell_over(self, segment_id: str, part: t.ReasoningPart) -> None:
+        """No more of the part comes, whether or not it is whole."""
+        self._tell(
+            f.ReasoningPartCompleted(
+                event_id=self._head.event_id, segment_id=segment_id, summary_index=part.summary_index
+            )
+        )
 
 
 def _form(thought: t.ReasoningSegment) -> Any:
@@ -437,4 +431,4 @@ _STEPS: dict[type[Any], Callable[[Account, Any, int], None]] = {
 }
 """What becomes of each event but deltas."""
 
-__all__ = ["APART", "NOT_KEPT", "Account", "Writing"]
+__all__ = ["APART", "Account", "Writing"]

@@ -48,6 +48,8 @@ class Call:
 
 
 class Calls:
+    """All calls of one answer. `tell` gets their frames."""
+
     def __init__(self, event_id: str, ledger: Ledger, tell: f.Tell) -> None:
         self._event_id = event_id
         self._ledger = ledger
@@ -88,6 +90,7 @@ class Calls:
         return call
 
     def delta(self, call: Call, delta: ToolCallPartDelta | BuiltinToolCallPartDelta) -> None:
+        """More of its arguments, or a word of the provider's about how far its tool is."""
         status: str | None = getattr(delta, "status", None)
         before, look = len(call.preview), False
         if delta.args_delta and before < f.PREVIEW:
@@ -115,6 +118,7 @@ class Calls:
         self._update(call, "running")
 
     def returned(self, event: FunctionToolResultEvent, now: int) -> None:
+        """What a function gave."""
         result = event.result
         call = self._called(result.tool_call_id, function=True)
         # Without a name it is a word to the model about its answer, and no call's result.
@@ -122,6 +126,7 @@ class Calls:
             self._settle(call, function_outcome(result), now)
 
     def builtin_returned(self, part: BuiltinToolReturnPart, item: str, now: int) -> None:
+        """What a tool of the provider's gave; one whose call nobody saw opens it."""
         call = self._called(part.tool_call_id, function=False)
         if call is None:
             call = self.open(part, item, now)

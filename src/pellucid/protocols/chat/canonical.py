@@ -10,7 +10,7 @@ from ...events import Event
 from ...text import shown
 from . import types as t
 from .account import Account
-from .frames import MessageStarted
+from .frames import started
 from .ids import question_id
 
 
@@ -25,15 +25,7 @@ def answer(
     effort_level: str | None = None,
 ) -> t.Answer:
     """The event that a stream of these batches would bring last. Each has its time before it, and is redacted."""
-    head = MessageStarted(
-        event_id=shown(event_id),
-        conversation_id=shown(conversation_id),
-        model=shown(model),
-        created_at=created_at,
-        view=view,
-        effort_level=UNSET if effort_level is None else effort_level,
-    )
-    account = Account(head)
+    account = Account(started(event_id, conversation_id, model, created_at, view, effort_level))
     for now, events in batches:
         account.read(events, now)
     return account.answer

@@ -20,7 +20,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
 
 from ...events import Event, PartDeltaEvent
 from ...text import shown, writable
@@ -53,14 +52,7 @@ class Encoder:
         effort_level: str | None = None,
         after: int = -1,
     ) -> None:
-        self._head = f.MessageStarted(
-            event_id=shown(event_id),
-            conversation_id=shown(conversation_id),
-            model=shown(model),
-            created_at=created_at,
-            view=view,
-            effort_level=UNSET if effort_level is None else effort_level,
-        )
+        self._head = f.started(event_id, conversation_id, model, created_at, view, effort_level)
         self._account = Account(self._head, self._write)
         self._after = after
         self._number = 0

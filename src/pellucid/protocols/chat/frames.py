@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from ...text import shown
 from .types import Answer, View
 
 PREVIEW = 500
@@ -33,6 +34,20 @@ class MessageStarted(_OfMessage, kw_only=True, tag="message_started"):
     created_at: int
     view: View
     effort_level: str | UnsetType = UNSET
+
+
+def started(
+    event_id: str, conversation_id: str, model: str, created_at: int, view: View, effort_level: str | None
+) -> MessageStarted:
+    """The beginning of an answer. What UTF-8 cannot hold is U+FFFD in it."""
+    return MessageStarted(
+        event_id=shown(event_id),
+        conversation_id=shown(conversation_id),
+        model=shown(model),
+        created_at=created_at,
+        view=view,
+        effort_level=UNSET if effort_level is None else effort_level,
+    )
 
 
 # --- reasoning ---------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ evt_XXXX    the answer's event, and the turn of both
 from __future__ import annotations
 
 from ...errors import RequestError
+from ...text import brief
 
 CONVERSATION = "chat"
 ANSWER = "evt"
@@ -28,8 +29,8 @@ def _same(id: str, param: str | None) -> str:
     prefix, _, rest = id.partition("_")
     if prefix not in (ANSWER, QUESTION) or not rest:
         at = f"{param}: " if param is not None else ""
-        what = f"{at}{id!r} is no event's id; one begins with '{ANSWER}_' (an answer) or '{QUESTION}_' (a question)"
-        raise RequestError(what, code="invalid_value", param=param)
+        right = f"one begins with '{ANSWER}_' (an answer) or '{QUESTION}_' (a question)"
+        raise RequestError(f"{at}{brief(id)!r} is no event's id; {right}", code="invalid_value", param=param)
     return rest
 
 

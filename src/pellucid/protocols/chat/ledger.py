@@ -29,6 +29,7 @@ class Ledger:
         return name
 
     def add(self, segment: t.Segment, now: int) -> t.Span:
+        """It opens; the span is to be ended by whoever closes it."""
         span = t.Span(segment_id=segment.id, started_at=now, ended_at=now)
         self.segments.append(segment)
         self.timeline.append(span)

@@ -14,7 +14,7 @@ import msgspec
 from ...errors import RequestError
 from ...parts import ModelMessage, ModelRequest, SealedPart, UserPromptPart
 from ...settings import ModelCall, ModelSettings, ThinkingLevel, ToolDefinition
-from ...text import meant
+from ...text import brief, meant
 from ..decoding import convert, read_json
 from . import types as t
 from .ids import answer_id
@@ -44,6 +44,7 @@ class Request(NamedTuple):
 
     @property
     def conversation_id(self) -> str | None:
+        """None: a chat is begun."""
         return self.body.conversation_id
 
     @property
@@ -53,16 +54,23 @@ class Request(NamedTuple):
 
     @property
     def effort(self) -> t.Effort | None:
+        """None: as the model has it."""
         return self.body.effort
 
     @property
     def view(self) -> t.View | None:
+        """None: as much as this reader may see."""
         return self.body.view
 
     @property
     def replaces(self) -> str | None:
         """The answer's id of the turn in whose place this is asked."""
         return None if self.body.replaces is None else answer_id(self.body.replaces, "replaces")
+
+    @property
+    def follows(self) -> str | None:
+        """The answer's id of the turn that the asker saw last."""
+        return None if self.body.follows is None else answer_id(self.body.follows, "follows")
 
     @property
     def own_tools(self) -> frozenset[str]:
@@ -76,6 +84,7 @@ class Request(NamedTuple):
 
     @property
     def max_tool_calls(self) -> int | None:
+        """No page asks for a limit."""
         return None
 
     @property
@@ -106,16 +115,28 @@ def parse_request(body: bytes) -> Request:
     for name in raw:
         if name not in {field.name for field in _FIELDS}:
             right = meant(name, (field.name for field in _FIELDS))
-            raise RequestError(f"{name}: there is no such field; {right}", code="unknown_field", param=name)
+            at = brief(name)
+            raise RequestError(f"{at}: there is no such field; {right}", code="unknown_field", param=at)
     ask = convert(raw, t.Ask)
     if not ask.text.strip():
         raise RequestError("text: it is empty; it must be what is asked", code="invalid_value", param="text")
-    for name in ("conversation_id", "model", "replaces"):
+    for name in ("conversation_id", "model", "replaces", "follows"):
         if getattr(ask, name) == "":
             raise RequestError(f"{name}: it is empty; leave it out", code="invalid_value", param=name)
     request = Request(ask)
     _ = request.replaces
+    if request.follows is not None:
+        _check_follows(ask)
     return request
+
+
+def _check_follows(ask: t.Ask) -> None:
+    if ask.replaces is not None:
+        wrong = "replaces names the place already; leave out one of the two"
+        raise RequestError(f"follows: {wrong}", code="invalid_value", param="follows")
+    if ask.conversation_id is None:
+        wrong = "it is required beside follows: say which conversation goes on, or leave out both"
+        raise RequestError(f"conversation_id: {wrong}", code="missing", param="conversation_id")
 
 
 __all__ = ["THINKING", "Request", "parse_request"]

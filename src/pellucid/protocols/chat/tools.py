@@ -39,6 +39,8 @@ BUILTINS: dict[str, Family] = {"web_search": _WEB_SEARCH, "code_interpreter": _C
 
 
 class Outcome(NamedTuple):
+    """What came back: a result, or an error."""
+
     result: Any
     error: str | None = None
 
@@ -57,6 +59,7 @@ def arguments(part: ToolCallPart | BuiltinToolCallPart) -> Any:
 
 
 def function_outcome(result: ToolReturnPart | RetryPromptPart) -> Outcome:
+    """Of a function that was called here."""
     if isinstance(result, RetryPromptPart):
         return Outcome(None, result.content)
     if result.outcome != "success":
@@ -65,6 +68,7 @@ def function_outcome(result: ToolReturnPart | RetryPromptPart) -> Outcome:
 
 
 def builtin_outcome(content: Any) -> Outcome:
+    """Of a tool of the provider's, in whichever shape it says so."""
     error = _error(content)
     return Outcome(content) if error is None else Outcome(None, shown(error))
 

@@ -7,10 +7,10 @@ one counter, from 0, taken by each segment and each part of reasoning as it open
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 View = Literal["raw", "summary", "sealed", "hidden"]
 """In what form reasoning is told, from most to least."""
@@ -190,3 +190,18 @@ class Ask(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     view: View | None = None
     replaces: str | None = None
     """The event, of a question or of its answer, in whose place this is asked."""
+    follows: str | None = None
+    """The last event that the asker saw of the conversation, an answer or its question: if it goes on from another by
+    now, nothing is asked."""
+
+
+LONGEST_TITLE = 200
+"""Characters, of a title that somebody gives."""
+
+
+class Change(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of `PATCH /api/conversations/{id}`: what of a chat can be changed."""
+
+    title: Annotated[str, Meta(min_length=1, max_length=LONGEST_TITLE)] | UnsetType = UNSET
+    head: Annotated[str, Meta(pattern="^(evt|ask)_.")] | UnsetType = UNSET
+    """The answer that ends the branch to be shown (or its question)."""

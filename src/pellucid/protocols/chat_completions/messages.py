@@ -43,6 +43,7 @@ from ...parts import (
     UserPromptPart,
     Video,
 )
+from ...text import brief
 from . import types as t
 
 
@@ -80,7 +81,7 @@ def messages_of(said: list[t.Message]) -> list[ModelMessage]:
             case t.ChatFunctionMessage():
                 name = message.name or ""
                 if name not in unanswered:
-                    _wrong(at, f"no call of a function {name!r} comes before this result", "name")
+                    _wrong(at, f"no call of a function {brief(name)!r} comes before this result", "name")
                 _say(messages, ToolReturnPart(name, message.content or "", unanswered.pop(name)))
     return messages
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
+from ..openapi import Schema
 from . import types as t
-
-Schema = dict[str, Any]
 
 _WRITTEN = (
     *(t.ChatCompletion, t.ChatChoice, t.ChatMessage, t.ChatToolCall, t.ChatFunction, t.ChatUsage, t.ChatAnnotation),

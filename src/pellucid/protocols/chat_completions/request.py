@@ -15,6 +15,7 @@ import msgspec
 from ...errors import RequestError
 from ...parts import ModelMessage, SealedPart
 from ...settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition
+from ...text import brief
 from ..decoding import decode, not_too_deep
 from ..functions import allowed, any_of, just, offered, wrong_choice
 from . import types as t
@@ -204,7 +205,7 @@ def _functions(body: t.CreateChatCompletion) -> tuple[ToolDefinition, ...]:
     for index, tool in enumerate(body.tools or []):
         if tool.type != "function":
             raise RequestError(
-                f"tools[{index}].type: {tool.type!r} is not offered here; only 'function' tools are",
+                f"tools[{index}].type: {brief(tool.type)!r} is not offered here; only 'function' tools are",
                 kind="unsupported",
                 code="unsupported_tool",
                 param=f"tools[{index}].type",

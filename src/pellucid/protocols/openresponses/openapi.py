@@ -6,13 +6,10 @@ beside them, marked as the alias they are.
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
+from ..openapi import Schema
 from . import types as t
-
-Schema = dict[str, Any]
 
 _INTEGER: Schema = {"type": "integer"}
 _STRING: Schema = {"type": "string"}

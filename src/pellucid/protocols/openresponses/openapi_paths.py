@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .openapi import ALIASES, EVENTS, Schema, event_name
-
-_STRING: Schema = {"type": "string"}
+from ..openapi import VIEW, Schema, parameter
+from .openapi import ALIASES, EVENTS, event_name
 
 ERRORS = (400, 401, 403, 404, 408, 413, 429, 500, 502, 503, 504)
 """The statuses of what is refused, wherever somebody asks for something."""
@@ -25,17 +24,6 @@ def errors(*statuses: int) -> Schema:
     return {str(status): failure for status in statuses or ERRORS}
 
 
-def parameter(name: str, where: str, what: str, schema: Schema | None = None) -> Schema:
-    required = {"required": True} if where == "path" else {}
-    return {"name": name, "in": where, "description": what, **required, "schema": schema or _STRING}
-
-
-VIEW = parameter(
-    "Pellucid-View",
-    "header",
-    "In what form reasoning is wanted: no more than the key allows. The query parameter `view` says the same.",
-    {"type": "string", "enum": ["raw", "summary", "sealed", "hidden"]},
-)
 _EVENTS = parameter(
     "OpenResponses-Reasoning-Events",
     "header",
@@ -199,4 +187,4 @@ def paths() -> dict[str, Any]:
     }
 
 
-__all__ = ["ERRORS", "VIEW", "errors", "operation", "parameter", "paths"]
+__all__ = ["ERRORS", "errors", "operation", "paths"]

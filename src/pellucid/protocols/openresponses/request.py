@@ -13,6 +13,7 @@ import msgspec
 from ...errors import RequestError
 from ...parts import ModelMessage, ModelRequest, SealedPart, SystemPromptPart
 from ...settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition
+from ...text import brief
 from ..decoding import convert, not_too_deep, read_json
 from ..functions import allowed, any_of, just, offered, wrong_choice
 from . import types as t
@@ -228,7 +229,7 @@ def _known_tool_types(tools: Any) -> None:
         kind = tool.get("type") if isinstance(tool, dict) else None
         if isinstance(kind, str) and kind not in ("function", "mcp"):
             raise RequestError(
-                f"tools[{index}].type: {kind!r} is not offered here; only 'function' and 'mcp' tools are",
+                f"tools[{index}].type: {brief(kind)!r} is not offered here; only 'function' and 'mcp' tools are",
                 kind="unsupported",
                 code="unsupported_tool",
                 param=f"tools[{index}].type",

@@ -22,6 +22,8 @@ _LIMITS = {"attempts": float(MOST)}
 
 
 class Attempts:
+    """`take` one before it is made, `give_back` if it was good."""
+
     def __init__(self, relay: Counting) -> None:
         self._relay = relay
 

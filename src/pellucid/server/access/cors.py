@@ -12,6 +12,7 @@ Pure functions of the request's headers. An answer to a page, streamed or not, c
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import Any
@@ -27,6 +28,9 @@ EXPOSED = b"x-request-id, retry-after, www-authenticate, pellucid-warning, " + b
     for what in (b"limit", b"remaining", b"reset")
 )
 PREFLIGHT_SECONDS = b"600"
+
+_HOST = re.compile(r"(?:\[(?P<bracketed>[^][]*)\]|(?P<name>[^][:]*))(?::[0-9]*)?")
+"""A Host: a name or an address, and maybe a port. Nothing else stands before or behind."""
 
 
 class Cors:
@@ -102,8 +106,10 @@ class Cors:
 
 def _cannot_be_rebound(host: bytes) -> bool:
     """Whether a Host is an address or this machine's own name, to which nobody else can point a name of theirs."""
-    name = host.decode("latin-1").lower()
-    name = name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0]
+    found = _HOST.fullmatch(host.decode("latin-1").lower())
+    if found is None:
+        return False
+    name = found["bracketed"] or found["name"] or ""
     if name == "localhost" or name.endswith(".localhost"):
         return True
     try:

@@ -59,6 +59,7 @@ class Issuer:
         return status, read_json(body)
 
     async def aclose(self) -> None:
+        """Once, with the server; also if it was never asked."""
         if self._session is not None:
             await self._session.close()
 

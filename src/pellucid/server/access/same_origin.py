@@ -24,6 +24,7 @@ _SAFE = ("GET", "HEAD", "OPTIONS")
 
 
 def is_api(scope: Mapping[str, Any]) -> bool:
+    """Whether these rules hold for it."""
     return str(scope["path"]).startswith(PREFIX)
 
 

@@ -88,10 +88,12 @@ class Sessions:
         return self._clock() + self.seconds
 
     def by_env(self) -> ByEnv:
+        """For whoever brought the key in the environment, which there is."""
         assert self._env_mark is not None
         return ByEnv(self._env_mark, self.ends)
 
     def by_provider(self, who: Who) -> ByProvider:
+        """For whom the provider named."""
         return ByProvider(who, self._rules, self.ends)
 
     def holds(self, session: ByEnv | ByProvider) -> bool:
@@ -102,6 +104,7 @@ class Sessions:
 
 
 def over() -> AccessError:
+    """What to say to a session that does not count any more, whatever the reason."""
     return unauthorized("your session is over; sign in again", "session_over")
 
 

@@ -19,7 +19,7 @@ from ...protocols.chat import ANSWER, CONVERSATION, Request, parse_request, ques
 from ...protocols.decoding import read_json
 from ...run import Minter
 from ...runs import clock
-from ...storage import ChatBusy, ChatGone, StoredChat, StoredResponse
+from ...storage import ChatBusy, ChatGone, ChatMoved, StoredChat, StoredResponse
 from ..access.errors import forbidden
 from ..ai_sdk import AISDK
 from ..exchange import Exchange
@@ -77,7 +77,7 @@ class Ask:
             pass
 
         async def begin(row: StoredResponse, fence: int) -> None:
-            await services.store.chats.begin_turn(place.chat, row, fence)
+            await services.store.chats.begin_turn(place.chat, row, fence, follows=request.follows)
 
         await services.detached.start(row, run, begin=begin)
         await tell(exchange, services.detached.follow(row), row.id, header)
@@ -101,6 +101,9 @@ class Ask:
         chat = await store.chats.get(owner, id)
         if chat is None:
             raise ChatGone(id)
+        # What moves from here on is told by the store, when the turn is to begin.
+        if request.follows not in (None, chat.head):
+            raise ChatMoved
         return Place(chat, chat.head if replaced is None else replaced.previous_id)
 
     async def _replaced(self, owner: str, request: Request) -> StoredResponse | None:

@@ -6,13 +6,13 @@ An answer is told again from its log to each reader as they may see it; nothing 
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET
 
 from ...errors import PellucidError, RequestError
-from ...protocols.chat import Answer, Question, answer_id, question
+from ...protocols.chat import LONGEST_TITLE, Answer, Change, Question, answer_id, question
 from ...protocols.decoding import decode
 from ...storage import ChatGone, StoredChat, StoredResponse
 from ...telemetry import log
@@ -20,18 +20,7 @@ from ..exchange import Exchange
 from ..services import Services
 from .header import Header, read_header
 from .telling import whole
-from .title import plain
-
-LONGEST_TITLE = 200
-"""Characters, of a title that somebody gives."""
-
-
-class Change(msgspec.Struct, forbid_unknown_fields=True):
-    """What of a chat can be changed."""
-
-    title: Annotated[str, Meta(min_length=1, max_length=LONGEST_TITLE)] | UnsetType = UNSET
-    head: Annotated[str, Meta(pattern="^(evt|ask)_.")] | UnsetType = UNSET
-    """The answer that ends the branch to be shown (or its question)."""
+from .title import plain, shows
 
 
 class Conversations:
@@ -41,16 +30,18 @@ class Conversations:
         self._services = services
 
     async def list(self, exchange: Exchange) -> None:
+        """A page of them, or of those in which `q` stands."""
         page = await self._services.store.chats.list(
             exchange.principal.owner,
             after=exchange.asked("after") or None,
-            limit=_limit(exchange),
+            limit=exchange.number("limit", 20, 1, 100),
             query=exchange.asked("q") or None,
         )
         data = [_told(found.chat) | _found(found.snippet) for found in page.chats]
         await exchange.answer({"data": data, "has_more": page.has_more, "last_id": page.last})
 
     async def get(self, exchange: Exchange) -> None:
+        """One, with the events of a branch: `head`'s, or the one that is shown."""
         chats, owner, id = self._services.store.chats, exchange.principal.owner, exchange.params["id"]
         chat = await chats.get(owner, id)
         if chat is None:
@@ -72,18 +63,25 @@ class Conversations:
         await exchange.answer({"conversation": _told(chat), "events": events, "active": active})
 
     async def change(self, exchange: Exchange) -> None:
+        """Give it a title, or show another branch."""
         change = decode(await exchange.body(self._services.config.server), Change)
         title = _title(change.title) if change.title is not UNSET else None
         head = answer_id(change.head, "head") if change.head is not UNSET else None
         if title is None and head is None:
             raise RequestError("title: nothing is to be changed; send a title, a head, or both", code="missing")
         owner, id = exchange.principal.owner, exchange.params["id"]
-        chat = await self._services.store.chats.update(owner, id, title=title, head=head)
+        try:
+            chat = await self._services.store.chats.update(owner, id, title=title, head=head)
+        except RequestError as error:
+            if error.info.code == "not_a_turn" and change.head is not UNSET:
+                raise _no_turn(change.head) from None
+            raise
         if chat is None:
             raise ChatGone(id)
         await exchange.answer(_told(chat))
 
     async def delete(self, exchange: Exchange) -> None:
+        """With all its turns, also the one under way."""
         owner, id = exchange.principal.owner, exchange.params["id"]
         turns = await self._services.store.chats.delete(owner, id)
         if turns is None:
@@ -135,20 +133,10 @@ def _found(snippet: str | None) -> dict[str, Any]:
 
 def _title(given: str) -> str:
     title = plain(given)
-    if not title or len(title) > LONGEST_TITLE:
-        raise RequestError(
-            f"title: must be a text of 1 to {LONGEST_TITLE} characters", code="invalid_value", param="title"
-        )
+    if not shows(title) or len(title) > LONGEST_TITLE:
+        right = f"must be a text of 1 to {LONGEST_TITLE} characters, of which something can be seen"
+        raise RequestError(f"title: {right}", code="invalid_value", param="title")
     return title
-
-
-def _limit(exchange: Exchange) -> int:
-    text = exchange.asked("limit")
-    if text is None:
-        return 20
-    if not text.isascii() or not text.isdecimal() or len(text) > 3 or not 1 <= int(text) <= 100:
-        raise RequestError("limit: must be a whole number from 1 to 100", code="invalid_value", param="limit")
-    return int(text)
 
 
 def _no_turn(head: str) -> RequestError:

@@ -48,14 +48,17 @@ encode_header = msgspec.json.Encoder().encode
 
 
 def read_header(row: StoredResponse) -> Header:
+    """Of a row that `is_chat`."""
     return _decode(row.header)
 
 
 def is_chat(row: StoredResponse) -> bool:
+    """Rows of all protocols stand in one table."""
     return protocol_of(row.header) == "chat"
 
 
 def no_event(id: str, param: str) -> RequestError:
+    """It is not there, or is another tenant's: which, is not said."""
     return RequestError(
         f"{param}: there is no event {id[:80]!r} here; it may have been deleted, or have expired",
         kind="not_found",

@@ -34,7 +34,8 @@ class Models:
         for name, asked in self._each(default):
             if visible(principal, [name]):
                 models.append(
-                    self._entry(name, asked, name == default) | {"view": lesser(reader.view, self._most(name))}
+                    self._entry(name, asked, name == default)
+                    | {"view": lesser(reader.view, self._services.catalog.most(name))}
                 )
                 await asyncio.sleep(0)
         await exchange.answer({"data": models, "views": list(VIEWS[VIEWS.index(reader.view) :])})
@@ -70,9 +71,6 @@ class Models:
             calls = {word: ModelCall(name, [], {"thinking": level}) for word, level in THINKING.items()}
             self._efforts[name] = [word for word, call in calls.items() if not asked.warnings(call)]
         return self._efforts[name]
-
-    def _most(self, name: str) -> Any:
-        return self._services.catalog.most(name)
 
 
 __all__ = ["Models"]

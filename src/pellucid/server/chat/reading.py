@@ -5,9 +5,8 @@ What belongs to another tenant is not there.
 
 from __future__ import annotations
 
-from ...errors import RequestError
 from ...storage import StoredResponse
-from ..exchange import Exchange
+from ..exchange import Exchange, whole_number
 from ..services import Services
 from .header import is_chat, no_event, read_header
 from .telling import tell
@@ -22,12 +21,14 @@ class Answers:
         self._services = services
 
     async def read(self, exchange: Exchange) -> None:
+        """`GET`: the stream, from behind the frame that its reader has."""
         row = await self._row(exchange, log=True)
         header = read_header(row)
         exchange.reader = header.reader(exchange, self._services)
         await tell(exchange, self._services.reading(row), row.id, header, after=_after(exchange))
 
     async def cancel(self, exchange: Exchange) -> None:
+        """`POST …/cancel`: stop it; what is over stays as it is."""
         row = await self._row(exchange)
         if not row.finished:
             await self._services.cancel(row)
@@ -44,18 +45,10 @@ class Answers:
 
 def _after(exchange: Exchange) -> int:
     """The last frame that need not be told. The query says what is meant; a browser sends the header by itself."""
-    asked, name = exchange.asked("after"), "after"
-    if asked is None:
-        asked, name = exchange.header(LAST_EVENT_ID), "Last-Event-ID"
-    if asked is None:
-        return -1
-    if not asked.isascii() or not asked.isdecimal() or len(asked) > 16:
-        raise RequestError(
-            f"{name}: must be the number of a frame, a whole number from 0, not {asked[:40]!r}",
-            code="invalid_value",
-            param=name,
-        )
-    return int(asked)
+    for text, name in ((exchange.asked("after"), "after"), (exchange.header(LAST_EVENT_ID), "Last-Event-ID")):
+        if text is not None:
+            return whole_number(text, name, 0)
+    return -1
 
 
 __all__ = ["LAST_EVENT_ID", "Answers"]

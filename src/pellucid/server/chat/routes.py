@@ -18,6 +18,7 @@ SPOKEN = ["POST /api/chat"]
 
 
 def routes(services: Services) -> list[BaseRoute]:
+    """The chat's, the conversations' and the models'."""
     ask, answers = Ask(services), Answers(services)
     conversations, models = Conversations(services), Models(services)
     table: dict[str, dict[str, Endpoint]] = {

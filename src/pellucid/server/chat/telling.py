@@ -11,8 +11,7 @@ import asyncio
 
 from ...asgi.serving import Redact, serve_stream
 from ...events import Event, SideEvent
-from ...protocols.chat import Answer, Encoder, answer
-from ...protocols.chat.encode import QUEUED
+from ...protocols.chat import QUEUED, Answer, Encoder, answer
 from ...runs.log import Entry, unpack
 from ...runs.replay import FinishedLog, LiveLog
 from ...storage import StoredResponse
@@ -35,9 +34,11 @@ class Telling:
         self._encoder = encoder
 
     def start(self, *, queued: bool = False) -> bytes:
+        """See `Encoder.start`."""
         return self._encoder.start(queued=queued)
 
     def feed(self, events: list[Event], now: int) -> bytes:
+        """`events` and `now` are the reading's; what is told is what was kept, with its own times."""
         run = self._run
         entries, run.heard = run.heard, ()
         if entries:

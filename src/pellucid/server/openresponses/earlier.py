@@ -29,6 +29,8 @@ from ...protocols.openresponses import Called, Known, item_messages
 from ...runs.log import events_of, unpack
 from ...sealing import Sealed, SealError, attach
 from ...storage import BrokenChain, ConversationEntry, Store, StoredResponse
+from ...text import brief
+from ..services import protocol_of
 
 MAX_ENTRIES = 10_000
 """How many items a conversation may have that a response goes on from."""
@@ -64,8 +66,10 @@ async def of_chain(store: Store, owner: str, id: str) -> Earlier:
         raise _no_response(
             f"the response {error.missing!r}, on which {id!r} builds, is not kept any more; send it all"
         ) from error
-    if not rows:
-        raise _no_response(f"there is no response {id!r} here; it may have expired, been deleted or not been stored")
+    if not rows or protocol_of(rows[-1].header) != "openresponses":
+        raise _no_response(
+            f"there is no response {brief(id)!r} here; it may have expired, been deleted or not been stored"
+        )
     if not rows[-1].finished:
         raise RequestError(
             f"previous_response_id: the response {id!r} is still under way; wait for its end, or cancel it",
@@ -86,7 +90,7 @@ async def of_conversation(store: Store, owner: str, id: str, opener: Callable[[s
     entries = await store.conversations.entries(owner, id, limit=MAX_ENTRIES + 1)
     if entries is None:
         raise RequestError(
-            f"conversation: there is no conversation {id!r} here",
+            f"conversation: there is no conversation {brief(id)!r} here",
             kind="not_found",
             code="conversation_not_found",
             param="conversation",

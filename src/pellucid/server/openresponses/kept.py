@@ -18,7 +18,7 @@ from ...runs.log import Entry, unpack
 from ...runs.replay import PIECE
 from ...storage import StoredResponse
 from ...view import Reader, Redactor, View, lesser
-from ..exchange import Exchange
+from ..exchange import Exchange, whole_number
 from ..services import Services, protocol_of
 from .given import told_given
 from .header import EVENTS_HEADER, Header, dialect_of
@@ -51,7 +51,7 @@ class KeptResponses:
             reader,
             dialect=dialect,
             seals=_seals_asked(exchange),
-            after=-1 if after is None else _number(after, "starting_after", 0),
+            after=-1 if after is None else whole_number(after, "starting_after", 0),
         )
         await serve_stream(exchange, self._services.reading(row), Redactor(reader).feed, encoder)
 
@@ -142,12 +142,11 @@ def page(exchange: Exchange, items: list[dict[str, Any]]) -> dict[str, Any]:
 
 def page_of(exchange: Exchange) -> tuple[int, str]:
     """How many items are asked for, and in which order."""
-    limit = exchange.asked("limit")
     order = exchange.asked("order")
     order = "desc" if order is None else order
     if order not in ("asc", "desc"):
         raise RequestError("order: must be asc or desc", code="invalid_value", param="order")
-    return (20 if limit is None else _number(limit, "limit", 1, 100)), order
+    return exchange.number("limit", 20, 1, 100), order
 
 
 def listed(items: list[Any], *, more: bool) -> dict[str, Any]:
@@ -179,13 +178,6 @@ def _flag(exchange: Exchange, name: str) -> bool:
             return False
         case other:
             raise RequestError(f"{name}: must be true or false, not {other!r}", code="invalid_value", param=name)
-
-
-def _number(text: str, name: str, least: int, most: int = 2**53) -> int:
-    if not text.isascii() or not text.isdecimal() or len(text) > 16 or not least <= int(text) <= most:
-        upper = f" to {most}" if most < 2**53 else ""
-        raise RequestError(f"{name}: must be a whole number from {least}{upper}", code="invalid_value", param=name)
-    return int(text)
 
 
 def _seals_asked(exchange: Exchange) -> bool | None:

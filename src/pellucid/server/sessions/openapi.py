@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from ...protocols.openresponses.openapi import Schema
-from ...protocols.openresponses.openapi_paths import operation, parameter
+from ...protocols.openapi import STRING, Schema, parameter
 from ..access import oidc
 
-_STRING: Schema = {"type": "string"}
 _NEXT = "The path to go on with afterwards."
 _SAID = "What the provider says."
 
 
 def schemas() -> dict[str, Schema]:
+    """The components, beside the chat's."""
     return {
         "Session": {
             "type": "object",
@@ -51,14 +50,17 @@ def paths() -> dict[str, Schema]:
 
 
 def _operation(id: str, summary: str, *refuses: int) -> Schema:
-    made = operation(id, summary, "Session", refuses=(*refuses, 500))
-    failures = {status: _error() for status in made["responses"] if status != "200"}
-    return {**made, "responses": {**made["responses"], **failures}, "security": []}
+    session = {
+        "description": "OK",
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Session"}}},
+    }
+    failures = {str(status): _error() for status in (*refuses, 500)}
+    return {"operationId": id, "summary": summary, "responses": {"200": session, **failures}, "security": []}
 
 
 def _way(id: str, summary: str, **query: str) -> Schema:
     """For a browser that goes there, not for a script."""
-    failures = {str(status): _error({"text/html": {"schema": _STRING}}) for status in (400, 401, 403, 404, 429, 503)}
+    failures = {str(status): _error({"text/html": {"schema": STRING}}) for status in (400, 401, 403, 404, 429, 503)}
     return {
         "operationId": id,
         "summary": summary,

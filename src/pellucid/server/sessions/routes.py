@@ -186,6 +186,7 @@ async def _told_to_person(exchange: Exchange, error: PellucidError, headers: lis
 
 
 def routes(services: Services) -> list[BaseRoute]:
+    """No guard stands before them: whoever is here has yet to say who they are."""
     endpoints = Session(services)
 
     def door(endpoint: Endpoint) -> Door:

@@ -7,15 +7,11 @@ from typing import get_args
 
 import msgspec
 
-from ...protocols.chat import frames as f
-from ...protocols.chat import types as t
-from ...protocols.openresponses.openapi import Schema
-from ...protocols.openresponses.openapi_paths import VIEW, parameter
-from ...view import VIEWS
-from .conversations import Change
+from ..openapi import STRING, VIEW, Schema, parameter
+from . import frames as f
+from . import types as t
 
 _ERRORS = (400, 401, 403, 404, 408, 413, 429, 500, 503)
-_STRING: Schema = {"type": "string"}
 _TIME: Schema = {"type": "integer", "description": "In milliseconds since 1970."}
 
 
@@ -33,14 +29,15 @@ def _list(of: Schema) -> Schema:
 
 
 def schemas() -> dict[str, Schema]:
-    roots = [t.Ask, t.Question, t.Answer, Change, *get_args(f.Frame)]
+    """The components: what is asked, every frame, what is read."""
+    roots = [t.Ask, t.Question, t.Answer, t.Change, *get_args(f.Frame)]
     _, components = msgspec.json.schema_components(roots, ref_template="#/components/schemas/Chat{name}")
-    conversation = {"id": _STRING, "title": _STRING, "created_at": _TIME, "updated_at": _TIME}
-    error = _object({"message": _STRING, "code": _STRING, "param": _STRING}, ["param"])
+    conversation = {"id": STRING, "title": STRING, "created_at": _TIME, "updated_at": _TIME}
+    error = _object({"message": STRING, "code": STRING, "param": STRING}, ["param"])
     model = {
-        "id": _STRING,
+        "id": STRING,
         "efforts": _list({"enum": list(get_args(t.Effort))}),
-        "view": {"enum": list(VIEWS), "description": "The most that may be seen of its reasoning."},
+        "view": {"enum": list(get_args(t.View)), "description": "The most that may be seen of its reasoning."},
         "default": {"const": True},
         "embedded": {"const": True},
     }
@@ -48,11 +45,11 @@ def schemas() -> dict[str, Schema]:
         **{f"Chat{name}": schema for name, schema in components.items()},
         "ChatFrame": {"oneOf": [_ref(frame.__name__) for frame in get_args(f.Frame)]},
         "ChatErrorBody": _object({"error": error}),
-        "ChatStatus": _object({"id": _STRING, "status": {"enum": list(get_args(t.Status))}}),
+        "ChatStatus": _object({"id": STRING, "status": {"enum": list(get_args(t.Status))}}),
         "ChatConversation": _object(conversation),
         "ChatConversations": _object(
             {
-                "data": _list(_object({**conversation, "snippet": _STRING}, ["snippet"])),
+                "data": _list(_object({**conversation, "snippet": STRING}, ["snippet"])),
                 "has_more": {"type": "boolean"},
                 "last_id": {"type": ["string", "null"]},
             }
@@ -64,9 +61,9 @@ def schemas() -> dict[str, Schema]:
                 "active": {"type": ["string", "null"], "description": "The answer that is under way."},
             }
         ),
-        "ChatDeleted": _object({"id": _STRING, "deleted": {"const": True}}),
+        "ChatDeleted": _object({"id": STRING, "deleted": {"const": True}}),
         "ChatModels": _object(
-            {"data": _list(_object(model, ["default", "embedded"])), "views": _list({"enum": list(VIEWS)})}
+            {"data": _list(_object(model, ["default", "embedded"])), "views": _list({"enum": list(get_args(t.View))})}
         ),
     }
 
@@ -90,6 +87,7 @@ _HEAD = parameter(
 
 
 def paths() -> dict[str, Schema]:
+    """Every path of the protocol."""
     return {
         "/api/chat": {
             "post": _operation(
@@ -136,7 +134,7 @@ def _json(name: str) -> Schema:
 
 
 def _stream() -> Schema:
-    return {"text/event-stream": {"schema": _STRING, "x-event": _ref("Frame")}}
+    return {"text/event-stream": {"schema": STRING, "x-event": _ref("Frame")}}
 
 
 def _errors(*statuses: int) -> Schema:

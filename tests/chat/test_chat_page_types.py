@@ -1,0 +1,81 @@
+"""The page's types (`ui/src/api/types.ts`) are those that the gateway writes and reads: the same fields, the same that
+may be absent."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import pytest
+from msgspec import UNSET
+
+from pellucid.protocols.chat import frames as f
+from pellucid.protocols.chat import types as t
+
+PATH = Path(__file__).parents[2] / "ui/src/api/types.ts"
+if not PATH.exists():
+    pytest.skip("this tree has the page without its source", allow_module_level=True)
+SOURCE = re.sub(r"/\*\*.*?\*/|//[^\n]*", "", PATH.read_text(encoding="utf-8"), flags=re.S)
+
+_INTERFACE = re.compile(r"interface (\w+)(?: extends (\w+))? \{\n(.*?)\n\}", re.S)
+_FIELD = re.compile(r"^  (\w+)(\?)?: ([^\n]+)", re.M)
+
+LATER = {("reasoning_part_completed", "final_text")}
+"""What the specification lets a server say, and this one never does."""
+
+NAMED = {"Answer": t.Answer, "QuestionEvent": t.Question, "AskBody": t.Ask, "ReasoningPart": t.ReasoningPart}
+NAMED |= {"Span": t.Span, "TokenCounts": t.TokenCounts, "Citation": t.Citation}
+
+Fields = dict[str, bool]
+"""By name; whether each may be absent."""
+
+
+def fields_of(name: str) -> dict[str, tuple[bool, str]]:
+    inherited, body = next((base, body) for found, base, body in _INTERFACE.findall(SOURCE) if found == name)
+    own = {field: (bool(optional), kind) for field, optional, kind in _FIELD.findall(body)}
+    return {**(fields_of(inherited) if inherited else {}), **own}
+
+
+def by_tag() -> dict[str, Fields]:
+    """Every frame and segment, by its `type`."""
+    found = {}
+    for name, _, _ in _INTERFACE.findall(SOURCE):
+        fields = fields_of(name)
+        if "type" in fields and name not in NAMED:
+            for tag in re.findall(r'"(\w+)"', fields["type"][1]):
+                found[tag] = {field: absent for field, (absent, _) in fields.items() if field != "type"}
+    return found
+
+
+def ours(struct: type[Any], *, absent: Any = UNSET) -> Fields:
+    return {field.name: field.default is absent for field in msgspec.structs.fields(struct)}
+
+
+TAGGED = {str(one.__struct_config__.tag): one for one in (*get_args(f.Frame), *get_args(t.Segment))}
+
+
+def test_the_page_knows_every_frame_and_every_segment_and_no_others() -> None:
+    assert by_tag().keys() == TAGGED.keys()
+
+
+@pytest.mark.parametrize("tag", TAGGED)
+def test_a_frame_or_segment_has_the_same_fields_on_both_sides(tag: str) -> None:
+    theirs = {name: absent for name, absent in by_tag()[tag].items() if (tag, name) not in LATER}
+    assert theirs == ours(TAGGED[tag])
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_an_event_has_the_same_fields_on_both_sides(name: str) -> None:
+    expected = ours(NAMED[name], absent=None) if name == "AskBody" else ours(NAMED[name])
+    assert {field: absent for field, (absent, _) in fields_of(name).items()} == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("View", t.View), ("Effort", t.Effort), ("Status", t.Status), ("ToolStatus", t.ToolStatus)],
+)
+def test_words_are_the_same_on_both_sides(name: str, words: Any) -> None:
+    [line] = re.findall(rf"^export type {name} = ([^\n]+)", SOURCE, re.M)
+    assert tuple(re.findall(r'"(\w+)"', line)) == get_args(words)
