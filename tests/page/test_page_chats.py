@@ -141,6 +141,42 @@ def test_two_tabs_watch_the_same_answer(tab: Tab, tabs: Tabs, said: Said) -> Non
     expect(other.there("user-event").last).to_contain_text("I too?")
 
 
+def test_what_another_tab_changed_is_seen_before_it_goes_on(tab: Tab, tabs: Tabs, said: Said) -> None:
+    """The question is not asked in a branch that its asker does not see."""
+    said.answer("One.")
+    tab.asks("First?")
+    tab.finished()
+    other = tabs()
+    other.allow("409")
+    other.open(f"/c/{tab.conversation}")
+    expect(other.there("answer-text")).to_have_text("One.")
+    tab.there("edit").click()
+    tab.there("edit-field").fill("First!")
+    said.answer("Another.")
+    tab.there("edit-field").press("Enter")
+    expect(tab.there("answer-text")).to_have_text("Another.")
+    tab.finished()
+    other.ask("And on?")
+    expect(other.there("error-state")).to_be_visible()
+    expect(other.there("answer-text").first).to_have_text("Another.")
+    expect(other.there("user-event").last).to_contain_text("And on?")
+    said.answer("On.")
+    other.there("retry").click()
+    expect(other.there("answer-text").last).to_have_text("On.")
+    other.finished()
+    assert [one["content"] for one in said.bodies[-1]["messages"]] == ["First!", "Another.", "And on?"]
+
+
+def test_a_page_that_fails_says_so(tab: Tab) -> None:
+    tab.allow("error|Error")
+    tab.page.route("**/api/models", lambda route: route.fulfill(status=200, json={}))
+    tab.page.goto(tab.url)
+    expect(tab.there("error-state")).to_contain_text("Nothing is lost")
+    tab.page.unroute("**/api/models")
+    tab.there("retry").click()
+    expect(tab.there("composer")).to_be_visible()
+
+
 # --- asked anew ----------------------------------------------------------------------------------------------------
 
 

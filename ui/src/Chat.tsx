@@ -19,8 +19,8 @@ import { Shell } from "./shell/Shell"
 import { Sidebar } from "./shell/Sidebar"
 import { isLive } from "./stream/advance"
 import { BusContext } from "./stream/hooks"
-import { EMPTY, reduce } from "./stream/reducer"
-import type { Action } from "./stream/reducer"
+import { EMPTY, reduce, threadOf } from "./stream/reducer"
+import type { Action, Store } from "./stream/reducer"
 import { StreamingBus } from "./stream/streamingBus"
 import { StreamingSessionManager } from "./stream/StreamingSessionManager"
 import { plain } from "./text/visible"
@@ -37,6 +37,9 @@ interface Failure {
   /** It is not there: to try again would not help. */
   missing: boolean
 }
+
+/** The last answer of a conversation, as it is shown. */
+const newest = (store: Store, conversation: string) => threadOf(store, conversation).findLast((one) => one.startsWith("evt_"))
 
 /** What a chat is called until its own title is read. */
 const beginning = (text: string) => (text.length > 80 ? `${text.slice(0, 79).trimEnd()}…` : text)
@@ -71,6 +74,9 @@ export function Chat({ owner, onSignedOut }: Props) {
           })
         },
         has: (event) => Object.hasOwn(kept.current.events, event),
+        newest: (conversation) => newest(kept.current, conversation),
+        // What was refused stays beneath what is there by now.
+        onMoved: (conversation) => void client.conversation(conversation).then((loaded) => dispatch({ type: "opened", loaded }), () => undefined),
         onConversation: (conversation) => {
           setVersion((now) => now + 1)
           if (session.current()?.conversation_id === conversation) goTo(conversation)
@@ -128,13 +134,25 @@ export function Chat({ owner, onSignedOut }: Props) {
     document.title = title ? `${title} · Pellucid` : "Pellucid"
   }, [title])
 
+  // Another tab, or another person, may have gone on in it meanwhile.
+  useEffect(() => {
+    if (id === null) return
+    const look = () => {
+      if (document.visibilityState === "visible" && session.current() === null) void open(id, new AbortController().signal)
+    }
+    document.addEventListener("visibilitychange", look)
+    return () => document.removeEventListener("visibilitychange", look)
+  }, [id, open, session])
+
   const ask = useCallback(
     (text: string, replaces?: string) => {
+      const follows = id === null || replaces !== undefined ? undefined : newest(kept.current, id)
       const body: AskBody = {
         text,
         ...(id !== null && { conversation_id: id }),
         ...possible(choices, models),
         ...(replaces && { replaces }),
+        ...(follows && { follows }),
       }
       setProblem(null)
       setEnded(null)

@@ -9,12 +9,15 @@ import { StrictMode } from "react"
 import { createRoot } from "react-dom/client"
 
 import { App } from "./App"
+import { Boundary } from "./Boundary"
 
 const root = document.getElementById("root")
 if (root) {
   createRoot(root).render(
     <StrictMode>
-      <App />
+      <Boundary>
+        <App />
+      </Boundary>
     </StrictMode>,
   )
 }

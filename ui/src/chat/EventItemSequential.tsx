@@ -12,6 +12,7 @@ import { plain } from "../text/visible"
 import { AnswerText } from "./AnswerText"
 import { ErrorState } from "./ErrorState"
 import { Sources } from "./Sources"
+import { Seconds } from "./Seconds"
 import { StepsPanel } from "./StepsPanel"
 import { useReserve } from "./useReserve"
 import { answerText, duration } from "./words"
@@ -92,7 +93,13 @@ function Waiting({ eventId, asking }: { eventId: string; asking: Asking }) {
   if (asking.stopping) return <span className="waiting">Stopping…</span>
   if (asking.phase === "reconnecting") return <span className="waiting">The connection was lost. Reconnecting…</span>
   if (asking.phase === "queued") return <span className="waiting">Waiting for the model to be free…</span>
-  return nothing ? <span className="waiting waiting--dots" data-testid="waiting" role="img" aria-label="Waiting for the answer" /> : null
+  if (!nothing) return null
+  return (
+    <>
+      <span className="waiting waiting--dots" data-testid="waiting" role="img" aria-label="Waiting for the answer" />
+      {asking.question && <Seconds since={asking.question.created_at} running least={3} skew={0} />}
+    </>
+  )
 }
 
 function Foot({ event, busy, onAgain }: { event: Answer; busy: boolean; onAgain?: () => void }) {

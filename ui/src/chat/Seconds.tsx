@@ -6,11 +6,13 @@ import { duration } from "./words"
 interface Props {
   since: number
   running: boolean
+  /** From how many on they are shown. */
+  least?: number
   /** Our clock minus the one that `since` is from. */
   skew: number
 }
 
-export function Seconds({ since, running, skew }: Props) {
+export function Seconds({ since, running, least = 1, skew }: Props) {
   const [now, setNow] = useState<number | null>(null)
   useEffect(() => {
     if (!running) return
@@ -21,5 +23,5 @@ export function Seconds({ since, running, skew }: Props) {
   // What ended before it was seen is not known by its length.
   if (now === null) return null
   const passed = Math.floor((now - skew - since) / 1000)
-  return passed >= 1 ? <span className="seconds">{duration(passed * 1000)}</span> : null
+  return passed >= least ? <span className="seconds">{duration(passed * 1000)}</span> : null
 }

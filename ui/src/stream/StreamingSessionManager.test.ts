@@ -70,6 +70,24 @@ async function whole({ frames }: Recorded) {
 }
 
 describe("the session", () => {
+  test("what somebody else went on with is loaded, and the question is asked after it when it is tried again", async () => {
+    const bodies: unknown[] = []
+    const one = setUp({
+      ask: (body) => {
+        bodies.push(body)
+        return Promise.reject(new ApiError("somebody else went on", 409))
+      },
+    })
+    const moved: string[] = []
+    one.manager.connect({ commit: () => undefined, onMoved: (id) => moved.push(id), newest: () => "evt_new" })
+    one.manager.ask({ text: "Why?", conversation_id: CHAT, follows: "evt_old" })
+    await settled(() => one.manager.current()?.phase === "refused")
+    expect(moved).toEqual([CHAT])
+    one.manager.retry()
+    await settled(() => bodies.length === 2)
+    expect(bodies[1]).toEqual({ text: "Why?", conversation_id: CHAT, follows: "evt_new" })
+  })
+
   test("an answer is written to the store once, by message_final, and leaves nothing in the bus", async () => {
     const recorded = record(PLAN)
     const one = await whole(recorded)

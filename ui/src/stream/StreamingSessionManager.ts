@@ -25,6 +25,10 @@ export interface Page {
   commit: (action: Action) => void
   /** Whether the store has this event. */
   has?: (eventId: string) => boolean
+  /** The last answer of the conversation, as the page shows it. */
+  newest?: (conversationId: string) => string | undefined
+  /** The conversation is not as the page has it: somebody else went on in it. */
+  onMoved?: (conversationId: string) => void
   /** A conversation has got an answer under way or a final one: lists may be read again. */
   onConversation?: (conversationId: string) => void
   /** Who asks is not, or no longer, signed in. */
@@ -95,11 +99,13 @@ export class StreamingSessionManager {
       this.happened({ type: "retried" })
       if (this.reading) void this.follow(this.reading)
     } else if (asking.body) {
-      const replaces = asking.event_id ?? asking.body.replaces
+      const { follows: before, ...again } = asking.body
+      const replaces = asking.event_id ?? again.replaces
+      const follows = asking.conversation_id === null ? before : this.page?.newest?.(asking.conversation_id)
       const body: AskBody = {
-        ...asking.body,
+        ...again,
         ...(asking.conversation_id && { conversation_id: asking.conversation_id }),
-        ...(replaces && { replaces }),
+        ...(replaces ? { replaces } : follows && { follows }),
       }
       if (asking.event_id === null) this.askAgain(body)
       else this.ask(body)
@@ -265,6 +271,8 @@ export class StreamingSessionManager {
 
   private refused(failure: unknown) {
     if (failure instanceof ApiError && failure.status === 401) this.page?.onSignedOut?.()
+    const there = this.asking?.conversation_id
+    if (failure instanceof ApiError && failure.status === 409 && there) this.page?.onMoved?.(there)
     const error = failure instanceof ApiError ? failure.message : "The connection was lost before the answer began."
     this.happened({ type: "refused", error })
   }

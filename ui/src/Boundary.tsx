@@ -1,0 +1,27 @@
+// What is shown when the page itself fails: words instead of nothing, and a way on.
+import { Component } from "react"
+import type { ReactNode } from "react"
+
+import { ErrorState } from "./chat/ErrorState"
+
+export class Boundary extends Component<{ children: ReactNode }, { failed: boolean }> {
+  override state = { failed: false }
+
+  static getDerivedStateFromError() {
+    return { failed: true }
+  }
+
+  override render() {
+    if (!this.state.failed) return this.props.children
+    return (
+      <main className="page-failure">
+        <ErrorState
+          title="This page failed."
+          message="Nothing is lost: what was asked and answered is kept by the gateway."
+          retry="Load it again"
+          onRetry={() => location.reload()}
+        />
+      </main>
+    )
+  }
+}
