@@ -357,7 +357,7 @@ def test_a_question_that_cannot_be_kept_is_not_asked(upstream: Upstream) -> None
     with serving(upstream) as running:
         name = upstream.plays(THINKS)
 
-        async def fails(*_: Any) -> None:
+        async def fails(*_: Any, **__: Any) -> None:
             raise StoreError
 
         store_of(running).chats.begin_turn = fails

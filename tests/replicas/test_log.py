@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -11,15 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from runs_kit import ODD, MadeUp, batches, row_of
 
-from pellucid.events import Event, SideEvent
+from pellucid.events import Event, RunEndEvent, SideEvent
 from pellucid.fold import fold
 from pellucid.protocols.openresponses import Encoder
 from pellucid.protocols.openresponses import types as t
 from pellucid.protocols.openresponses.verify import verify
+from pellucid.relay import Follower
 from pellucid.runs import Running
 from pellucid.runs.keeping import KeptRun
 from pellucid.runs.log import Entry, decode_entry, encode_entry, events_of, pack, readable, unpack
-from pellucid.runs.replay import PIECE, FinishedLog
+from pellucid.runs.replay import MOST, PIECE, FinishedLog, LiveLog
 from pellucid.storage import open_store
 
 
@@ -113,6 +114,45 @@ def test_what_a_later_version_says_ends_what_can_be_read() -> None:
     known, unknown = encode_entry(Entry(1, [SideEvent("x", "y", 1)])), b'[2,[{"kind":"of-tomorrow"}]]'
     for alien in (unknown, b"[1,", b"{}", b""):
         assert readable([known, alien, known]) == [decode_entry(known)]
+
+
+class _AllAtOnce:
+    """A follower that has everything there is."""
+
+    def __init__(self, entries: list[Entry]) -> None:
+        self._pieces = [[encode_entry(entry) for entry in entries]]
+
+    async def wait(self) -> None:
+        assert self._pieces, "it is waited for more while there is something to give"
+
+    def take(self) -> list[bytes] | None:
+        return self._pieces.pop() if self._pieces else None
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_an_entry_with_thousands_of_events_is_given_in_pieces(live: bool) -> None:
+    """Each with its time; and others get their turn in between."""
+    asyncio.run(_given_in_pieces(live))
+
+
+async def _given_in_pieces(live: bool) -> None:
+    said = [Entry(time, [SideEvent("x", "y", number) for number in range(10_000)]) for time in (5, 6)]
+    said += [Entry(7, []), Entry(8, [RunEndEvent("completed")])]
+    log = LiveLog(cast("Follower", _AllAtOnce(said))) if live else FinishedLog(said)
+    given: list[tuple[int, Event]] = []
+    while log.ended is None:
+        await log.wait()
+        events = log.take()
+        assert events is not None
+        assert len(events) <= 2 * MOST
+        assert [event for entry in log.heard for event in entry.events] == events
+        given += [(entry.now, event) for entry in log.heard for event in entry.events]
+    assert given == [(entry.now, event) for entry in said for event in entry.events]
+    assert log.ended == RunEndEvent("completed")
+    assert log.take() is None
 
 
 def test_a_long_log_is_given_in_pieces() -> None:

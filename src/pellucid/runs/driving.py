@@ -127,6 +127,8 @@ class Driver:
         """Try until the store takes it, for as long as anybody would wait; whether there is an end in it now, and what
         to tell, which is the same."""
         done = await ending(self._row, self._entries, end)
+        # It may be kept without our hearing of it: a row that is over says nothing of the lease from here on.
+        self.lease.over = True
         until = time.monotonic() + KEEP_SECONDS
         while True:
             try:

@@ -30,7 +30,8 @@ class Lease:
         self.fence = 0
         self.lost = False
         self.over = False
-        """Whether its end is kept: then the row is nobody's any more, and only the log is still to be written."""
+        """Whether its end is kept, or is being kept: then the row is nobody's any more, and only the log is still to be
+        written."""
         self._store = store
         self._relay = relay
         self._of = (owner, id)

@@ -29,7 +29,7 @@ const BY_STATUS: Record<number, string> = {
   401: "You are not signed in, or no longer.",
   403: "This is not yours to see.",
   404: "This does not exist, or no longer.",
-  409: "An answer is still being written here.",
+  409: "This chat went on elsewhere, or is still being answered.",
   413: "This is too long for the gateway.",
   429: "Too much was asked in a short time. Wait a moment and try again.",
   502: "The gateway could not reach the model.",
