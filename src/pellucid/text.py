@@ -23,9 +23,9 @@ BRIEF = 80
 """Characters of what somebody sent, by which they know it again."""
 
 
-def brief(text: str) -> str:
-    """What somebody sent, to be told that it is wrong: the beginning of it, if it is long."""
-    return text if len(text) <= BRIEF else f"{text[:BRIEF]}…"
+def brief(said: Any) -> Any:
+    """What somebody sent, to be told that it is wrong: the beginning of it, if it is a long text."""
+    return f"{said[:BRIEF]}…" if isinstance(said, str) and len(said) > BRIEF else said
 
 
 def meant(name: object, choices: Iterable[str]) -> str:
