@@ -126,7 +126,13 @@ def test_whatever_is_asked(
     accepted = 0
 
     @given(OPERATIONS[label].as_strategy(generation_mode=mode), st.booleans())
-    @settings(max_examples=20, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=20 if mode is NEGATIVE else 50,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
     def ask(case: schemathesis.Case, of_what_there_is: bool) -> None:
         nonlocal accepted
         if of_what_there_is:
