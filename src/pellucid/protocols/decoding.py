@@ -55,15 +55,16 @@ def _told(text: str, into: type[Any], raw: Any) -> RequestError:
     missing = _MISSING.fullmatch(what)
     if missing:
         path, what, code = f"{path}.{missing.group(1)}".lstrip("."), "it is required", "missing"
-    unknown = _UNKNOWN.fullmatch(what)
-    if unknown and not path:
+    unknown = _UNKNOWN.fullmatch(what) if not path else None
+    if unknown:
         path = brief(unknown.group(1))
         right = meant(path, (field.encode_name for field in msgspec.structs.fields(into)))
         what, code = f"there is no such field; {right}", "unknown_field"
     what = _SENT.sub(r"\1\2…\3", what)
     words = _words(into, path, raw) if what.startswith("Invalid") else []
     right = f"; it must be one of {', '.join(map(repr, words))}" if words else ""
-    return RequestError(f"{path}: {what}{right}" if path else f"{what}{right}", code=code, param=path or None)
+    at = path if path or unknown else None  # a field's name may be empty
+    return RequestError(f"{what}{right}" if at is None else f"{at}: {what}{right}", code=code, param=at)
 
 
 def not_too_deep(schema: dict[str, Any] | None, at: str) -> None:

@@ -7,14 +7,11 @@ must not get an answer to another question.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
-
-import msgspec
+from typing import Any, NamedTuple
 
 from ...errors import RequestError
 from ...parts import ModelMessage, ModelRequest, SealedPart, UserPromptPart
 from ...settings import ModelCall, ModelSettings, ThinkingLevel, ToolDefinition
-from ...text import brief, meant
 from ..decoding import convert, read_json
 from . import types as t
 from .ids import answer_id
@@ -29,8 +26,6 @@ THINKING: dict[t.Effort, ThinkingLevel] = {
     "max": "max",
 }
 """What an effort is to a model."""
-
-_FIELDS = msgspec.structs.fields(t.Ask)
 
 
 class Request(NamedTuple):
@@ -109,15 +104,9 @@ class Request(NamedTuple):
         )
 
 
-def parse_request(body: bytes) -> Request:
-    """Raises `RequestError` naming the field and what would be right."""
-    raw = read_json(body)
-    for name in raw:
-        if name not in {field.name for field in _FIELDS}:
-            right = meant(name, (field.name for field in _FIELDS))
-            at = brief(name)
-            raise RequestError(f"{at}: there is no such field; {right}", code="unknown_field", param=at)
-    ask = convert(raw, t.Ask)
+def parse_request(body: bytes | dict[str, Any]) -> Request:
+    """A body, or the JSON that was read of it. Raises `RequestError` naming the field and what would be right."""
+    ask = convert(read_json(body) if isinstance(body, bytes) else body, t.Ask)
     if not ask.text.strip():
         raise RequestError("text: it is empty; it must be what is asked", code="invalid_value", param="text")
     for name in ("conversation_id", "model", "replaces", "follows"):

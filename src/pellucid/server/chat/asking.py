@@ -46,12 +46,11 @@ class Ask:
         self._ai_sdk = AISDK(services)
 
     async def __call__(self, exchange: Exchange) -> None:
-        body = await exchange.body(self._services.config.server)
-        raw = read_json(body)
+        raw = read_json(await exchange.body(self._services.config.server))
         if ai_sdk.recognises(raw, exchange.query):
             await self._ai_sdk.run(exchange, raw)
         else:
-            await self._ask(exchange, parse_request(body))
+            await self._ask(exchange, parse_request(raw))
 
     async def _ask(self, exchange: Exchange, request: Request) -> None:
         services, principal = self._services, exchange.principal
