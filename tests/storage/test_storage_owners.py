@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from space_store_kit import append, room, said, who
 from storage_kit import Clock, response
 
+from pellucid.envelopes.verdict import Names
 from pellucid.errors import PellucidError
 from pellucid.storage import (
     Chats,
@@ -17,6 +19,7 @@ from pellucid.storage import (
     Conversations,
     Keys,
     Responses,
+    Spaces,
     Store,
     StoredChat,
     StoredConversation,
@@ -75,34 +78,57 @@ METHODS: dict[str, Asking] = {
     "Chats.delete": lambda store, owner, id: store.chats.delete(owner, id),
     "Chats.turns": lambda store, owner, id: store.chats.turns(owner, id, f"turn-{id}"),
     "Chats.siblings": lambda store, owner, id: store.chats.siblings(owner, id),
+    "Spaces.add": lambda store, owner, id: store.spaces.add(owner, id, [who("mine")]),
+    "Spaces.participants": lambda store, owner, id: store.spaces.participants(owner, id),
+    "Spaces.list": lambda store, owner, id: store.spaces.list(owner),
+    "Spaces.remove": lambda store, owner, id: store.spaces.remove(owner, id),
+    "Spaces.head": lambda store, owner, id: store.spaces.head(owner, id),
+    "Spaces.append": lambda store, owner, id: store.spaces.append(append([said(2)], 1, owner=owner, space=id)),
+    "Spaces.page": lambda store, owner, id: store.spaces.page(owner, id),
+    "Spaces.one": lambda store, owner, id: store.spaces.one(owner, id, 1),
+    "Spaces.by_id": lambda store, owner, id: store.spaces.by_id(owner, id, "msg-1"),
+    "Spaces.about": lambda store, owner, id: store.spaces.about(owner, id, ["trigger"]),
+    "Spaces.opened": lambda store, owner, id: store.spaces.opened(owner, id),
+    "Spaces.since": lambda store, owner, id: store.spaces.since(owner, id, 2),
+    "Spaces.known": lambda store, owner, id: store.spaces.known(owner, id, Names(frozenset({"msg-1"}), frozenset("p"))),
+    "Spaces.search": lambda store, owner, id: store.spaces.search(owner, id, "their"),
+    "Spaces.state": lambda store, owner, id: store.spaces.state(owner, id),
+    "Spaces.erase": lambda store, owner, id: store.spaces.erase(owner, id, [1], at=1),
     "Keys.list": lambda store, owner, id: store.keys.list(owner),
     "Store.erase": lambda store, owner, id: store.erase(owner),
 }
-NOT_ASKED_BY_OWNERS = {"Responses.unfinished", "Keys.add", "Keys.by_hash", "Keys.revoke"} | {
-    f"Store.{name}" for name in ("aclose", "check", "expire")
-}
+# A space's name is its own in the whole gateway, so that it can be taken; and a token says whose it is.
+NOT_ASKED_BY_OWNERS = (
+    {"Spaces.put", "Spaces.get", "Spaces.of_token", "Spaces.sweep"}
+    | {"Responses.unfinished", "Keys.add", "Keys.by_hash", "Keys.revoke"}
+    | {f"Store.{name}" for name in ("aclose", "check", "expire")}
+)
 
 
 def test_no_method_is_forgotten() -> None:
     there = {
         f"{room.__name__}.{name}"
-        for room in (Responses, Conversations, Chats, Keys, Store)
+        for room in (Responses, Conversations, Chats, Keys, Spaces, Store)
         for name, method in vars(room).items()
         if inspect.iscoroutinefunction(method) and not name.startswith("_")
     }
     assert there == set(METHODS) | NOT_ASKED_BY_OWNERS
 
 
-IDS = ("over", "running", "talk", "chat")
+IDS = ("over", "running", "talk", "chat", "room")
 
 
 async def fill(store: Store) -> None:
-    """What is ann's: a response that is over, one that runs, a conversation, a chat, a key; each id with an item."""
+    """What is ann's: a response that is over, one that runs, a conversation, a chat, a space, a key; and what is in
+    each."""
     await store.responses.put(response("over", log=b"theirs"), ["item-over"])
     await store.responses.begin(begun("running", "ann"), 1)
     await store.conversations.create(talk("talk", "ann"))
     await store.conversations.append("ann", "talk", [entry("entry-talk")])
     await METHODS["Chats.begin_turn"](store, "ann", "chat")
+    await store.spaces.put(room(), [who("ann")])
+    theirs = said(1, "their words", path="p", role="opens", correlation_id=("trigger",))
+    await store.spaces.append(append([theirs], 0, state=b"theirs"))
     await store.keys.add(StoredKey(id="key", hash=b"hash", owner="ann", name="n", created_at=1.0))
 
 
@@ -116,6 +142,11 @@ async def all_of_anns(store: Store) -> list[Any]:
         await store.chats.get("ann", "chat"),
         await store.chats.turns("ann", "chat"),
         await store.chats.list("ann", query="their"),
+        await store.spaces.get("room"),
+        await store.spaces.participants("ann", "room"),
+        await store.spaces.page("ann", "room"),
+        await store.spaces.search("ann", "room", "their"),
+        await store.spaces.state("ann", "room"),
         await store.keys.list("ann"),
     ]
 
@@ -144,6 +175,8 @@ async def test_anothers_is_not_there(store: Store) -> None:
 async def test_an_id_that_cannot_be_is_not_there_either(store: Store, id: str) -> None:
     for method, asking in METHODS.items():
         if method.split(".")[1] in ("put", "begin", "begin_turn", "finish", "create"):  # they take a row
+            continue
+        if method in ("Spaces.add", "Spaces.append"):  # they say which space is not there
             continue
         assert await answer(asking(store, "bob", id)) == await answer(asking(store, "bob", "absent"))
         assert await answer(asking(store, id, "over")) == await answer(asking(store, "absent", "over"))

@@ -10,15 +10,34 @@ from typing import Any
 import pytest
 from storage_kit import opened
 
-from pellucid.storage import chains, chats, conversations, keys, responses, retention, search, tables, turns
+from pellucid.storage import (
+    appends,
+    chains,
+    chats,
+    conversations,
+    envelopes,
+    keys,
+    links,
+    responses,
+    retention,
+    rooms,
+    search,
+    tables,
+    turns,
+    walks,
+)
 from pellucid.storage.sqlite import _DIALECT
 from pellucid.storage.statement import Statement
 
 pytestmark = pytest.mark.anyio
 
+MODULES = (
+    *(appends, chains, chats, conversations, envelopes, keys, links),
+    *(responses, retention, rooms, search, turns, walks),
+)
 TABLES = set(tables.metadata.tables)
-READS_ALL = {"keys._ALL"}
-READS_ALL_OF_ONE_OWNER = {"retention._OWNED"}
+READS_ALL = {"keys._ALL", "rooms._ALL", "rooms._LEFT"}  # of which there are few
+READS_ALL_OF_ONE_OWNER = {"retention._OWNED", "rooms._LIST"}
 
 
 def statements() -> Iterator[tuple[str, Statement]]:
@@ -31,7 +50,7 @@ def statements() -> Iterator[tuple[str, Statement]]:
             for one in value:
                 yield from within(one)
 
-    for module in (chains, chats, conversations, keys, responses, retention, search, turns):
+    for module in MODULES:
         for name, value in vars(module).items():
             for statement in within(value):
                 yield f"{module.__name__.rsplit('.', 1)[1]}.{name}", statement

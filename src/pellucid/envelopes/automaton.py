@@ -124,9 +124,10 @@ class Automaton:
         """The state after one more character. It costs the same whether it was asked before or not: what is decided
         must not depend on that."""
         steps.spend(1 + state.bit_count())
-        return self._after(state, bisect_right(self.bounds, point))
+        return self.after(state, bisect_right(self.bounds, point))
 
-    def _after(self, state: int, sort: int) -> int:
+    def after(self, state: int, sort: int) -> int:
+        """The state after one more character of that sort."""
         key = (state, sort)
         known = self._known.get(key)
         if known is None:
@@ -157,7 +158,7 @@ class Automaton:
                 sort = sorts.get(char)
                 if sort is None:
                     sort = self._sort(char)
-                after = self._after(state, sort)
+                after = self.after(state, sort)
                 left -= 1
                 if after != state:
                     state = after

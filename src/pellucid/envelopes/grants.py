@@ -21,7 +21,9 @@ It is pure, and made again by feeding it the same envelopes in the same order af
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from ..errors import ErrorInfo, RequestError
@@ -44,6 +46,16 @@ MAX_GRANTS = 100
 SETTLE_STEPS = 400_000
 
 DOOR = "door"
+
+
+class LedgerState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """All that a `Ledger` knows, as plain data: capabilities as they were written."""
+
+    always: tuple[dict[str, Any], ...] = ()
+    doors: dict[str, tuple[dict[str, Any], ...]] = {}
+    grants: tuple[tuple[str, str, str, tuple[dict[str, Any], ...], bool], ...] = ()
+    """Id, giver, recipient, capabilities, whether it was acknowledged; in the order in which they were given."""
+    kicked: tuple[str, ...] = ()
 
 
 class Ledger:
@@ -108,6 +120,45 @@ class Ledger:
         """They are no longer in the configuration."""
         self._doors.pop(participant, None)
         return tuple(self._without(participant, "source_ended"))
+
+    def everybody(self, capabilities: Iterable[Capability]) -> tuple[Change, ...]:
+        """What everybody holds from now on."""
+        self._always = tuple(Held(one, DOOR) for one in capabilities)
+        return tuple(self._settle(set(self.members)))
+
+    def replay(self, envelope: Envelope) -> tuple[Change, ...]:
+        """What an envelope that was accepted did about rights. Who may send it was decided then."""
+        handle = _HANDLERS.get(envelope.kind)
+        if handle is None:
+            return ()
+        try:
+            return tuple(handle(self, envelope))
+        except RequestError:
+            return ()
+
+    # --- kept
+
+    def dump(self) -> LedgerState:
+        return LedgerState(
+            always=tuple(held.capability.written for held in self._always),
+            doors={one: tuple(held.capability.written for held in holds) for one, holds in self._doors.items()},
+            grants=tuple(
+                (one.id, one.by, one.recipient, tuple(given.written for given in one.capabilities), one.acknowledged)
+                for one in self._grants.values()
+            ),
+            kicked=tuple(sorted(self._kicked)),
+        )
+
+    @classmethod
+    def load(cls, state: LedgerState) -> Ledger:
+        """The ledger that `dump` told of."""
+        ledger = cls(read_capabilities(state.always))
+        for one, written in state.doors.items():
+            ledger._doors[one] = tuple(Held(held, DOOR) for held in read_capabilities(written))
+        for id, by, recipient, given, acknowledged in state.grants:
+            ledger._grants[id] = Grant(id, by, recipient, read_capabilities(given), acknowledged)
+        ledger._kicked = set(state.kicked)
+        return ledger
 
     def feed(self, envelope: Envelope) -> Ruling:
         """Decide, and do what it says about rights."""

@@ -19,6 +19,7 @@ from .syntax import (
     Times,
     Tree,
     found_in,
+    marks,
     one_of,
     optional,
     ranges,
@@ -72,6 +73,17 @@ def parse(source: str) -> Tree:
             f"a `{error.args[0]}` can stand only where the whole expression {where}s, not inside a repetition or "
             "after what may be text"
         ) from None
+
+
+def parse_part(source: str) -> Tree:
+    """The texts that the expression itself stands for, to be looked for in others. Raises `NotRegular`."""
+    reader = _Reader(source)
+    tree = reader.either(0)
+    if reader.at < len(source):
+        raise NotRegular(f"the `)` at character {reader.at + 1} closes nothing")
+    if next(marks(tree), None) is not None:
+        raise NotRegular("it is looked for anywhere, so there is no beginning `^` and no end `$`")
+    return tree
 
 
 class _Reader:

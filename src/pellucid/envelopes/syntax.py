@@ -107,24 +107,25 @@ class Misplaced(ValueError):
 
 def found_in(tree: Tree) -> Tree:
     """The texts that hold one of the tree's. Raises `Misplaced`."""
-    marks = set(_marks(tree))
+    placed = set(marks(tree))
     options = [
         Seq((EMPTY if first else EVERY, _placed(tree, first, last), EMPTY if last else EVERY))
-        for first in ((True, False) if START in marks else (False,))
-        for last in ((True, False) if END in marks else (False,))
+        for first in ((True, False) if START in placed else (False,))
+        for last in ((True, False) if END in placed else (False,))
     ]
     return Either(tuple(option for option in options if NOTHING not in option.items))
 
 
-def _marks(tree: Tree) -> Iterator[Mark]:
+def marks(tree: Tree) -> Iterator[Mark]:
+    """Those in it."""
     match tree:
         case Mark():
             yield tree
         case Seq(trees) | Either(trees):
             for inner in trees:
-                yield from _marks(inner)
+                yield from marks(inner)
         case Many(item) | Times(item):
-            yield from _marks(item)
+            yield from marks(item)
 
 
 def _placed(tree: Tree, first: bool | None, last: bool | None) -> Tree:

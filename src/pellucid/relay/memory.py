@@ -86,6 +86,7 @@ class MemoryRelay:
         self._boxes: dict[str, _Box] = {}
         self._buckets: dict[str, _Bucket] = {}
         self._places: dict[str, _Places] = {}
+        self._rolls: dict[str, _Places] = {}
         self._going: list[tuple[float, int, str, str]] = []
         """When to look whether something is due, and at what."""
         self._count = 0
@@ -274,6 +275,25 @@ class MemoryRelay:
     async def unhold(self, bucket: str, holder: str) -> None:
         if (places := self._places.get(bucket)) is not None:
             places.until.pop(holder, None)
+
+    # --- rolls -------------------------------------------------------------------------------------------------
+
+    async def enter(self, roll: str, who: str, seconds: float) -> None:
+        now = self._now()
+        places = self._rolls.get(roll) or self._rolls.setdefault(roll, _Places())
+        places.until[who] = now + seconds
+        self._keep("_rolls", roll, places, max(places.until.values()))
+
+    async def quit(self, roll: str, who: str) -> None:
+        if (places := self._rolls.get(roll)) is not None:
+            places.until.pop(who, None)
+
+    async def roll(self, roll: str) -> list[str]:
+        now = self._now()
+        if (places := self._rolls.get(roll)) is None:
+            return []
+        places.until = {who: until for who, until in places.until.items() if until > now}
+        return sorted(places.until, key=places.until.__getitem__)
 
     # --- time --------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ The rules:
   too: a signal may be told before its listener is there, or while its connection is broken.
 * **Limits.** Each counter is a bucket that holds `limit`, starts full and fills up again in `window` seconds, steadily.
   Either every counter allows what is asked, and all is taken, or nothing is.
+* **Rolls.** Who is on a roll stays on it for so long from when they entered it last, unless they quit.
 * **Time** is the relay's, not the replicas'.
 * What a relay forgot is never made up: who follows or writes a log that is gone is told so.
 """
@@ -148,6 +149,18 @@ class Relay(Protocol):
 
     async def unhold(self, bucket: str, holder: str) -> None:
         """Give the place back."""
+        ...
+
+    async def enter(self, roll: str, who: str, seconds: float) -> None:
+        """Stand on the roll for so many seconds from now."""
+        ...
+
+    async def quit(self, roll: str, who: str) -> None:
+        """Stand on it no more."""
+        ...
+
+    async def roll(self, roll: str) -> list[str]:
+        """Who stands on it now, in the order in which they lapse."""
         ...
 
     async def check(self) -> None:

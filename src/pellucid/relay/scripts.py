@@ -10,6 +10,7 @@ Keys, behind the relay's prefix:
     leases       sorted set: names by when their lease runs out
     bucket:NAME  hash: counter to level and time
     hold:NAME    sorted set: holders by when their place comes free
+    roll:NAME    sorted set: who stands on the roll, by when they lapse
 
 A key of a stream is also the channel on which its newest number is told. Times are Redis's own, in microseconds; a
 token is the time of its claim at least, so that it grows even when everything was forgotten.
@@ -173,6 +174,34 @@ redis.call('PEXPIRE', places, whole((latest - now) / 1000 + 1000))
 return 1
 """)
 
-ALL = (APPEND, DROP, CLAIM, RENEW, RELEASE, LAPSED, TELL, TAKE, HOLD)
+ENTER = Script("""
+local roll, who, time = KEYS[1], ARGV[1], ARGV[2]
+local now = now()
+redis.call('ZADD', roll, whole(now + time), who)
+redis.call('ZREMRANGEBYSCORE', roll, '-inf', whole(now))
+local latest = redis.call('ZRANGE', roll, -1, -1, 'WITHSCORES')[2]
+if latest then redis.call('PEXPIRE', roll, whole((latest - now) / 1000 + 1000)) end
+return 'ok'
+""")
 
-__all__ = ["ALL", "APPEND", "CLAIM", "DROP", "HOLD", "LAPSED", "RELEASE", "RENEW", "TAKE", "TELL", "Script"]
+ROLL = Script("""
+return redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. whole(now()), '+inf')
+""")
+
+ALL = (APPEND, DROP, CLAIM, RENEW, RELEASE, LAPSED, TELL, TAKE, HOLD, ENTER, ROLL)
+
+__all__ = [
+    "ALL",
+    "APPEND",
+    "CLAIM",
+    "DROP",
+    "ENTER",
+    "HOLD",
+    "LAPSED",
+    "RELEASE",
+    "RENEW",
+    "ROLL",
+    "TAKE",
+    "TELL",
+    "Script",
+]

@@ -117,6 +117,17 @@ class RedisRelay:
     async def unhold(self, bucket: str, holder: str) -> None:
         await self._pipe.call("ZREM", self._key("hold", bucket), holder)
 
+    # --- rolls -------------------------------------------------------------------------------------------------
+
+    async def enter(self, roll: str, who: str, seconds: float) -> None:
+        await self._pipe.run(scripts.ENTER, [self._key("roll", roll)], who, _micro(seconds))
+
+    async def quit(self, roll: str, who: str) -> None:
+        await self._pipe.call("ZREM", self._key("roll", roll), who)
+
+    async def roll(self, roll: str) -> list[str]:
+        return [who.decode() for who in await self._pipe.run(scripts.ROLL, [self._key("roll", roll)])]
+
     # --- itself ------------------------------------------------------------------------------------------------
 
     async def check(self) -> None:

@@ -1,4 +1,4 @@
-"""What is kept: responses, conversations and keys, in a SQLite file or in PostgreSQL.
+"""What is kept: responses, conversations, chats, spaces and keys, in a SQLite file or in PostgreSQL.
 
     store = await open_store("sqlite:///pellucid.sqlite")
     await store.responses.put(response, item_ids)
@@ -7,25 +7,31 @@
 The rules:
 
 * A call that came back has happened: it is on the disk, and a crash does not take it back.
+* A space is a log: what is said in it is appended by whoever saw its end, and by nobody else (`appends`).
 * Every row has an owner. Who asks for another's row sees what they would see if there were none.
 * What has expired is not there for readers, whether it has been swept away yet or not.
 * A store that does not answer is a `StoreError`, at once and for every caller, until it answers again.
 
-`tables` is what is kept, `migrations` how older databases become that. `responses`, `chains`, `conversations`, `keys`
-and `retention` are what can be asked of it: generators that yield statements and are sent rows, so that each is
-written once and knows no driver (`statement`). `commit` makes one transaction of many writes, in the same manner.
-`sqlite` and `postgres` are the two that do I/O.
+`tables` is what is kept, `migrations` how older databases become that. `responses`, `chains`, `conversations`, `chats`,
+`spaces` (with `rooms`, `appends`, `envelopes`, `walks`, `links`), `keys` and `retention` are what can be asked of it:
+generators that yield statements and are sent rows, so that each is written once and knows no driver (`statement`).
+`commit` makes one transaction of many writes, in the same manner. `sqlite` and `postgres` are the two that do I/O.
 """
 
+from .appends import Append, Head
 from .chats import ChatPage, Chats, FoundChat, StoredChat
 from .conversations import ConversationEntry, Conversations, StoredConversation
-from .errors import AlreadyStored, BrokenChain, ChatBusy, ChatGone, ChatMoved, StoreError
+from .envelopes import StoredEnvelope
+from .errors import AlreadyStored, BrokenChain, ChatBusy, ChatGone, ChatMoved, Overtaken, SpaceGone, StoreError
 from .keys import Keys, StoredKey
 from .responses import Responses, ResponseStatus, StoredResponse
+from .rooms import ParticipantOrigin, SpaceOrigin, StoredParticipant, StoredSpace
+from .spaces import Spaces
 from .store import Store, check_store_url, open_store
 
 __all__ = [
     "AlreadyStored",
+    "Append",
     "BrokenChain",
     "ChatBusy",
     "ChatGone",
@@ -35,15 +41,24 @@ __all__ = [
     "ConversationEntry",
     "Conversations",
     "FoundChat",
+    "Head",
     "Keys",
+    "Overtaken",
+    "ParticipantOrigin",
     "ResponseStatus",
     "Responses",
+    "SpaceGone",
+    "SpaceOrigin",
+    "Spaces",
     "Store",
     "StoreError",
     "StoredChat",
     "StoredConversation",
+    "StoredEnvelope",
     "StoredKey",
+    "StoredParticipant",
     "StoredResponse",
+    "StoredSpace",
     "check_store_url",
     "open_store",
 ]

@@ -27,8 +27,10 @@ import sqlalchemy as sa
 from msgspec.structs import replace
 
 from ..errors import RequestError
-from . import search, tables, turns
+from ..record import Recording
+from . import contents, record, search, tables, turns
 from .chains import branch
+from .contents import RESPONSE
 from .database import Database
 from .errors import ChatBusy, ChatGone, ChatMoved
 from .names import check_names, finds
@@ -231,7 +233,7 @@ def _newest_on(turn: str, turns: Sequence[Row]) -> str:
     return [str(id) for _, id in turns if id in branch][-1]
 
 
-def _delete(params: Params) -> Op[list[StoredResponse] | None]:
+def delete(params: Params) -> Op[list[StoredResponse] | None]:
     if not (yield Ask(_DELETE, params)):
         return None
     gone = [read_response(row) for row in (yield Ask(_DELETE_TURNS, params))]
@@ -240,6 +242,8 @@ def _delete(params: Params) -> Op[list[StoredResponse] | None]:
         for statement in DELETE_WITH:
             yield Ask(statement, named)
     yield from search.remove_of(params["for_owner"], search.CHATS, params["for_id"])
+    scope = contents.of_conversation(params["for_id"])
+    yield from record.end_of(params, [record.Gone(params["for_owner"], scope, RESPONSE, None)])
     return gone
 
 
@@ -295,15 +299,16 @@ def _place(after: str) -> tuple[float, str] | None:
         return None
 
 
-_BEGIN_EACH, _UPDATE_EACH, _DELETE_EACH = each(_begin_turn), each(_update), each(_delete)
+_BEGIN_EACH, _UPDATE_EACH, _DELETE_EACH = each(_begin_turn), each(_update), each(delete)
 
 
 class Chats:
     """`store.chats`. What a title holds that cannot be kept (NUL, half of a surrogate pair) is U+FFFD in it."""
 
-    def __init__(self, database: Database, clock: Callable[[], float]) -> None:
+    def __init__(self, database: Database, clock: Callable[[], float], recording: Recording) -> None:
         self._database = database
         self._clock = clock
+        self._recording = recording
 
     async def begin_turn(
         self, chat: StoredChat, row: StoredResponse, fence: int, *, follows: str | None = None
@@ -319,7 +324,7 @@ class Chats:
         if (row.owner, row.conversation_id) != (chat.owner, chat.id):
             raise ValueError("a turn has its chat's owner, and its chat's id as conversation_id")
         check_names(**{"chat.id": chat.id, "chat.head": chat.head})
-        new = new_one(row, (), fence, self._clock(), finished=False)
+        new = new_one(row, (), fence, self._clock(), self._recording, finished=False)
         chat = replace(chat, title=search.keepable(chat.title))
         refused = await self._database.write(_BEGIN_EACH, _Begun(chat, new, follows))
         if refused is not None:
@@ -350,7 +355,7 @@ class Chats:
     async def delete(self, owner: str, id: str) -> list[StoredResponse] | None:
         """Delete it with all its turns. Gives the turns that were there, without bodies, so that what still runs can
         be cancelled now (`not row.finished`) and all live logs let go of. None if there is no such chat."""
-        return await self._database.write(_DELETE_EACH, self._asked(owner, id))
+        return await self._database.write(_DELETE_EACH, {**self._asked(owner, id), "recording": self._recording})
 
     @finds(None)
     async def turns(

@@ -22,6 +22,8 @@ BATCH = 256
 """So many writes go into one transaction at most."""
 
 BEGIN, COMMIT, ROLLBACK = Ask("BEGIN", {}), Ask("COMMIT", {}), Ask("ROLLBACK", {})
+SNAPSHOT = Ask("SNAPSHOT", {})
+"""Begins to read: all that is asked until `COMMIT` is answered as of one moment."""
 SAVE, UNDO, KEEP = (Ask(f"{step} one", {}) for step in ("SAVEPOINT", "ROLLBACK TO SAVEPOINT", "RELEASE SAVEPOINT"))
 
 

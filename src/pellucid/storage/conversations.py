@@ -17,10 +17,12 @@ from typing import Any, Literal
 import msgspec
 import sqlalchemy as sa
 
-from . import tables
+from ..record import Recording
+from . import contents, record, tables
+from .contents import ITEM
 from .database import Database
 from .names import check_names, finds
-from .statement import Ask, Op, Params, Row, Statement, each, given
+from .statement import Ask, Op, Params, Row, Statement, each, given, written
 
 
 class StoredConversation(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,10 +56,11 @@ _in_it = sa.and_(_E.c.owner == _owner, _E.c.conversation_id == _id)
 _exists = sa.exists().where(_there)
 
 _INSERT, _INSERT_ENTRY = Statement(sa.insert(_C)), Statement(sa.insert(_E))
-_new = {column.name: given(column.name, type(column.type)) for column in _E.columns}
-_known = sa.and_(_E.c.owner == _new["owner"], _E.c.conversation_id == _new["conversation_id"], _E.c.id == _new["id"])
-_ADD_ENTRY = Statement(
-    sa.insert(_E).from_select(list(_new), sa.select(*_new.values()).where(~sa.exists().where(_known)))
+_in_this = "SELECT id FROM conversation_entries WHERE owner = :for_owner AND conversation_id = :for_id AND id IN "
+_of_these = {"for_owner": sa.Text, "for_id": sa.Text, "ids": sa.Text}
+_KNOWN = Statement(
+    written(_in_this + "(SELECT json_array_elements_text(CAST(:ids AS json)))", **_of_these),
+    sqlite=written(_in_this + "(SELECT value FROM json_each(:ids))", **_of_these),
 )
 _GET = Statement(sa.select(*_COLUMNS).where(_there))
 _UPDATE = Statement(
@@ -105,11 +108,16 @@ def _update(params: Params) -> Op[StoredConversation | None]:
     return _conversation(rows[0]) if rows else None
 
 
-def _delete(params: Params) -> Op[bool]:
+def delete(params: Params) -> Op[bool]:
     if not (yield Ask(_DELETE, params)):
         return False
     yield Ask(_DELETE_ENTRIES, params)
+    yield from record.end_of(params, [_gone(params, None)])
     return True
+
+
+def _gone(params: Params, entry: str | None) -> record.Gone:
+    return record.Gone(params["for_owner"], contents.of_conversation(params["for_id"]), ITEM, entry)
 
 
 def _take(params: Params) -> Op[list[ConversationEntry] | None]:
@@ -135,14 +143,31 @@ def _append(params: Params) -> Op[list[ConversationEntry] | None]:
     placed = yield from _take(params)
     if placed:
         yield Ask(_INSERT_ENTRY, _rows(params, placed))
+        yield from record.append(params["recording"], record.milliseconds(params["now"]), _noted(params, placed))
     return placed
 
 
-def add(params: Params) -> Op[None]:
-    """Those that are not in it yet, at its end (see `appending`). Nothing, if there is no such conversation."""
+def add(params: Params) -> Op[list[record.Noted]]:
+    """Those that are not in it yet, at its end (see `appending`). Nothing, if there is no such conversation. What the
+    record is to say of that."""
     placed = yield from _take(params)
-    if placed:
-        yield Ask(_ADD_ENTRY, _rows(params, placed))
+    if not placed:
+        return []
+    ids = msgspec.json.encode([entry.id for entry in placed]).decode()
+    known = {id for (id,) in (yield Ask(_KNOWN, {**params, "ids": ids}))}
+    new = {entry.id: entry for entry in reversed(placed) if entry.id not in known}
+    added = [entry for entry in placed if new.get(entry.id) is entry]
+    if added:
+        yield Ask(_INSERT_ENTRY, _rows(params, added))
+    return _noted(params, added)
+
+
+def _noted(params: Params, placed: list[ConversationEntry]) -> list[record.Noted]:
+    owner, scope = params["for_owner"], contents.of_conversation(params["for_id"])
+    return [
+        record.Noted(owner, scope, ITEM, entry.id, contents.content(ITEM, msgspec.structs.asdict(entry)))
+        for entry in placed
+    ]
 
 
 def appending(owner: str, id: str, entries: list[ConversationEntry], until: float | None, now: float) -> Params:
@@ -172,20 +197,24 @@ def _entry_of(params: Params) -> Op[ConversationEntry | None]:
     return _read_entry(rows[0]) if rows else None
 
 
-def _delete_entry(params: Params) -> Op[bool]:
-    return bool((yield Ask(_DELETE_ENTRY, params)))
+def delete_entry(params: Params) -> Op[bool]:
+    if not (yield Ask(_DELETE_ENTRY, params)):
+        return False
+    yield from record.end_of(params, [_gone(params, params["entry_id"])])
+    return True
 
 
-_UPDATE_EACH, _DELETE_EACH, _APPEND_EACH = each(_update), each(_delete), each(_append)
-_DELETE_ENTRY_EACH = each(_delete_entry)
+_UPDATE_EACH, _DELETE_EACH, _APPEND_EACH = each(_update), each(delete), each(_append)
+_DELETE_ENTRY_EACH = each(delete_entry)
 
 
 class Conversations:
     """`store.conversations`."""
 
-    def __init__(self, database: Database, clock: Callable[[], float]) -> None:
+    def __init__(self, database: Database, clock: Callable[[], float], recording: Recording) -> None:
         self._database = database
         self._clock = clock
+        self._recording = recording
 
     async def create(self, conversation: StoredConversation) -> None:
         """Raises `AlreadyStored`."""
@@ -210,7 +239,7 @@ class Conversations:
     @finds(False)
     async def delete(self, owner: str, id: str) -> bool:
         """With all its entries. Whether there was one."""
-        return await self._database.write(_DELETE_EACH, self._asked(owner, id))
+        return await self._database.write(_DELETE_EACH, {**self._asked(owner, id), "recording": self._recording})
 
     @finds(None)
     async def append(
@@ -222,7 +251,8 @@ class Conversations:
         Raises `AlreadyStored` if one of the ids is in it already."""
         new = list(entries)
         check_names(**{f"entries[{place}].id": entry.id for place, entry in enumerate(new)})
-        return await self._database.write(_APPEND_EACH, appending(owner, id, new, keep_until, self._clock()))
+        params = {**appending(owner, id, new, keep_until, self._clock()), "recording": self._recording}
+        return await self._database.write(_APPEND_EACH, params)
 
     @finds(None)
     async def entries(
@@ -246,7 +276,8 @@ class Conversations:
     @finds(False)
     async def delete_entry(self, owner: str, id: str, entry_id: str) -> bool:
         """Whether there was one."""
-        return await self._database.write(_DELETE_ENTRY_EACH, {**self._asked(owner, id), "entry_id": entry_id})
+        params = {**self._asked(owner, id), "entry_id": entry_id, "recording": self._recording}
+        return await self._database.write(_DELETE_ENTRY_EACH, params)
 
     def _asked(self, owner: str, id: str) -> dict[str, Any]:
         return {"for_owner": owner, "for_id": id, "now": self._clock()}

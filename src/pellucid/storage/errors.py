@@ -98,3 +98,23 @@ class ChatGone(RequestError):
     def __init__(self, id: str) -> None:
         message = f"there is no conversation {brief(id)}; it may have been deleted, or have expired"
         super().__init__(message, kind="not_found", code="conversation_not_found", param="conversation_id")
+
+
+class SpaceGone(RequestError):
+    """There is no such space, or not any more."""
+
+    def __init__(self, name: str) -> None:
+        message = f"there is no space {brief(name)}; it may have been removed"
+        super().__init__(message, kind="not_found", code="space_not_found", param="space")
+
+
+class Overtaken(PellucidError):
+    """Somebody else appended to the space, or changed it: `head` and `version` say where it is now.
+
+    Whoever appends reads what is new and tries again; nobody else is to see this."""
+
+    def __init__(self, head: int, version: int) -> None:
+        message = "somebody else wrote into this space meanwhile; try again"
+        super().__init__(ErrorInfo(kind="unavailable", code="overtaken", message=message))
+        self.head = head
+        self.version = version

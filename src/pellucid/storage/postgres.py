@@ -29,6 +29,8 @@ TRUSTED_SECONDS = 5
 
 _DIALECT = asyncpg_dialect()  # type: ignore[no-untyped-call]
 
+_STEPS = {"SNAPSHOT": "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"}
+
 _FAULTS = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
 _AWAY = ("08", "25", "28", "3D", "53", "57", "58")
@@ -178,9 +180,10 @@ async def _connect(dsn: str) -> asyncpg.Connection:
 
 async def _plan_by_index(connection: asyncpg.Connection) -> None:
     """Whatever is asked here is a few rows by their keys. The planner cannot know that of a recursive question, and
-    would rather read the whole table, or compile what takes a millisecond."""
+    would rather read the whole table, or compile what takes a millisecond, or start processes for it."""
     for setting in ("jit", "enable_seqscan", "enable_hashjoin", "enable_mergejoin"):
         await connection.execute(f"SET {setting} = off")
+    await connection.execute("SET max_parallel_workers_per_gather = 0")
 
 
 async def _nothing_to_reset(connection: asyncpg.Connection) -> None:
@@ -204,7 +207,7 @@ async def _carry_out(connection: asyncpg.Connection, op: Op[R]) -> R:
 async def _ask(connection: asyncpg.Connection, ask: Ask) -> list[Row]:
     statement, params = ask
     if isinstance(statement, str):
-        await connection.execute(statement)
+        await connection.execute(_STEPS.get(statement, statement))
         return []
     prepared = statement.on(_DIALECT)
     if isinstance(params, list):

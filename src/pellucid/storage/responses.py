@@ -24,8 +24,10 @@ import msgspec
 import sqlalchemy as sa
 from msgspec.structs import replace
 
-from . import search, tables, turns
+from ..record import Recording
+from . import contents, record, search, tables, turns
 from .chains import chain
+from .contents import RESPONSE
 from .conversations import ConversationEntry, add, appending
 from .database import Database
 from .errors import AlreadyStored
@@ -168,6 +170,7 @@ class New(NamedTuple):
     fence: int
     now: float
     entries: list[ConversationEntry]
+    recording: Recording
 
 
 def insert(news: list[New]) -> Op[list[None]]:
@@ -180,7 +183,7 @@ def insert(news: list[New]) -> Op[list[None]]:
 
 def _keep(news: list[New]) -> Op[None]:
     """What goes with a new end of a conversation: its items are found by it, its beginning lives on, and a
-    conversation with an id of its own has what was added."""
+    conversation with an id of its own has what was added. The record has all that is over."""
     if found := [
         {"owner": new.response.owner, "item_id": item, "response_id": new.response.id}
         for new in news
@@ -189,11 +192,22 @@ def _keep(news: list[New]) -> Op[None]:
         yield Ask(_INSERT_ITEM, found)
     if longer := [_longer(new) for new in news if new.response.previous_id is not None]:
         yield Ask(_LENGTHEN, longer)
+    noted: list[record.Noted] = []
     for new in news:
         response = new.response
+        if response.finished:
+            noted.append(_noted(response))
         if new.entries and response.conversation_id is not None:
             named = response.owner, response.conversation_id
-            yield from add(appending(*named, new.entries, response.expires_at, new.now))
+            noted += yield from add(appending(*named, new.entries, response.expires_at, new.now))
+    if noted:
+        yield from record.append(news[0].recording, record.milliseconds(max(new.now for new in news)), noted)
+
+
+def _noted(response: StoredResponse) -> record.Noted:
+    scope = contents.of_response(response.id, response.conversation_id)
+    kept = contents.content(RESPONSE, {name: getattr(response, name) for name in _RECORDED})
+    return record.Noted(response.owner, scope, RESPONSE, response.id, kept)
 
 
 def _longer(new: New) -> Params:
@@ -258,7 +272,7 @@ def _unfinished(params: Params) -> Op[list[tuple[str, str, int]]]:
     return [(id, owner, fence) for id, owner, fence in (yield Ask(_LEFT, params))]
 
 
-def _delete(params: Params) -> Op[bool]:
+def delete(params: Params) -> Op[bool]:
     gone = yield Ask(_DELETE, params)
     if not gone:
         return False
@@ -267,6 +281,8 @@ def _delete(params: Params) -> Op[bool]:
     if (chat := gone[0][0]) is not None:
         for statement in turns.EMPTIED:
             yield Ask(statement, {**params, "for_id": chat})
+    scope = contents.of_response(params["for_id"], chat)
+    yield from record.end_of(params, [record.Gone(params["for_owner"], scope, RESPONSE, params["for_id"])])
     return True
 
 
@@ -275,16 +291,17 @@ def _find_item(params: Params) -> Op[str | None]:
     return rows[0][0] if rows else None
 
 
-_END_EACH, _TAKE_OVER_EACH, _DELETE_EACH = each(_end), each(_take_over), each(_delete)
+_END_EACH, _TAKE_OVER_EACH, _DELETE_EACH = each(_end), each(_take_over), each(delete)
 _HOLD_EACH = each(_hold)
 
 
 class Responses:
     """`store.responses`. `clock` says what time it is, for what has expired."""
 
-    def __init__(self, database: Database, clock: Callable[[], float]) -> None:
+    def __init__(self, database: Database, clock: Callable[[], float], recording: Recording) -> None:
         self._database = database
         self._clock = clock
+        self._recording = recording
 
     async def put(
         self, response: StoredResponse, item_ids: Iterable[str] = (), entries: Iterable[ConversationEntry] = ()
@@ -293,7 +310,7 @@ class Responses:
         end of its conversation, if there is one, but for those that are in it already.
 
         Raises `AlreadyStored` if there is another one with this id."""
-        new = new_one(response, item_ids, 0, self._clock(), entries, finished=True)
+        new = new_one(response, item_ids, 0, self._clock(), self._recording, entries, finished=True)
         try:
             await self._database.write(insert, new)
         except AlreadyStored:
@@ -303,7 +320,8 @@ class Responses:
 
     async def begin(self, response: StoredResponse, fence: int) -> None:
         """Keep a response that was accepted and is still to run, under this fence. Raises `AlreadyStored`."""
-        await self._database.write(insert, new_one(response, (), fence, self._clock(), finished=False))
+        new = new_one(response, (), fence, self._clock(), self._recording, finished=False)
+        await self._database.write(insert, new)
 
     async def finish(
         self,
@@ -314,7 +332,7 @@ class Responses:
     ) -> bool:
         """Write the end of a response that was begun, with `entries` as in `put`; whether it is its end now. It is not
         if it has another, if it is gone, or if somebody took it over under a higher fence."""
-        new = new_one(response, item_ids, fence, self._clock(), entries, finished=True)
+        new = new_one(response, item_ids, fence, self._clock(), self._recording, entries, finished=True)
         return await self._database.write(_END_EACH, new)
 
     @finds(None)
@@ -350,7 +368,7 @@ class Responses:
     @finds(False)
     async def delete(self, owner: str, id: str) -> bool:
         """Whether there was one."""
-        return await self._database.write(_DELETE_EACH, self._asked(owner, id))
+        return await self._database.write(_DELETE_EACH, {**self._asked(owner, id), "recording": self._recording})
 
     @finds(None)
     async def find_item(self, owner: str, item_id: str) -> str | None:
@@ -366,6 +384,7 @@ def new_one(
     item_ids: Iterable[str],
     fence: int,
     now: float,
+    recording: Recording,
     entries: Iterable[ConversationEntry] = (),
     *,
     finished: bool,
@@ -385,7 +404,7 @@ def new_one(
         **{f"item_ids[{place}]": item for place, item in enumerate(ids)},
         **{f"entries[{place}].id": entry.id for place, entry in enumerate(added)},
     )
-    return New(response, ids, fence, now, added)
+    return New(response, ids, fence, now, added, recording)
 
 
 def _narrow(response: StoredResponse) -> dict[str, Any]:
@@ -398,6 +417,7 @@ def _body(response: StoredResponse) -> dict[str, Any]:
 
 
 _FIELDS = [*NARROW, *_BODY, "log"]
+_RECORDED = [name for names in contents.COLUMNS[RESPONSE] for name in names]
 _BACKGROUND = _FIELDS.index("background")
 _PUT = [name for name in _FIELDS if name != "expires_at"]
 """What stays as it was put, whatever goes on from it."""

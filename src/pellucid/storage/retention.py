@@ -3,16 +3,19 @@
 Each goes with all that belongs to it. A chat's turns do not belong to it here: they are due by themselves, and the last
 of them takes the chat along, if that has not gone before.
 
-Both go in small steps, so that no transaction keeps the others waiting for long.
+Both go in small steps, so that no transaction keeps the others waiting for long. The record says what went, and why.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import sqlalchemy as sa
 
-from . import search, tables, turns
+from . import contents, record, search, tables, turns
+from .contents import ITEM, RESPONSE
 from .responses import DELETE_WITH
-from .statement import Ask, Op, Params, Statement, each, given
+from .statement import Ask, Op, Params, Row, Statement, each, given
 
 STEP = 500
 """So many rows go in one transaction."""
@@ -49,16 +52,25 @@ def _delete(chosen: list[tuple[sa.Table, Statement]], params: Params) -> Op[int]
         if chats := {(owner, chat) for owner, _, chat in rows if chat is not None}:
             for statement in turns.EMPTIED:
                 yield Ask(statement, [{"for_owner": owner, "for_id": chat} for owner, chat in sorted(chats)])
+        yield from record.end_of(params, _recorded(table, rows))
         gone += len(rows)
     return gone
 
 
+def _recorded(table: sa.Table, rows: list[Row]) -> Iterator[record.Gone]:
+    for owner, id, chat in rows:
+        if table is _R:
+            yield record.Gone(owner, contents.of_response(id, chat), RESPONSE, id)
+        elif table is _C:
+            yield record.Gone(owner, contents.of_conversation(id), ITEM, None)
+
+
 def _expire(params: Params) -> Op[int]:
-    return (yield from _delete(_DUE, params))
+    return (yield from _delete(_DUE, {**params, "why": "expired"}))
 
 
 def _erase(params: Params) -> Op[int]:
-    return (yield from _delete(_OWNED, params))
+    return (yield from _delete(_OWNED, {**params, "why": "erased"}))
 
 
 expire, erase = each(_expire), each(_erase)

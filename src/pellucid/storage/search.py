@@ -64,6 +64,10 @@ class Text(NamedTuple):
     of: str
     id: str
     text: str
+    traits: tuple[str, ...] = ()
+    """What `asked` may also name, so that SQLite's index need not be asked for what is not of this sender, say."""
+    kept: bool = True
+    """Whether the text itself is, for `text_of`; what is kept elsewhere need not be."""
 
 
 def keepable(text: str) -> str:
@@ -103,11 +107,12 @@ _T = tables.texts
 _owner, _scope = given("for_owner"), given("for_scope")
 _one = sa.and_(_T.c.owner == _owner, _T.c.scope == _scope, _T.c.id == given("for_id"))
 
-_ADD = Statement(sa.insert(_T).values({name: given(name) for name in (*Text._fields, "folded", "mark")}))
+_ADD = Statement(sa.insert(_T).values({c.name: given(c.name) for c in _T.columns if c is not _T.c.number}))
 _CHANGE = Statement(
     sa.update(_T).where(_one).values(text=given("to_text"), folded=given("to_folded")).returning(_T.c.id)
 )
 _GET = Statement(sa.select(_T.c.text).where(_one))
+_REMOVE = Statement(sa.delete(_T).where(_one))
 _REMOVE_OF = Statement(sa.delete(_T).where(_T.c.owner == _owner, _T.c.scope == _scope, _T.c.of == given("for_id")))
 
 
@@ -141,6 +146,12 @@ def text_of(owner: str, scope: str, id: str) -> Op[str | None]:
     return rows[0][0] if rows else None
 
 
+def remove(owner: str, scope: str, ids: Iterable[str]) -> Op[None]:
+    """Those of them that are there."""
+    if named := [_named(owner, scope, id) for id in ids]:
+        yield Ask(_REMOVE, named)
+
+
 def remove_of(owner: str, scope: str, of: str) -> Op[None]:
     """All that belongs to this."""
     yield Ask(_REMOVE_OF, _named(owner, scope, of))
@@ -151,13 +162,23 @@ def _named(owner: str, scope: str, id: str) -> Params:
 
 
 def _row(text: Text) -> Params:
-    kept = {"text": keepable(text.text), "folded": folded(text.text, SEARCHED)}
-    return {**text._asdict(), **kept, "mark": _mark(text.owner, text.scope)}
+    owner, scope, of, id, words, traits, kept = text
+    mark = "".join([_mark(owner, scope), *(_mark(owner, scope, trait) for trait in traits)])
+    return {
+        "owner": owner,
+        "scope": scope,
+        "of": of,
+        "id": id,
+        "mark": mark,
+        "text": keepable(words) if kept else "",
+        "folded": folded(words, SEARCHED),
+    }
 
 
-def _mark(owner: str, scope: str) -> str:
-    """A trigram that is in all texts of the scope, and (but for an accident, which costs a look) in no other."""
-    digest = hashlib.sha256(f"{owner}\0{scope}".encode()).digest()
+def _mark(owner: str, scope: str, trait: str = "") -> str:
+    """A trigram that is in all texts of the scope (that have this trait), and (but for an accident, which costs a look)
+    in no other."""
+    digest = hashlib.sha256(f"{owner}\0{scope}\0{trait}".encode() if trait else f"{owner}\0{scope}".encode()).digest()
     numbers = [int.from_bytes(digest[at : at + 2]) for at in (0, 2, 4)]
     return "".join(chr(_PRIVATE + number % _PRIVATES) for number in numbers)
 
@@ -206,11 +227,16 @@ class Finding(NamedTuple):
         return Ask(self.indexed if params["grams"] else self.read_through, params)
 
 
-def finding(columns: Iterable[sa.ColumnElement[Any]], build: Callable[[Matched], sa.Executable]) -> Finding:
+def finding(
+    columns: Iterable[sa.ColumnElement[Any]],
+    build: Callable[[Matched], sa.Executable],
+    elsewhere: Callable[[Matched], sa.Executable] | None = None,
+) -> Finding:
     """A question about texts: `build` makes it out of those that hold what is looked for, of which it can use
-    `columns`. What `asked` gives are its parameters, and `build`'s own."""
+    `columns`. What `asked` gives are its parameters, and `build`'s own. `elsewhere`: what makes it for a database
+    whose index knows no traits, if that is better done in another way."""
     chosen = sa.select(*columns)
-    general = build(Matched(chosen.where(_in_scope, _like), _T.c.number, _like))
+    general = (elsewhere or build)(Matched(chosen.where(_in_scope, _like), _T.c.number, _like))
     indexed = chosen.select_from(_grams.join(_T, _T.c.number == _grams.c.rowid)).where(
         _grams.c.texts_grams.op("MATCH")(given("grams")), _not_by(_T.c.owner) == _owner, _not_by(_T.c.scope) == _scope
     )
@@ -232,12 +258,14 @@ def _not_by(column: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
     return sa.UnaryExpression(column, operator=sa.sql.operators.custom_op("+"))
 
 
-def asked(owner: str, scope: str, query: str) -> Params:
-    """The parameters of a finding."""
+def asked(owner: str, scope: str, query: str, traits: Iterable[str] = ()) -> Params:
+    """The parameters of a finding. `traits`: what is found has all of these; that only makes it faster, for the finding
+    itself decides."""
     needle = folded(query)
     pattern = needle.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
     grams = list(dict.fromkeys(needle[at : at + 3] for at in range(len(needle) - 2)))
     some = grams[:: max(1, -(-len(grams) // GRAMS))]
+    some = [*(_mark(owner, scope, trait) for trait in traits), *some]
     return {
         "for_owner": owner,
         "for_scope": scope,

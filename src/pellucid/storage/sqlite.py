@@ -35,6 +35,9 @@ BUSY_SECONDS = 10
 
 _DIALECT = sqlite_dialect()
 
+# A transaction that will write says so at once: one that begins by reading could not be sure of its turn.
+_STEPS = {"BEGIN": "BEGIN IMMEDIATE", "SNAPSHOT": "BEGIN DEFERRED"}
+
 
 class _Waiting(NamedTuple):
     write: Write
@@ -195,14 +198,19 @@ def _carry_out(connection: sqlite3.Connection, op: Op[R]) -> R:
 def _ask(connection: sqlite3.Connection, ask: Ask) -> list[Row]:
     statement, params = ask
     if isinstance(statement, str):
-        # A transaction that will write says so at once: one that begins by reading could not be sure of its turn.
-        connection.execute("BEGIN IMMEDIATE" if statement == "BEGIN" else statement)
+        # Who reads all as of one moment wants to see it as it is, also where somebody put there what is no text.
+        connection.text_factory = _any_text if statement == "SNAPSHOT" else str
+        connection.execute(_STEPS.get(statement, statement))
         return []
     prepared = statement.on(_DIALECT)
     if isinstance(params, list):
         connection.executemany(prepared.text, [prepared.values(one) for one in params])
         return []
     return connection.execute(prepared.text, prepared.values(params)).fetchall()
+
+
+def _any_text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
 
 
 def _said(error: Exception) -> StoreError:

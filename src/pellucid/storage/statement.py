@@ -61,6 +61,12 @@ def given(name: str, kind: type[sa.types.TypeEngine[Any]] = sa.Text) -> sa.BindP
     return sa.bindparam(name, type_=kind(), required=False)
 
 
+def written(text: str, **params: type[sa.types.TypeEngine[Any]]) -> Executable:
+    """A statement that SQLAlchemy has no words for, and the parameters in it (`:name`)."""
+    named = [sa.bindparam(name, type_=kind(), required=False) for name, kind in params.items()]
+    return sa.text(text).bindparams(*named)
+
+
 class Ask(NamedTuple):
     """Carry this out: once with the parameters and give the rows, or once for each of several, without rows."""
 

@@ -10,13 +10,16 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from ..errors import ConfigError
+from ..record import Recording
 from . import retention, search
 from .chats import Chats
 from .conversations import Conversations
 from .database import Database
 from .keys import Keys
 from .names import finds
+from .recorded import Record
 from .responses import Responses
+from .spaces import Spaces
 from .sqlite import Sqlite
 from .statement import Ask, Op, Params, Statement, each
 
@@ -26,12 +29,19 @@ _ANYTHING = Statement(sa.select(sa.literal_column("1")))
 class Store:
     """What is kept, and what can be done with it. `clock` is the time of day, for what has expired."""
 
-    def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, database: Database, clock: Callable[[], float] = time.time, recording: Recording | None = None
+    ) -> None:
+        recording = recording or Recording()
         self._database = database
-        self.responses = Responses(database, clock)
-        self.conversations = Conversations(database, clock)
-        self.chats = Chats(database, clock)
+        self._clock = clock
+        self._recording = recording
+        self.responses = Responses(database, clock, recording)
+        self.conversations = Conversations(database, clock, recording)
+        self.chats = Chats(database, clock, recording)
+        self.record = Record(database, clock, recording)
         self.keys = Keys(database)
+        self.spaces = Spaces(database, clock, recording)
 
     @property
     def transactions(self) -> int:
@@ -44,15 +54,20 @@ class Store:
 
     async def expire(self, now: float, limit: int = 10_000) -> int:
         """Delete what is due, with all that belongs to it; at most `limit` responses, conversations and chats. How
-        many."""
-        return await self._in_steps(retention.expire, {"now": now}, limit)
+        many. Spaces are never due; what a removal of one left that was broken off is taken away."""
+        await self.spaces.sweep()
+        return await self._in_steps(retention.expire, {"now": now, "recording": self._recording}, limit)
 
     @finds(0)
     async def erase(self, owner: str) -> int:
-        """Delete everything of one tenant: responses, conversations, chats, keys. How many of these there were.
+        """Delete everything of one tenant: responses, conversations, chats, spaces, keys. How many of these there were.
 
         What it does at the same time is not prevented; let nobody in before."""
-        gone = await self._in_steps(retention.erase, {"for_owner": owner}, None)
+        asked = {"for_owner": owner, "now": self._clock(), "recording": self._recording}
+        gone = await self._in_steps(retention.erase, asked, None)
+        for space in await self.spaces.list(owner):
+            gone += await self.spaces.remove(owner, space.name)
+        await self.spaces.sweep()
         more, first = gone > 0, True
         while more:
             more, first = await self._database.write(_MERGE_EACH, first), False
@@ -80,19 +95,20 @@ def _check(params: Params) -> Op[None]:
     yield Ask(_ANYTHING, params)
 
 
-async def open_store(url: str, *, clock: Callable[[], float] = time.time) -> Store:
+async def open_store(url: str, *, clock: Callable[[], float] = time.time, recording: Recording | None = None) -> Store:
     """Open the store, making or migrating its tables if need be.
 
     `sqlite:///relative/path`, `sqlite:////absolute/path`, `sqlite://` (in memory, gone with the process) or
-    `postgresql://user:password@host/database`. Raises `ConfigError` for a URL that is none of these, `StoreError` if
+    `postgresql://user:password@host/database`. `recording`: whether what is stored is recorded (it is), and whose seals
+    are on the record. Raises `ConfigError` for a URL that is none of these, `StoreError` if
     the database does not answer or was written by a newer version."""
     parsed = check_store_url(url)
     if parsed.drivername == "sqlite":
         path = parsed.database
-        return Store(await Sqlite.open(None if path in (None, "", ":memory:") else path), clock)
+        return Store(await Sqlite.open(None if path in (None, "", ":memory:") else path), clock, recording)
     from .postgres import Postgres
 
-    return Store(await Postgres.open(parsed), clock)
+    return Store(await Postgres.open(parsed), clock, recording)
 
 
 def check_store_url(url: str) -> URL:

@@ -6,9 +6,12 @@ The rules:
   alone be found by it.
 * What changes is narrow. A response's row is touched whenever its conversation goes on; its body is written once (or,
   of a background response, twice), and its log is read by nobody who does not ask for it.
+* A space's log is a row for each envelope, and an index for each way in which it is walked (`walks`): each leads with
+  what is walked and goes on in the order of the log, so that a page is a piece of it and nothing is sorted.
 * What search finds stands in a table of its own, with what compares (`search`). SQLite's index of it is another.
 * No foreign keys: an ancestor may be deleted while what builds on it stays.
-* `expires_at` is NULL for what is kept until it is deleted. Times are seconds since 1970.
+* `expires_at` is NULL for what is kept until it is deleted. Times are seconds since 1970, and in a space's log
+  milliseconds.
 """
 
 from __future__ import annotations
@@ -16,6 +19,9 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 metadata = sa.MetaData()
+
+_BYTEWISE = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+"""What is asked for by its beginning, that is, from here to there: no language's order will do."""
 
 responses = sa.Table(
     "responses",
@@ -127,6 +133,149 @@ texts = sa.Table(
 )
 sa.Index("texts_id", texts.c.owner, texts.c.scope, texts.c.id, unique=True)
 sa.Index("texts_of", texts.c.owner, texts.c.scope, texts.c.of, texts.c.number)
+
+spaces = sa.Table(
+    "spaces",
+    metadata,
+    sa.Column("owner", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("created_at", sa.Double, nullable=False),
+    sa.Column("settings", sa.LargeBinary, nullable=False),
+    sa.Column("version", sa.BigInteger, nullable=False),
+    sa.Column("head", sa.BigInteger, nullable=False),
+    sa.Column("latest", sa.BigInteger, nullable=False),  # the latest `at` of its envelopes so far
+    sa.Column("origin", sa.Text, nullable=False),
+    sa.Column("removed_at", sa.Double),  # it is gone for everybody, and what was said in it is going
+    sqlite_with_rowid=False,
+)
+sa.Index("spaces_name", spaces.c.name, unique=True)
+
+participants = sa.Table(
+    "space_participants",
+    metadata,
+    sa.Column("owner", sa.Text, primary_key=True),
+    sa.Column("space", sa.Text, primary_key=True),
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("capabilities", sa.LargeBinary, nullable=False),
+    sa.Column("token_hash", sa.LargeBinary, nullable=False),
+    sa.Column("origin", sa.Text, nullable=False),
+    sa.Column("created_at", sa.Double, nullable=False),
+    sqlite_with_rowid=False,
+)
+sa.Index("space_participants_token", participants.c.token_hash, participants.c.owner, participants.c.space, unique=True)
+
+states = sa.Table(
+    "space_states",
+    metadata,
+    sa.Column("owner", sa.Text, primary_key=True),
+    sa.Column("space", sa.Text, primary_key=True),
+    sa.Column("seq", sa.BigInteger, nullable=False),
+    sa.Column("state", sa.LargeBinary, nullable=False),
+)
+
+envelopes = sa.Table(
+    "space_envelopes",
+    metadata,
+    sa.Column("owner", sa.Text, primary_key=True),
+    sa.Column("space", sa.Text, primary_key=True),
+    sa.Column("seq", sa.BigInteger, primary_key=True),
+    sa.Column("id", sa.Text, nullable=False),
+    sa.Column("at", sa.BigInteger, nullable=False),
+    sa.Column("latest", sa.BigInteger, nullable=False),  # of `at` up to this one: it never falls, so it can be halved
+    sa.Column("sender", sa.Text, nullable=False),
+    sa.Column("family", sa.Text, nullable=False),  # the first word of the kind
+    sa.Column("kind", _BYTEWISE, nullable=False),
+    sa.Column("root", sa.Text),  # the first segment of the path
+    sa.Column("path", _BYTEWISE),
+    sa.Column("role", sa.Text, nullable=False),
+    sa.Column("of", sa.Text),  # whose reasoning it stands in
+    sa.Column("note", sa.LargeBinary, nullable=False),
+    sa.Column("body", sa.LargeBinary, nullable=False),
+)
+_said = (envelopes.c.owner, envelopes.c.space)
+_in_one = envelopes.c.root.is_not(None)
+_opens = sa.text("role = 'opens'")
+sa.Index("space_envelopes_id", *_said, envelopes.c.id, envelopes.c.seq)
+sa.Index("space_envelopes_sender", *_said, envelopes.c.sender, envelopes.c.seq, envelopes.c.kind)
+sa.Index("space_envelopes_kind", *_said, envelopes.c.family, envelopes.c.seq, envelopes.c.kind)
+sa.Index(
+    "space_envelopes_within",
+    *(*_said, envelopes.c.root, envelopes.c.seq, envelopes.c.path),
+    sqlite_where=_in_one,
+    postgresql_where=_in_one,
+)
+sa.Index(
+    "space_envelopes_opened", *_said, envelopes.c.path, envelopes.c.seq, sqlite_where=_opens, postgresql_where=_opens
+)
+
+record_scopes = sa.Table(
+    "record_scopes",
+    metadata,
+    sa.Column("owner", sa.Text, primary_key=True),
+    sa.Column("scope", sa.Text, primary_key=True),
+    sa.Column("number", sa.BigInteger, nullable=False),  # of its newest entry, and the hash of that
+    sa.Column("hash", sa.LargeBinary, nullable=False),
+    sa.Column("signed", sa.BigInteger, nullable=False),  # up to here it is in a checkpoint
+    sa.Column("since", sa.BigInteger, nullable=False),  # when its first entry was made: milliseconds
+    sa.Column("seal", sa.LargeBinary),
+    sqlite_with_rowid=False,
+)
+_unsigned = sa.text("number > signed")
+sa.Index(
+    "record_scopes_unsigned",
+    record_scopes.c.owner,
+    record_scopes.c.scope,
+    sqlite_where=_unsigned,
+    postgresql_where=_unsigned,
+)
+
+record_entries = sa.Table(
+    "record_entries",
+    metadata,
+    sa.Column("owner", sa.Text, primary_key=True),
+    sa.Column("scope", sa.Text, primary_key=True),
+    sa.Column("number", sa.BigInteger, primary_key=True),
+    sa.Column("at", sa.BigInteger, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("subject", sa.Text, nullable=False),
+    sa.Column("digest", sa.LargeBinary),
+    sa.Column("more", sa.LargeBinary),
+    sa.Column("hash", sa.LargeBinary, nullable=False),
+    sa.Column("salt", sa.LargeBinary),  # NULL: there is no content, or not any more
+    sqlite_with_rowid=False,
+)
+_kept = sa.text("salt IS NOT NULL")
+sa.Index(
+    "record_entries_kept",
+    record_entries.c.owner,
+    record_entries.c.scope,
+    record_entries.c.subject,
+    sqlite_where=_kept,
+    postgresql_where=_kept,
+)
+
+record_checkpoints = sa.Table(
+    "record_checkpoints",
+    metadata,
+    sa.Column("owner", sa.Text, primary_key=True),
+    sa.Column("number", sa.BigInteger, primary_key=True),
+    sa.Column("serial", sa.BigInteger, nullable=False),
+    sa.Column("body", sa.LargeBinary, nullable=False),
+    sa.Column("signature", sa.LargeBinary, nullable=False),
+)
+sa.Index("record_checkpoints_serial", record_checkpoints.c.serial, unique=True)
+
+sa.Index("space_envelopes_opening", *_said, envelopes.c.seq, sqlite_where=_opens, postgresql_where=_opens)
+
+links = sa.Table(  # what an envelope correlates to
+    "space_links",
+    metadata,
+    sa.Column("owner", sa.Text, primary_key=True),
+    sa.Column("space", sa.Text, primary_key=True),
+    sa.Column("about", sa.Text, primary_key=True),
+    sa.Column("seq", sa.BigInteger, primary_key=True),
+    sqlite_with_rowid=False,
+)
 
 keys = sa.Table(
     "keys",

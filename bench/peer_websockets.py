@@ -1,0 +1,33 @@
+"""The least that a room can do: whatever one says, everybody hears, by `websockets`' own `broadcast`.
+
+Nothing is checked, ordered, numbered or kept.  `python bench/peer_websockets.py --port PORT`
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import uvloop
+from websockets.asyncio.server import ServerConnection, broadcast, serve
+
+room: set[ServerConnection] = set()
+
+
+async def attend(connection: ServerConnection) -> None:
+    room.add(connection)
+    try:
+        async for message in connection:
+            broadcast(room, message)
+    finally:
+        room.discard(connection)
+
+
+async def main(port: int) -> None:
+    async with serve(attend, "127.0.0.1", port, compression=None, backlog=4096) as server:
+        await server.serve_forever()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--port", type=int, required=True)
+    uvloop.run(main(parser.parse_args().port))

@@ -1,0 +1,121 @@
+"""What in a space follows from what: which envelopes correlate to an id, and what opened its contexts.
+
+A tree of reasoning is found by them: its answers and responses by what they correlate to, the contexts of a space by
+what opened them. A link is an id and a seq: it says nothing, and is left where an envelope is erased.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import JSONB
+
+from . import tables
+from .envelopes import LAST_SEQ, StoredEnvelope, stored_columns, stored_one
+from .names import storable
+from .statement import Ask, Op, Params, Statement, each, given
+
+_E, _L = tables.envelopes, tables.links
+
+_owner, _name = given("for_owner"), given("for_name")
+_after, _before, _most = (given(name, sa.BigInteger) for name in ("after", "before", "most"))
+_of_it = sa.and_(_E.c.owner == _owner, _E.c.space == _name)
+_link = sa.and_(_L.c.owner == _owner, _L.c.space == _name)
+
+INSERT = Statement(sa.insert(_L))
+
+
+def _about(names: sa.TableValuedAlias) -> sa.Select[tuple[object, ...]]:
+    found = (
+        sa.select(_L.c.seq)
+        .where(_link, _L.c.about.in_(sa.select(names.c.value)), _L.c.seq > _after)
+        .distinct()
+        .order_by(_L.c.seq)
+        .limit(_most)
+    )
+    return sa.select(*stored_columns).where(_of_it, _E.c.seq.in_(found)).order_by(_E.c.seq)
+
+
+_ABOUT = Statement(
+    _about(sa.func.jsonb_array_elements_text(sa.cast(given("names"), JSONB)).table_valued("value")),
+    sqlite=_about(sa.func.json_each(given("names")).table_valued("value")),
+)
+
+_opening = (
+    sa.select(*stored_columns)
+    .where(_of_it, sa.text("role = 'opens'"), _E.c.seq > _after, _E.c.seq < _before)
+    .limit(_most)
+)
+_OPENED = {True: Statement(_opening.order_by(_E.c.seq.desc())), False: Statement(_opening.order_by(_E.c.seq))}
+
+_key = (_L.c.owner, _L.c.space, _L.c.about, _L.c.seq)
+_some = sa.select(*_key).where(_link).order_by(_L.c.about, _L.c.seq).limit(_most)
+_DELETE = Statement(sa.delete(_L).where(sa.tuple_(*_key).in_(_some)).returning(_L.c.seq))
+
+
+def rows_of(owner: str, name: str, several: Iterable[StoredEnvelope]) -> list[Params]:
+    """As the table has them."""
+    return [
+        {"owner": owner, "space": name, "about": about, "seq": stored.envelope.seq}
+        for stored in several
+        for about in dict.fromkeys(stored.envelope.correlation_id)
+        if storable(about)
+    ]
+
+
+class About(msgspec.Struct, frozen=True):
+    owner: str
+    name: str
+    ids: tuple[str, ...]
+    after: int
+    limit: int
+
+
+class Opened(msgspec.Struct, frozen=True):
+    owner: str
+    name: str
+    after: int
+    before: int | None
+    limit: int
+    newest: bool
+
+
+def about(asked: About) -> Op[list[StoredEnvelope]]:
+    ids = [id for id in dict.fromkeys(asked.ids) if storable(id)]
+    if not ids:
+        return []
+    rows = yield Ask(
+        _ABOUT,
+        {
+            "for_owner": asked.owner,
+            "for_name": asked.name,
+            "names": msgspec.json.encode(ids).decode(),
+            "after": min(asked.after, LAST_SEQ),
+            "most": asked.limit,
+        },
+    )
+    return [stored_one(row) for row in rows]
+
+
+def opened(asked: Opened) -> Op[list[StoredEnvelope]]:
+    rows = yield Ask(
+        _OPENED[asked.newest],
+        {
+            "for_owner": asked.owner,
+            "for_name": asked.name,
+            "after": min(asked.after, LAST_SEQ),
+            "before": LAST_SEQ if asked.before is None else max(0, min(asked.before, LAST_SEQ)),
+            "most": asked.limit,
+        },
+    )
+    return [stored_one(row) for row in rows]
+
+
+def _remove(params: Params) -> Op[int]:
+    """The first of a space's links; how many."""
+    return len((yield Ask(_DELETE, params)))
+
+
+remove = each(_remove)

@@ -1,0 +1,363 @@
+"""Any program of calls does to kept spaces what it does to a few lists; and what was said is found again."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from space_store_kit import OWNER, ROOM, append, room, said, who
+from storage_kit import Clock, opened
+
+from pellucid.envelopes import Envelope, context
+from pellucid.envelopes.verdict import Names, Place
+from pellucid.storage import (
+    AlreadyStored,
+    Overtaken,
+    SpaceGone,
+    Store,
+    StoredEnvelope,
+    StoredSpace,
+    open_store,
+    rooms,
+    search,
+    tables,
+)
+from pellucid.storage import envelopes as reading
+from pellucid.storage import spaces as facade
+from pellucid.storage.statement import Ask, Op, Statement
+from service_postgres import PostgresServer
+
+pytestmark = pytest.mark.anyio
+
+# ------------------------------------------------------------------------------------------- any log, any question
+
+SENDERS = ["ann", "bob", "Ann"]
+KINDS = ["chat", "chat/cancel", "chats", "reasoning/start", "reasoning/thought", "mcp/request", "a/b/c", "a/b", "a~/b"]
+PATHS = [None, None, "a", "a/b", "a/b/c", "ab", "a/b.c", "a-b", "z", "a/~x"]
+IDS = ["one", "two", "three"]
+WORDS = ["Straße", "the water", "100%_", "漢字かな", "\N{GRINNING FACE} fine", "x"]
+
+payloads = st.recursive(
+    st.one_of(st.none(), st.integers(0, 9), st.sampled_from(WORDS)),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["text", "message", "b"]), inner),
+    max_leaves=6,
+)
+sayings = st.builds(
+    lambda id, sender, kind, path, role, at, payload: (id, sender, kind, path, role if path else "main", at, payload),
+    st.sampled_from(IDS),
+    st.sampled_from(SENDERS),
+    st.sampled_from(KINDS),
+    st.sampled_from(PATHS),
+    st.sampled_from(["opens", "step", "ends"]),
+    st.integers(0, 20),
+    st.dictionaries(st.sampled_from(["text", "message", "x"]), payloads, max_size=3),
+)
+wanted = st.fixed_dictionaries(
+    {},
+    optional={
+        "sender": st.sampled_from([*SENDERS, "nobody"]),
+        "kinds": st.lists(st.sampled_from([*KINDS, "chat/*", "a/*", "a/b/*", "reasoning/*", "*", "no/*"]), max_size=3),
+        "within": st.sampled_from([path for path in PATHS if path] + ["nowhere"]),
+        "before": st.integers(-1, 14),
+        "limit": st.sampled_from([0, 1, 2, 3, 50]),
+    },
+)
+
+
+def stored(seq: int, one: tuple[Any, ...]) -> StoredEnvelope:
+    id, sender, kind, path, role, at, payload = one
+    envelope = Envelope(id=id, ts=seq, sender=sender, kind=kind, context=path, payload=payload, seq=seq)
+    return StoredEnvelope(envelope, at, Place(path, role, sender if path else None))
+
+
+def holds(one: StoredEnvelope, asked: dict[str, Any]) -> bool:
+    kinds, within = asked.get("kinds") or ["*"], asked.get("within")
+    kind = one.envelope.kind
+    return (
+        one.envelope.seq < (asked.get("before") or 99)
+        and one.envelope.sender == asked.get("sender", one.envelope.sender)
+        and any(kind == k or (k.endswith("*") and kind.startswith(k[:-1])) for k in kinds)
+        and (within is None or context.is_within(one.place.path, within))
+    )
+
+
+def strings(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [text for one in inner for text in strings(one)]
+
+
+def test_what_was_said_is_found_again_whatever_is_asked(url: str) -> None:
+    """`before=0` stands for nothing here, as `holds` has it: it is asked by its own test."""
+    with asyncio.Runner() as runner:
+        store = runner.run(open_store(url))
+        names = (f"room{n}" for n in itertools.count())
+
+        @settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+        @given(
+            st.lists(sayings, min_size=1, max_size=12), wanted, st.integers(0, 12), st.sampled_from(WORDS), st.data()
+        )
+        def any_log(said: list[tuple[Any, ...]], asked: dict[str, Any], after: int, word: str, data: Any) -> None:
+            if asked.get("before") == 0:
+                del asked["before"]
+            name, neighbour = next(names), next(names)
+            log = [stored(seq, one) for seq, one in enumerate(said, 1)]
+            for space in (name, neighbour):
+                runner.run(store.spaces.put(room(space), []))
+                runner.run(store.spaces.append(append(log, 0, space=space)))
+            limit = asked.get("limit", 50)
+            there = [one for one in log if holds(one, asked)]
+            behind = [one for one in there if one.envelope.seq > after]
+
+            def ask(method: Callable[..., Any], *args: Any, **fields: Any) -> Any:
+                return runner.run(method(OWNER, name, *args, **fields))
+
+            page = store.spaces.page
+            assert ask(page, after=after, **asked) == behind[:limit]
+            assert ask(page, after=after, newest=True, **asked) == (behind[-limit:] if limit else [])
+            for needle in {word, word[:3], word[1:], word[:2], word[:1]}:
+                folded = search.folded(needle)
+                found = [one for one in there if any(folded in search.folded(s) for s in strings(one.envelope.payload))]
+                assert ask(store.spaces.search, needle, **asked) == found[::-1][:limit], needle
+            id, sender = data.draw(st.sampled_from(IDS)), data.draw(st.sampled_from(SENDERS))
+            same = [one for one in log if one.envelope.id == id]
+            assert ask(store.spaces.by_id, id) == (same[-1] if same else None)
+            same = [one for one in same if one.envelope.sender == sender]
+            assert ask(store.spaces.by_id, id, sender) == (same[-1] if same else None)
+            seq = data.draw(st.integers(-1, 14))
+            assert ask(store.spaces.one, seq) == (log[seq - 1] if 0 < seq <= len(log) else None)
+            at = data.draw(st.integers(-1, 22))
+            later = [one.envelope.seq for one in log if one.at >= at]
+            assert ask(store.spaces.since, at) == (later[0] if later else len(log) + 1)
+            ids, paths = frozenset([*IDS, "nul\0"]), frozenset(path or "none" for path in PATHS)
+            known = Names(
+                ids & {one.envelope.id for one in log},
+                frozenset(one.place.path for one in log if one.place.path and one.place.role == "opens"),
+            )
+            assert ask(store.spaces.known, Names(ids, paths)) == known
+
+        try:
+            any_log()
+        finally:
+            runner.run(store.aclose())
+
+
+async def test_a_search_goes_on_where_it_ended(store: Store) -> None:
+    await store.spaces.put(room(), [])
+    log = [said(seq, "needle" if seq % 3 else "") for seq in range(1, 101)]  # some have no text at all
+    await store.spaces.append(append(log, 0))
+    found: list[int] = []
+    before: int | None = None
+    while page := await store.spaces.search(OWNER, ROOM, "NEED", before=before, limit=7):
+        found += [one.envelope.seq for one in page]
+        before = found[-1]
+    assert found == [seq for seq in range(100, 0, -1) if seq % 3]
+    assert await store.spaces.search(OWNER, ROOM, "needle", before=0) == []
+    assert await store.spaces.page(OWNER, ROOM, before=0) == []
+
+
+async def test_a_scope_of_its_own(store: Store) -> None:
+    """Neither another space's words are found nor a chat's, nor a space's by a chat's search."""
+    for name, owner in ("room", "ann"), ("room2", "ann"), ("room3", "bob"):
+        await store.spaces.put(room(name, owner), [])
+        await store.spaces.append(append([said(1, f"Marmalade in {name}")], 0, space=name, owner=owner))
+    assert [one.envelope.payload["text"] for one in await store.spaces.search("ann", "room", "marmalade")] == [
+        "Marmalade in room"
+    ]
+    assert await store.spaces.search("ann", "room3", "marmalade") == []
+    assert (await store.chats.list("ann", query="marmalade")).chats == []
+
+
+# ------------------------------------------------------------------------------------------------ what a space is
+
+
+async def test_the_version_grows_iff_anything_changed(store: Store) -> None:
+    spaces = store.spaces
+    bare = room(settings=b"{}", version=9, head=9)
+    made = await spaces.put(bare, [who("ann"), who("bob")])
+    assert made == replace(bare, version=1, head=0)
+    await spaces.append(append([said(1)], 0))
+    again = await spaces.put(bare, [who("bob", created_at=7.0), who("ann")])
+    assert again == replace(made, head=1)
+    version = 1
+    for settings_, listed in (
+        (b'{"a":1}', [who("ann"), who("bob")]),
+        (b'{"a":1}', [who("ann"), who("bob", token_hash=b"new")]),
+        (b'{"a":1}', [who("ann", token_hash=b"new"), who("bob", token_hash=b"ann")]),
+        (b'{"a":1}', [who("ann", token_hash=b"new", capabilities=b'["chat"]')]),
+        (b'{"a":1}', []),
+    ):
+        version += 1
+        changed = await spaces.put(room(settings=settings_), listed)
+        assert changed == await spaces.get(ROOM) == room(settings=settings_, version=version, head=1)
+        assert await spaces.participants(OWNER, ROOM) == tuple(listed)
+    assert await spaces.add(OWNER, ROOM, []) == changed
+    assert (await spaces.add(OWNER, ROOM, [who("cid")])).version == version + 1
+    assert await spaces.head(OWNER, ROOM) == (1, version + 1)
+
+
+async def test_each_origin_changes_its_own(store: Store) -> None:
+    spaces = store.spaces
+    await spaces.put(room(origin="config"), [who("ann", origin="config")])
+    await spaces.add(OWNER, ROOM, [who("bob")])
+    await spaces.append(append([said(1)], 0, 2, participants=[who("cid")]))
+    await spaces.put(room(origin="config"), [who("dan", origin="config")])
+    there = [(one.id, one.origin) for one in await spaces.participants(OWNER, ROOM)]
+    assert there == [("bob", "made"), ("cid", "invited"), ("dan", "config")]
+    await spaces.put(room(origin="config"), [who("cid", origin="config")])  # who is listed is what is listed
+    there = [(one.id, one.origin) for one in await spaces.participants(OWNER, ROOM)]
+    assert there == [("bob", "made"), ("cid", "config")]
+
+
+async def test_a_name_is_one_owners_and_a_token_one_participants(store: Store) -> None:
+    spaces = store.spaces
+    await spaces.put(room(), [who("ann")])
+    with pytest.raises(AlreadyStored):
+        await spaces.put(room(owner="bob"), [])
+    for twice in ([who("x", token_hash=b"t"), who("y", token_hash=b"t")], [who("x"), who("x")]):
+        with pytest.raises(AlreadyStored):
+            await spaces.put(room("other"), twice)
+    assert await spaces.get("other") is None
+    with pytest.raises(AlreadyStored):
+        await spaces.add(OWNER, ROOM, [who("ann", token_hash=b"another")])
+    with pytest.raises(AlreadyStored):
+        await spaces.add(OWNER, ROOM, [who("bob", token_hash=b"ann")])
+    for none in ("none", "nul\0"):
+        with pytest.raises(SpaceGone):
+            await spaces.add(OWNER, none, [who("bob")])
+    with pytest.raises(SpaceGone):
+        await spaces.add("bob", ROOM, [who("bob")])
+    # Of several spaces it may be.
+    await spaces.put(room("other", "bob"), [who("someone", token_hash=b"ann")])
+    named = [(space.owner, space.name, one.id) for space, one in await spaces.of_token(b"ann")]
+    assert named == [("bob", "other", "someone"), ("ann", "room", "ann")]
+    assert [one.name for one in await spaces.list()] == ["other", "room"]
+    assert [one.name for one in await spaces.list("ann")] == ["room"]
+    assert (await spaces.list("nul\0"), await spaces.of_token(b"nobody's")) == ((), ())
+
+
+async def test_replicas_that_start_at_once_make_it_once(postgres_server: PostgresServer) -> None:
+    url = postgres_server.database()
+    async with opened(url) as one, opened(url) as other:
+        for number in range(8):
+            space = room(f"room{number}", origin="config")
+            listed = [who("ann", origin="config")]
+            both = await asyncio.gather(*(store.spaces.put(space, listed) for store in (one, other, one, other)))
+            assert both == [both[0]] * 4 == [space] * 4
+
+
+# ------------------------------------------------------------------------------------------- what is taken away
+
+
+async def test_what_is_erased_keeps_its_place(store: Store) -> None:
+    await store.spaces.put(room(), [])
+    told = said(2, "secret", kind="reasoning/start", path="msg-2", role="opens", extra={"x": "secret too"})
+    told = replace(told, envelope=replace(told.envelope, context_operation={"secret": 1}, to=("bob",)))
+    marked = said(3, "secret", extra={"erased": True})  # its sender says so, and it is not
+    await store.spaces.append(append([said(1, "secret"), told, marked], 0))
+    assert await store.spaces.erase(OWNER, ROOM, [2, 2, 9, -1, 2**70], at=5) == 1
+    assert await store.spaces.erase(OWNER, ROOM, [2], at=5) == 0
+    assert await store.spaces.erase("bob", ROOM, [1], at=5) == 0
+    bare = replace(told.envelope, payload={}, extra={"erased": True}, context_operation=None)
+    assert await store.spaces.one(OWNER, ROOM, 2) == replace(told, envelope=bare)
+    assert [one.envelope.seq for one in await store.spaces.search(OWNER, ROOM, "secret")] == [3, 1]
+    assert [one.envelope.seq for one in await store.spaces.page(OWNER, ROOM, within="msg-2")] == [2]
+    assert await store.spaces.append(append([said(4)], 3)) == (4, 1)
+    assert await store.spaces.erase(OWNER, ROOM, [3], at=5) == 1
+    assert [one.envelope.seq for one in await store.spaces.search(OWNER, ROOM, "secret")] == [1]
+
+
+def _left(_: None) -> Op[dict[str, int]]:
+    """How many rows there are of each kind."""
+    counts = {}
+    for table in tables.metadata.sorted_tables:
+        counts[table.name] = (yield Ask(Statement(_count(table)), {}))[0][0]
+    return counts
+
+
+def _count(table: Any) -> Any:
+    import sqlalchemy as sa
+
+    return sa.select(sa.func.count()).select_from(table)
+
+
+async def fill(store: Store, name: str, owner: str, many: int) -> None:
+    await store.spaces.put(room(name, owner), [who("ann", token_hash=name.encode())])
+    log = [said(seq, "of it", path="p", role="opens", correlation_id=("x",)) for seq in range(1, many + 1)]
+    await store.spaces.append(append(log, 0, owner=owner, space=name, state=b"state"))
+
+
+async def test_what_is_removed_is_gone_with_all_that_was_said(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(facade, "STEP", 7)
+    await fill(store, "other", "bob", 3)
+    before = await store._database.read(_left, None)
+    await fill(store, ROOM, OWNER, 40)
+    assert await store.spaces.remove("bob", ROOM) is False
+    assert await store.spaces.remove(OWNER, ROOM) is True
+    assert await store.spaces.remove(OWNER, ROOM) is False
+    after = await store._database.read(_left, None)
+    kept = {name for name in after if name.startswith("record")}  # which remembers that it was there
+    assert {name: n for name, n in after.items() if name not in kept} == {
+        name: n for name, n in before.items() if name not in kept
+    }
+    assert await store.spaces.put(room(), []) == room()
+    assert await store.spaces.page(OWNER, ROOM) == []
+
+
+async def test_a_removal_that_was_broken_off_is_finished_later(store: Store) -> None:
+    await fill(store, ROOM, OWNER, 4)
+    named = {"for_owner": OWNER, "for_name": ROOM}
+    for later in ("swept", "made anew", "by its owner's erasure", "removed again"):
+        assert await store._database.write(rooms.mark, {**named, "now": 1.0}) is True
+        asked = {**named, "most": 1, "now": 1.0, "recording": store.record.recording}
+        await store._database.write(reading.remove, asked)
+        # It is not there for anybody.
+        assert await store.spaces.get(ROOM) is None
+        assert await store.spaces.head(OWNER, ROOM) is None
+        assert await store.spaces.state(OWNER, ROOM) is None
+        assert await store.spaces.of_token(ROOM.encode()) == ()
+        assert await store.spaces.list() == ()
+        with pytest.raises(SpaceGone):
+            await store.spaces.append(append([said(5)], 4))
+        if later == "swept":
+            assert await store.expire(1e9) == 0
+        elif later == "by its owner's erasure":
+            await store.erase(OWNER)
+        elif later == "removed again":
+            assert await store.spaces.remove(OWNER, ROOM) is False
+        if later == "made anew":
+            await store.spaces.put(room(), [])
+            assert await store.spaces.page(OWNER, ROOM) == []
+            await store.spaces.remove(OWNER, ROOM)
+        left = await store._database.read(_left, None)
+        assert not any(n for name, n in left.items() if name == "texts" or name.startswith("space")), later
+        await fill(store, ROOM, OWNER, 4)
+
+
+async def test_spaces_are_never_due_and_go_with_their_owner(store: Store, clock: Clock) -> None:
+    await fill(store, ROOM, OWNER, 4)
+    await fill(store, "room2", OWNER, 2)
+    await fill(store, "other", "bob", 3)
+    clock.now = 1e9
+    assert await store.expire(1e9) == 0
+    assert len(await store.spaces.page(OWNER, ROOM)) == 4
+    assert await store.erase(OWNER) == 2
+    assert [one.name for one in await store.spaces.list()] == ["other"]
+    assert len(await store.spaces.search("bob", "other", "of it")) == 3
+    assert await store.spaces.search(OWNER, ROOM, "of it") == []
+    assert isinstance(await store.spaces.put(room(), []), StoredSpace)
+
+
+async def test_nobody_appends_to_what_was_made_anew_as_to_what_was_there(store: Store) -> None:
+    await fill(store, ROOM, OWNER, 4)
+    await store.spaces.remove(OWNER, ROOM)
+    await store.spaces.put(room(), [])
+    with pytest.raises(Overtaken):
+        await store.spaces.append(append([said(5)], 4))
