@@ -1,0 +1,104 @@
+"""Spaces with something said in them, in a real database, and who reads them."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import sys
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from pellucid.envelopes import Envelope
+from pellucid.envelopes.judging import LifecycleSettings, Mode
+from pellucid.envelopes.lifecycle import Lifecycle
+from pellucid.envelopes.shown import SpaceView, Subscriber, is_shown
+from pellucid.spaces.history import History
+from pellucid.storage import Append, Store, StoredEnvelope, StoredSpace, open_store
+
+sys.path.append(str(Path(__file__).parents[1] / "envelopes"))
+
+OWNER = "ann"
+T = TypeVar("T")
+
+MODES: tuple[Mode, ...] = ("strict", "off")
+
+
+class Kept:
+    """One store, and spaces in it: each test, and each example of a property, has one of its own."""
+
+    def __init__(self, runner: asyncio.Runner, store: Store) -> None:
+        self.run_all = runner
+        self.store = store
+        self._names = itertools.count(1)
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self.run_all.run(coroutine)
+
+    def space(
+        self, said: Iterable[Envelope], *, mode: Mode = "strict", name: str | None = None, recorded: bool = False
+    ) -> Said:
+        """What of this is accepted, said in a new space; a second between one and the next."""
+        name = name or f"room-{next(self._names)}"
+        rows = accepted(said, mode=mode)
+        self.run(self._put(name, rows, recorded))
+        return Said(self, name, rows)
+
+    async def _put(self, name: str, rows: Sequence[StoredEnvelope], recorded: bool) -> None:
+        made = StoredSpace(owner=OWNER, name=name, created_at=0.0, settings=b"{}")
+        await self.store.spaces.put(made, [])
+        for start in range(0, len(rows), 1000):
+            some = rows[start : start + 1000]
+            await self.store.spaces.append(
+                Append(owner=OWNER, space=name, expected=start, version=1, envelopes=some, recorded=recorded)
+            )
+
+
+class Said:
+    """A space, and its log."""
+
+    def __init__(self, kept: Kept, name: str, log: list[StoredEnvelope]) -> None:
+        self.kept = kept
+        self.name = name
+        self.log = log
+
+    def history(self, reader: Subscriber | str = "watcher", *, view: SpaceView = "full", **more: Any) -> History:
+        if isinstance(reader, str):
+            reader = Subscriber(participant=reader, view=view)
+        return History(self.kept.store, OWNER, self.name, reader, **more)
+
+    def shown(self, reader: Subscriber, *, advisory: bool = False) -> list[StoredEnvelope]:
+        """What the reader may see, by the rule itself."""
+        return [one for one in self.log if is_shown(one.envelope, one.place, reader, advisory=advisory)]
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self.kept.run(coroutine)
+
+
+def accepted(said: Iterable[Envelope], *, mode: Mode = "strict") -> list[StoredEnvelope]:
+    life = Lifecycle(LifecycleSettings(mode=mode))
+    rows: list[StoredEnvelope] = []
+    for envelope in said:
+        numbered = replace(envelope, seq=len(rows) + 1)
+        verdict = life.feed(numbered)
+        if verdict.accepted:
+            rows.append(StoredEnvelope(numbered, 1_000 * numbered.seq, verdict.place))
+    return rows
+
+
+@contextmanager
+def kept_in(url: str) -> Iterator[Kept]:
+    with asyncio.Runner() as runner:
+        store = runner.run(open_store(url))
+        try:
+            yield Kept(runner, store)
+        finally:
+            runner.run(store.aclose())
+
+
+async def collected(chunks: Any) -> bytes:
+    """All of an export."""
+    return b"".join([chunk async for chunk in chunks])

@@ -1,0 +1,133 @@
+"""A space over a real store, with outlets that keep what they are given."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from pellucid.relay import Relay, open_relay
+from pellucid.spaces.keeper import Pace
+from pellucid.spaces.outlet import Frame, wire_of
+from pellucid.spaces.seats import Seat
+from pellucid.spaces.settings import SpaceSettings, read_settings
+from pellucid.spaces.space import Space
+from pellucid.spaces.spaces import Spaces
+from pellucid.storage import Store, StoredEnvelope, open_store
+
+OWNER = "owner"
+QUICK = Pace(poll=0.05, roll=0.6, unused=60.0)
+
+EVERYBODY: Mapping[str, Sequence[Any]] = {
+    "ada": ["*"],
+    "bob": ["chat", "reasoning/*", "mcp/*"],
+    "cyd": ["chat", "mcp/proposal", "mcp/withdraw", "reasoning/step"],
+    "dee": ["chat"],
+}
+
+
+class Sink:
+    """An outlet. `stuck`: nothing is taken from it, and what is written waits."""
+
+    def __init__(self) -> None:
+        self.frames: list[Frame] = []
+        self.closed: tuple[int, str] | None = None
+        self.waiting = 0
+        self.stuck = False
+        self._drained = asyncio.Event()
+
+    def write(self, frames: Sequence[Frame]) -> None:
+        assert self.closed is None, "written to after it was closed"
+        self.frames += frames
+        if self.stuck:
+            self.waiting += sum(len(frame.wire) for frame in frames)
+
+    def drain(self) -> None:
+        self.stuck, self.waiting = False, 0
+        self._drained.set()
+
+    async def drained(self) -> None:
+        if self.stuck:
+            self._drained.clear()
+            await self._drained.wait()
+
+    def close(self, code: int, reason: str) -> None:
+        self.closed = self.closed or (code, reason)
+
+    # --- looked at
+
+    @property
+    def said(self) -> list[dict[str, Any]]:
+        for frame in self.frames:
+            assert frame.wire == wire_of(frame.text)
+        return [json.loads(frame.text) for frame in self.frames]
+
+    @property
+    def seqs(self) -> list[int]:
+        return [frame.seq for frame in self.frames if frame.seq]
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        return [one for one in self.said if one["kind"].replace(".", "/") == kind]
+
+    @property
+    def errors(self) -> list[str]:
+        return [one["payload"].get("code") for one in self.of("system/error")]
+
+
+def frame(kind: str, payload: dict[str, Any] | None = None, **more: Any) -> bytes:
+    return json.dumps({"kind": kind, "payload": payload or {}, **more}).encode()
+
+
+def chat(text: str, **more: Any) -> bytes:
+    return frame("chat", {"text": text}, **more)
+
+
+async def until(true: Callable[[], Any], what: str = "it") -> None:
+    async with asyncio.timeout(20):
+        while not true():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
+async def sat(space: Space, participant: str, **how: Any) -> tuple[Seat, Sink]:
+    sink = Sink()
+    return await space.sit(participant, sink, **how), sink
+
+
+async def whole_log(space: Space) -> list[StoredEnvelope]:
+    out: list[StoredEnvelope] = []
+    while page := await space._store.spaces.page(space.owner, space.name, after=len(out), limit=1000):
+        out += page
+    assert [one.envelope.seq for one in out] == list(range(1, len(out) + 1))
+    return out
+
+
+@asynccontextmanager
+async def opened(
+    url: str = "sqlite://", settings: dict[str, Any] | SpaceSettings | None = None, **options: Any
+) -> AsyncIterator[tuple[Spaces, Space, Store]]:
+    store, relay = await open_store(url), await open_relay(None)
+    options.setdefault("pace", QUICK)
+    spaces = Spaces(store, relay, **options)
+    await spaces.start()
+    if not isinstance(settings, SpaceSettings):
+        settings = read_settings(settings or {})
+    try:
+        await spaces.make(OWNER, "room", settings, EVERYBODY)
+        yield spaces, await spaces.space("room"), store
+    finally:
+        await spaces.aclose()
+        await store.aclose()
+        await relay.aclose()
+
+
+@asynccontextmanager
+async def replica(store: Store, relay: Relay, **options: Any) -> AsyncIterator[Spaces]:
+    options.setdefault("pace", QUICK)
+    spaces = Spaces(store, relay, **options)
+    await spaces.start()
+    try:
+        yield spaces
+    finally:
+        await spaces.aclose()

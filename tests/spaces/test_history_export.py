@@ -1,0 +1,308 @@
+"""What is exported can be read by what it is for: by ours, by trainers, by telemetry; and is streamed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tracemalloc
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from history_kit import MODES, OWNER, Kept, collected, kept_in
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from life_kit import conversations, said, seed_flow
+from msgspec.structs import replace
+from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionMessageParam
+from pydantic import TypeAdapter
+
+from pellucid.envelopes import DIALECTS, DialectName, Envelope, read
+from pellucid.envelopes.judging import Mode
+from pellucid.errors import RequestError
+from pellucid.spaces.history import REASONING_FORMS, History, ReasoningForm, export_format, reasoning_form
+
+MESSAGES = TypeAdapter(list[ChatCompletionMessageParam])
+TOOLS = TypeAdapter(list[ChatCompletionFunctionToolParam])
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+@pytest.fixture(scope="module")
+def kept() -> Iterator[Kept]:
+    with kept_in("sqlite://") as opened:
+        yield opened
+
+
+async def lines(history: History, *asked: Any, **more: Any) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (await collected(history.export(*asked, **more))).splitlines()]
+
+
+# --- jsonl
+
+
+@settings(max_examples=20, deadline=None)
+@given(conversations(), st.sampled_from(sorted(DIALECTS)))
+def test_jsonl_reads_back_and_its_last_line_verifies_it(
+    kept: Kept, conversation: list[Envelope], dialect: DialectName
+) -> None:
+    space = kept.space(conversation)
+    history = space.history("a")
+    whole = space.run(collected(history.export("jsonl", dialect=dialect)))
+    *told, last = whole.splitlines(keepends=True)
+    shown = space.run(history.page(limit=500)).envelopes
+    assert [read(line, dialect) for line in told] == [replace(one, dialect=dialect) for one in shown]
+    export = json.loads(last)["export"]
+    assert export["count"] == len(told)
+    assert export["sha256"] == hashlib.sha256(b"".join(told)).hexdigest()
+    assert (export["first_seq"], export["last_seq"]) == ((shown[0].seq, shown[-1].seq) if shown else (None, None))
+
+
+def test_jsonl_has_the_head_of_the_record_and_ends_where_the_log_did(kept: Kept) -> None:
+    space = kept.space([said("chat", text=str(number)) for number in range(1_200)])
+
+    async def head() -> dict[str, Any]:
+        return {"scope": f"space:{space.name}", "number": 1_200, "hash": "ab" * 32}
+
+    *told, last = space.run(lines(space.history("a", record=head), "jsonl", after=10))
+    assert [one["seq"] for one in told] == list(range(11, 1_201))
+    assert last["export"]["record"]["number"] == 1_200
+
+
+def test_the_head_of_the_record_is_the_stores(kept: Kept) -> None:
+    for recorded in (True, False):
+        space = kept.space([said("chat", text="hey"), said("chat", text="ho")], recorded=recorded)
+        *_, last = space.run(lines(space.history("a")))
+        head = space.run(kept.store.record.head(OWNER, f"space:{space.name}"))
+        told = last["export"]["record"]
+        assert (told and (told["number"], told["hash"])) == (head and (head.number, head.hash.hex()))
+        assert (told is not None) == recorded
+
+
+def test_exports_and_replays_of_much_hold_no_more_than_of_little(kept: Kept) -> None:
+    words = "x" * 1_000
+    space = kept.space([said("chat" if one % 2 else "thought", "talk", text=words) for one in range(4_000)])
+    history = space.history("a")
+
+    def most_held(batches: Any) -> int:
+        async def drained() -> None:
+            async for _ in batches:
+                pass
+
+        tracemalloc.start()
+        space.run(drained())
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return most
+
+    for some, much in (
+        (history.export("jsonl", before=1_000), history.export("jsonl")),
+        (history.replay(before=1_000), history.replay()),
+    ):
+        assert most_held(much) < 1.5 * most_held(some)
+
+
+# --- chat-jsonl
+
+
+def trainable(line: dict[str, Any], form: ReasoningForm) -> None:
+    """What OpenAI's check of files and the usual templates demand."""
+    messages = line["messages"]
+    MESSAGES.validate_python([{k: v for k, v in one.items() if k != form} for one in messages])
+    TOOLS.validate_python(line.get("tools", []))
+    offered = {tool["function"]["name"] for tool in line.get("tools", [])}
+    talk = [one for one in messages if one["role"] != "tool"]
+    assert all(isinstance(one["content"], str) for one in messages)
+    assert all(one["content"] or one.get("tool_calls") for one in talk)
+    for before, after in zip(messages, [*messages[1:], None], strict=True):
+        calls = before.get("tool_calls", [])
+        assert len(calls) <= 1
+        if calls:
+            assert after is not None
+            assert (after["role"], after["tool_call_id"]) == ("tool", calls[0]["id"])
+            assert isinstance(json.loads(calls[0]["function"]["arguments"]), dict)
+            assert calls[0]["function"]["name"] in offered
+            assert NAME.fullmatch(calls[0]["function"]["name"])
+        elif before["role"] != "tool":
+            assert after is None or after["role"] != before["role"]
+        assert NAME.fullmatch(before.get("name", "nobody"))
+    others = {"reasoning_content", "thinking", "reasoning"} - {form}
+    assert not any(others & one.keys() for one in messages)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    conversations(senders=["a", "b", "ç <ö>"]), st.sampled_from(REASONING_FORMS), st.booleans(), st.sampled_from(MODES)
+)
+def test_every_line_of_training_data_is_what_loaders_take(
+    kept: Kept, conversation: list[Envelope], form: ReasoningForm, complete: bool, mode: Mode
+) -> None:
+    spoken = [replace(one, payload=one.payload | _payload(one)) for one in conversation]
+    space = kept.space(spoken, mode=mode)
+    for line in space.run(lines(space.history("a"), "chat-jsonl", reasoning=form, complete=complete)):
+        trainable(line, form)
+        assert line["metadata"]["space"] == space.name
+        if complete:
+            assert line["messages"][0]["role"] == "user"
+            assert line["messages"][-1]["role"] == "assistant"
+    for line in space.run(lines(space.history("a"), "chat-jsonl", metadata=False)):
+        assert line.keys() <= {"messages", "tools"}
+    for line in space.run(lines(space.history("a"), "otel")):
+        told = line["attributes"]
+        for message in [*told["gen_ai.input.messages"], *told.get("gen_ai.output.messages", [])]:
+            assert message["role"] in ("user", "assistant", "tool")
+            assert all(set(part) == PARTS[part["type"]] for part in message["parts"])
+
+
+PARTS = {
+    "text": {"type", "content"},
+    "reasoning": {"type", "content"},
+    "tool_call": {"type", "id", "name", "arguments"},
+    "tool_call_response": {"type", "id", "response"},
+}
+
+
+def _payload(envelope: Envelope) -> dict[str, Any]:
+    if envelope.kind in ("mcp/request", "mcp/proposal"):
+        return {"method": "tools/call", "params": {"name": "sc an/é", "arguments": {"of": envelope.id}}}
+    if envelope.kind == "mcp/response":
+        return {"result": {"content": [{"type": "text", "text": "found"}]}}
+    return {"text" if envelope.kind == "chat" else "message": f"words of {envelope.seq}"}
+
+
+def review() -> list[Envelope]:
+    schema = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+    offer = {"tools": [{"name": "scan", "description": "Looks for secrets.", "inputSchema": schema}]}
+    found = {"content": [{"type": "text", "text": "2 findings"}]}
+    return [
+        said("request", by="agent", id="list", method="tools/list"),
+        said("response", by="scanner", about="list", result=offer),
+        said("chat", by="human", id="q", text="Is it safe?"),
+        said("start", by="agent", id="m1", about="q", message="Looking."),
+        said("thought", "m1", by="agent", message="I should scan."),
+        said(
+            "request",
+            "m1",
+            by="agent",
+            id="c",
+            method="tools/call",
+            params={"name": "scan", "arguments": {"path": "."}},
+        ),
+        said("response", by="scanner", about="c", result=found),
+        said("thought", "m1", by="agent", message="Two findings."),
+        said("conclusion", "m1", by="agent", message="Not safe."),
+        said("chat", by="agent", about="q", text="No: two findings."),
+    ]
+
+
+def test_a_reasoning_is_question_thought_call_result_and_answer(kept: Kept) -> None:
+    (line,) = kept.run(lines(kept.space(review()).history("human"), "chat-jsonl"))
+    call = {"id": "call_1", "type": "function", "function": {"name": "scan", "arguments": '{"path":"."}'}}
+    assert line["messages"] == [
+        {"role": "user", "content": "Is it safe?", "name": "human"},
+        {
+            "role": "assistant",
+            "content": "",
+            "reasoning_content": "Looking.\n\nI should scan.",
+            "tool_calls": [call],
+        },
+        {"role": "tool", "tool_call_id": "call_1", "content": "2 findings"},
+        {
+            "role": "assistant",
+            "content": "No: two findings.",
+            "reasoning_content": "Two findings.\n\nNot safe.",
+        },
+    ]
+    (tool,) = line["tools"]
+    assert (tool["function"]["description"], tool["function"]["parameters"]["required"]) == (
+        "Looks for secrets.",
+        ["path"],
+    )
+    about = line["metadata"]
+    assert (about["context"], about["owner"], about["status"], about["trigger"]) == (
+        "m1",
+        "agent",
+        "concluded",
+        "correlated",
+    )
+    assert (about["complete"], about["unanswered"], about["cut"]) == (True, 0, False)
+
+
+@pytest.mark.parametrize(
+    ("form", "field", "content"),
+    [
+        ("thinking", "thinking", "No: two findings."),
+        ("reasoning", "reasoning", "No: two findings."),
+        ("think", None, "<think>\nTwo findings.\n\nNot safe.\n</think>\n\nNo: two findings."),
+        ("none", None, "No: two findings."),
+    ],
+)
+def test_reasoning_stands_where_the_trainer_looks_for_it(
+    kept: Kept, form: ReasoningForm, field: str | None, content: str
+) -> None:
+    (line,) = kept.run(lines(kept.space(review()).history("human"), "chat-jsonl", reasoning=form))
+    last = line["messages"][-1]
+    assert last["content"] == content
+    assert set(last) == {"role", "content"} | ({field} if field else set())
+
+
+def test_the_same_as_opentelemetry_tells_it(kept: Kept) -> None:
+    (line,) = kept.run(lines(kept.space(review()).history("human"), "otel"))
+    told = line["attributes"]
+    parts = [part for message in told["gen_ai.input.messages"] for part in message["parts"]]
+    assert [part["type"] for part in parts] == ["text", "reasoning", "reasoning", "tool_call", "tool_call_response"]
+    (output,) = told["gen_ai.output.messages"]
+    assert [part["type"] for part in output["parts"]] == ["reasoning", "reasoning", "text"]
+    assert (output["finish_reason"], told["gen_ai.agent.name"]) == ("stop", "agent")
+
+
+def test_every_reasoning_of_the_seed_is_a_line_and_those_with_a_question_are_complete(kept: Kept) -> None:
+    complete = {"option_4": 1, "option_5": 1, "option_5_many_agents": 2, "file_write_option_3": 1, "nested": 0}
+    for flow, number in complete.items():
+        space = kept.space(seed_flow(flow))
+        told = space.run(lines(space.history("watcher"), "chat-jsonl"))
+        assert sum(line["metadata"]["complete"] for line in told) == number, flow
+        assert len(told) == len(space.run(space.history("watcher").contexts()).contexts)
+
+
+def test_a_context_that_was_implicit_first_is_one_line(kept: Kept) -> None:
+    space = kept.space([said("thought", "talk", message="hm"), said("start", "talk", message="so"), *review()])
+    assert len(space.run(lines(space.history("watcher"), "chat-jsonl"))) == 2
+
+
+def test_what_others_say_meanwhile_is_heard_and_not_learned(kept: Kept) -> None:
+    space = kept.space(seed_flow("collaborative"))
+    (line,) = space.run(lines(space.history("watcher"), "chat-jsonl"))
+    assert [(one["role"], one["content"]) for one in line["messages"]] == [
+        ("assistant", "I think we should check performance first"),
+        ("user", "Have you considered the cache impact?"),
+        ("assistant", "Cache impact is minimal, proceeding with performance check"),
+    ]
+
+
+def test_what_compresses_thoughts_and_what_was_erased_is_not_learned(kept: Kept) -> None:
+    space = kept.space(
+        [
+            said("start", by="agent", id="m1"),
+            said("thought", "m1", by="agent", id="t1", message="one"),
+            said("thought", "m1", by="agent", id="t2", message="secret"),
+            said("request", "m1", by="agent", id="c", method="tools/call", params={"name": "scan"}),
+            said("thought", "m1", by="agent", message="in short", metadata={"compresses": ["t1", "t2"]}),
+            said("conclusion", "m1", by="agent", message="done"),
+        ]
+    )
+    space.run(kept.store.spaces.erase(OWNER, space.name, [3, 4], at=0))
+    history = space.history("watcher")
+    (line,) = space.run(lines(history, "chat-jsonl"))
+    assert line["messages"] == [{"role": "assistant", "content": "done", "reasoning_content": "one"}]
+    assert b"secret" not in space.run(collected(history.export("jsonl")))
+    assert space.run(history.search("secret")).hits == ()
+
+
+def test_what_is_no_format_is_refused_with_what_there_is() -> None:
+    assert export_format("otel") == "otel"
+    assert reasoning_form("think") == "think"
+    with pytest.raises(RequestError, match="jsonl"):
+        export_format("xml")
+    with pytest.raises(RequestError, match="did you mean 'thinking'"):
+        reasoning_form("thinkin")

@@ -1,0 +1,195 @@
+"""Pages, search and replay give all that the reader may see, once, in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from history_kit import Kept, Said, kept_in
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from life_kit import conversations, said
+from msgspec.structs import replace
+
+from pellucid.envelopes import Envelope, context
+from pellucid.envelopes.shown import Subscriber
+from pellucid.errors import RequestError
+from pellucid.spaces.history import History
+from service_postgres import PostgresServer, postgres_server
+
+__all__ = ["postgres_server"]
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def kept(request: pytest.FixtureRequest) -> Iterator[Kept]:
+    url = "sqlite://"
+    if request.param == "postgresql":
+        server: PostgresServer = request.getfixturevalue("postgres_server")
+        url = server.database()
+    with kept_in(url) as opened:
+        yield opened
+
+
+readers = st.builds(
+    Subscriber, participant=st.sampled_from(["a", "watcher"]), reasoning=st.booleans(), observes=st.booleans()
+)
+
+
+async def forwards(history: History, limit: int, **asked: object) -> list[Envelope]:
+    found: list[Envelope] = []
+    after, more = 0, True
+    while more:
+        page = await history.page(after=after, limit=limit, **asked)  # type: ignore[arg-type]
+        assert len(page.envelopes) <= limit
+        assert len(page.at) == len(page.envelopes)
+        assert all(page.first <= one.seq <= page.last for one in page.envelopes)
+        found += page.envelopes
+        after, more = page.last, page.has_more
+    return found
+
+
+async def backwards(history: History, limit: int, **asked: object) -> list[Envelope]:
+    found: list[Envelope] = []
+    before: int | None = None
+    more = True
+    while more:
+        page = await history.page(before=before, limit=limit, newest=True, **asked)  # type: ignore[arg-type]
+        found = [*page.envelopes, *found]
+        before, more = page.first, page.has_more
+    return found
+
+
+@settings(max_examples=25, deadline=None)
+@given(conversations(), readers, st.integers(1, 7), st.sampled_from([(), ("chat",), ("reasoning/*", "mcp/request")]))
+def test_pages_in_either_direction_are_the_whole_history(
+    kept: Kept, conversation: list[Envelope], reader: Subscriber, limit: int, kinds: tuple[str, ...]
+) -> None:
+    space = kept.space(conversation)
+    seen = [one.envelope for one in space.shown(reader)]
+    history = space.history(reader)
+    assert space.run(forwards(history, limit)) == seen == space.run(backwards(history, limit))
+
+    families = {kind.removesuffix("/*") for kind in kinds}
+    chosen = [one for one in seen if not kinds or one.kind in families or one.family in families]
+    assert (
+        space.run(forwards(history, limit, kinds=kinds)) == chosen == space.run(backwards(history, limit, kinds=kinds))
+    )
+    inside = [one.envelope for one in space.shown(reader) if context.is_within(one.place.path, "m0")]
+    assert space.run(forwards(history, limit, within="m0")) == inside
+
+
+def test_a_page_goes_on_past_what_the_reader_may_not_see(kept: Kept) -> None:
+    whispers = [said("chat", by="a", id=f"w{number}", to=["b"], text="psst") for number in range(1_200)]
+    space = kept.space([said("chat", id="first", text="hey"), *whispers, said("chat", id="last", text="ho")])
+    page = space.run(space.history("watcher").page(limit=2))
+    assert ([one.id for one in page.envelopes], page.has_more) == (["first", "last"], False)
+    newest = space.run(space.history("watcher").page(limit=2, newest=True))
+    assert [one.id for one in newest.envelopes] == ["first", "last"]
+
+
+def test_search_finds_every_script_page_by_page_with_what_it_found(kept: Kept) -> None:
+    texts = ["Straßenbahn", "токен истёк", "令牌已过期", "انتهت الصلاحية", "a needle in much hay " * 40]
+    said_here = [said("thought", "talk", by="a", message=f"{number}: {text}") for number, text in enumerate(texts * 3)]
+    hidden = [said("chat", by="a", to=["b"], text=f"hidden {text}") for text in texts]
+    space = kept.space([*said_here, *hidden])
+    history = space.history("watcher")
+    for query in ("STRASSEN", "ТОКЕН", "已过", "الصلاحية", "needle"):
+        found: list[int] = []
+        before: int | None = None
+        more = True
+        while more:
+            hits = space.run(history.search(query, before=before, limit=2))
+            assert all(query.casefold() in hit.snippet.casefold() for hit in hits.hits)
+            assert all(len(hit.snippet) < 200 for hit in hits.hits)
+            found += [hit.envelope.seq for hit in hits.hits]
+            before, more = hits.before, hits.has_more
+        assert len(found) == 3
+        assert found == sorted(found, reverse=True)
+    assert space.run(history.search("needle", kinds=("chat",))).hits == ()
+    assert len(space.run(history.search("needle", within="talk")).hits) == 3
+    assert space.run(history.search("")).hits == ()
+
+
+@settings(max_examples=15, deadline=None)
+@given(conversations(), readers, st.none() | st.integers(0, 10), st.none() | st.integers(0, 30))
+def test_a_replay_is_what_was_shown_flagged(
+    kept: Kept, conversation: list[Envelope], reader: Subscriber, after: int | None, before: int | None
+) -> None:
+    space = kept.space(conversation)
+    told = space.run(_replayed(space.history(reader), after=after or 0, before=before))
+    low, high = after or 0, before if before is not None else 1_000
+    assert told == [
+        replace(one.envelope, replayed=True) for one in space.shown(reader) if low < one.envelope.seq < high
+    ]
+
+
+async def _replayed(history: History, **asked: object) -> list[Envelope]:
+    return [one async for batch in history.replay(**asked) for one in batch]  # type: ignore[arg-type]
+
+
+class Slept:
+    def __init__(self) -> None:
+        self.pauses: list[float] = []
+
+    async def __call__(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+
+
+def talk(kept: Kept, number: int = 6) -> Said:
+    """One a second, every second one for others."""
+    return kept.space([said("chat", by="a", to=["b"] if one % 2 else [], text=f"{one}") for one in range(number)])
+
+
+@pytest.mark.parametrize("speed", [0.5, 1, 4])
+def test_a_replay_keeps_the_pace_of_what_the_reader_sees(kept: Kept, speed: float) -> None:
+    slept = Slept()
+    told = kept.run(_replayed(talk(kept).history("watcher"), speed=speed, sleep=slept))
+    assert ([one.seq for one in told], slept.pauses) == ([1, 3, 5], [2 / speed, 2 / speed])
+
+
+def test_long_pauses_can_be_cut_and_no_pause_is_no_sleep(kept: Kept) -> None:
+    space = talk(kept)
+    slept = Slept()
+    kept.run(_replayed(space.history("watcher"), speed=1, sleep=slept, longest_pause=0.5))
+    assert slept.pauses == [0.5, 0.5]
+    kept.run(_replayed(space.history("watcher"), speed=1e6, sleep=slept))
+    kept.run(_replayed(space.history("watcher"), sleep=slept))
+    assert len(slept.pauses) == 2
+
+
+def test_a_replay_by_time(kept: Kept) -> None:
+    history = talk(kept).history("b")
+    assert [one.seq for one in kept.run(_replayed(history, since=2_500, until=5_000))] == [3, 4]
+    assert [one.seq for one in kept.run(_replayed(history, since=0, after=4))] == [5, 6]
+    assert kept.run(_replayed(history, since=99_000)) == []
+
+
+def test_a_speed_that_is_none_is_refused(kept: Kept) -> None:
+    for speed in (0, -1, float("nan"), float("inf")):
+        with pytest.raises(RequestError, match="speed"):
+            kept.run(_replayed(talk(kept).history("b"), speed=speed))
+
+
+def test_a_replay_that_is_cancelled_in_a_pause_stops(kept: Kept) -> None:
+    async def cancelled() -> int:
+        told: list[Envelope] = []
+        resting = asyncio.Event()
+
+        async def sleep(_: float) -> None:
+            resting.set()
+            await asyncio.Event().wait()
+
+        async def listen() -> None:
+            async for batch in talk_.history("b").replay(speed=1, sleep=sleep):
+                told.extend(batch)
+
+        task = asyncio.create_task(listen())
+        await resting.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return len(told)
+
+    talk_ = talk(kept)
+    assert kept.run(cancelled()) == 1

@@ -1,0 +1,159 @@
+"""Nobody is given more than they may see: not in a snippet, a count, a shape, a reference or an export."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from history_kit import MODES, Kept, Said, collected, kept_in
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from life_kit import conversations, said
+from msgspec.structs import replace
+
+from pellucid.envelopes import Envelope
+from pellucid.envelopes.judging import Mode
+from pellucid.envelopes.shown import SPACE_VIEWS, Subscriber
+from pellucid.spaces.history import REASONING_FORMS, History
+
+SENDERS = ["alba", "bert", "cleo"]
+readers = st.builds(
+    Subscriber,
+    participant=st.sampled_from([*SENDERS, "watcher"]),
+    view=st.sampled_from(SPACE_VIEWS),
+    reasoning=st.booleans(),
+    observes=st.booleans(),
+)
+MARK = re.compile(r"kanary\d+|\bm\d\b|\balba\b|\bbert\b|\bcleo\b|\blabel\b|\bsub\b")
+"""Whatever tells one envelope from another: what it says, its id, its sender, the names of contexts."""
+
+
+@pytest.fixture(scope="module")
+def kept() -> Iterator[Kept]:
+    with kept_in("sqlite://") as opened:
+        yield opened
+
+
+def marked(conversation: list[Envelope]) -> list[Envelope]:
+    """With words of its own in every place of each where words may stand."""
+    return [
+        replace(envelope, payload=envelope.payload | _words(envelope, f"kanary{number} needle"))
+        for number, envelope in enumerate(conversation)
+    ]
+
+
+def _words(envelope: Envelope, words: str) -> dict[str, Any]:
+    if envelope.kind in ("mcp/request", "mcp/proposal"):
+        tool = {"name": words.partition(" ")[0], "arguments": {"q": words}}
+        return {"method": "tools/call", "params": tool}
+    if envelope.kind == "mcp/response":
+        return {"result": {"content": [{"type": "text", "text": words}], "tools": [{"name": words}]}}
+    return {"text" if envelope.kind == "chat" else "message": words, "details": words, "confidence": 0.5}
+
+
+async def everything(history: History, seqs: range) -> bytes:
+    """All that can be asked."""
+    given: list[Any] = [
+        await history.page(),
+        await history.page(newest=True, limit=3),
+        await history.page(kinds=("reasoning/*", "chat")),
+        await history.page(within="m0"),
+        await history.search("NEEDLE"),
+        contexts := await history.contexts(),
+        await history.patterns(),
+        *[await history.tree(line.path) for line in contexts.contexts],
+        *[await history.tree(path) for path in ("m0", "m1", "m0/m1", "label", "nothing")],
+        *[await history.references(seq) for seq in seqs],
+        *[await history.one(seq) for seq in seqs],
+        *[await history.by_id(f"m{number}") for number in range(8)],
+        [batch async for batch in history.replay()],
+    ]
+    told = [msgspec.json.encode([one.envelopes for one in given[:4]]), msgspec.json.encode(given)]
+    told += [await collected(history.export("jsonl")), await collected(history.export("otel"))]
+    told += [await collected(history.export("chat-jsonl", reasoning=form)) for form in REASONING_FORMS]
+    return b"\n".join(told)
+
+
+@settings(max_examples=60, deadline=None)
+@given(conversations(max_size=24, senders=SENDERS), readers, st.booleans(), st.sampled_from(MODES))
+def test_whatever_is_asked_the_answer_is_made_of_what_the_reader_is_shown(
+    kept: Kept, conversation: list[Envelope], reader: Subscriber, advisory: bool, mode: Mode
+) -> None:
+    space = kept.space(marked(conversation), mode=mode)
+    history = space.history(reader, advisory=advisory)
+    told = space.run(everything(history, range(1, len(space.log) + 1))).decode()
+
+    seen = space.shown(reader, advisory=advisory)
+    known = set(MARK.findall(msgspec.json.encode([[one.envelope, one.place.path] for one in seen]).decode()))
+    assert set(MARK.findall(told)) <= known | {reader.participant}
+    # And nothing is kept from them: the page and the export are all of it.
+    page = space.run(history.page(limit=500))
+    assert page.envelopes == tuple(one.envelope for one in seen)
+
+
+def test_a_reader_without_reasoning_is_told_what_became_of_a_context_and_not_for_what_it_was(kept: Kept) -> None:
+    space = kept.space(
+        [
+            said("chat", by="human", id="secret-question", to=["agent"], text="psst"),
+            said("start", by="agent", id="m1", about="secret-question", to=["human"], message="hidden start"),
+            said("request", "m1", by="agent", id="call", method="tools/call", params={"name": "scan"}),
+            said("conclusion", "m1", by="agent", to=["human"], message="hidden end"),
+        ]
+    )
+    reader = Subscriber(participant="watcher", reasoning=False)
+    (line,) = space.run(space.history(reader).contexts()).contexts
+    assert (line.path, line.status, line.kinds) == ("m1", "concluded", {"mcp/request": 1})
+    assert (line.start, line.conclusion, line.triggers, line.ended) == ("", "", (), None)
+    (pattern,) = space.run(space.history(reader).patterns()).patterns
+    assert pattern.shape == ("call scan",)
+    line_of_training = space.run(collected(space.history(reader).export("chat-jsonl")))
+    assert b"psst" not in line_of_training
+    assert b"hidden" not in line_of_training
+
+
+def test_who_opened_a_context_is_not_told_by_what_others_said_in_it(kept: Kept) -> None:
+    space = kept.space(
+        [
+            said("thought", "talk", by="agent", to=["human"], message="psst"),
+            said("chat", "talk", by="human", text="so?"),
+        ]
+    )
+    (line,) = space.run(space.history("watcher").contexts()).contexts
+    grown = space.run(space.history("watcher").tree("talk"))
+    assert grown is not None
+    assert (line.owner, grown.trees[0].owner) == ("", "")
+    assert space.run(space.history("human").contexts()).contexts[0].owner == "agent"
+
+
+def test_a_name_in_another_space_is_unknown_wherever_it_may_not_be_read(kept: Kept) -> None:
+    other = kept.space(
+        [
+            said("chat", by="human", id="open", text="to be read"),
+            said("chat", by="human", id="closed", to=["agent"], text="kanary1"),
+        ],
+        name="other",
+    )
+    names = ["space:other/open", "space:other/closed", "space:other/none", "space:third/open", "space:", "nothing"]
+    here = kept.space([said("start", by="watcher", id="m1", references=names)])
+
+    async def elsewhere(name: str) -> History | None:
+        return other.history("watcher") if name == "other" else None
+
+    for known, found in ((elsewhere, ["open"]), (None, [])):
+        answer = here.run(here.history("watcher", elsewhere=known).references(1))
+        assert answer is not None
+        assert [one.name for one in answer.references] == names
+        assert [one.envelope.id for one in answer.references if one.envelope is not None] == found
+
+
+def test_a_hidden_envelope_is_as_unknown_as_none(kept: Kept) -> None:
+    space: Said = kept.space([said("chat", by="human", id="whisper", to=["agent"], text="kanary1")])
+    history = space.history("watcher")
+    for asked in (history.one, history.references):
+        assert space.run(asked(1)) is None
+        assert space.run(asked(2)) is None
+    assert space.run(history.by_id("whisper")) is None
+    assert space.run(history.search("kanary1")).hits == ()

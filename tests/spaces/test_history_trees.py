@@ -1,0 +1,197 @@
+"""A context read alone is the context as it stands in the whole history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pytest
+from history_kit import Kept, kept_in
+from hypothesis import given, settings
+from life_kit import conversations, said, seed_flow
+
+from pellucid.envelopes import Envelope, context
+from pellucid.envelopes.reasoning import Status
+from pellucid.envelopes.tree import Tree, shape, trees
+from pellucid.spaces.grown import MOST, every_tree, in_order
+from pellucid.spaces.history import ContextLine, Contexts, History, Patterns
+from service_postgres import PostgresServer, postgres_server
+
+__all__ = ["postgres_server"]
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def kept(request: pytest.FixtureRequest) -> Iterator[Kept]:
+    url = "sqlite://"
+    if request.param == "postgresql":
+        server: PostgresServer = request.getfixturevalue("postgres_server")
+        url = server.database()
+    with kept_in(url) as opened:
+        yield opened
+
+
+def seqs(several: Iterable[Tree]) -> list[int]:
+    return sorted(envelope.seq for tree in several for envelope in in_order(tree))
+
+
+async def all_contexts(history: History, limit: int) -> list[ContextLine]:
+    found: list[ContextLine] = []
+    asked = Contexts((), True, 0)
+    while asked.has_more:
+        asked = await history.contexts(before=asked.before or None, limit=limit)
+        found += asked.contexts
+    return found
+
+
+@settings(max_examples=40, deadline=None)
+@given(conversations())
+def test_every_tree_is_the_one_in_the_whole_history(kept: Kept, conversation: list[Envelope]) -> None:
+    space = kept.space(conversation)
+    history = space.history("watcher", advisory=True)
+    seen = {one.envelope.seq for one in space.log if history.log.sees(one)}
+    whole = trees([one.envelope for one in space.log], lambda envelope, _: envelope.seq in seen)
+    lines = space.run(all_contexts(history, 2))
+    assert len({line.path for line in lines}) == len(lines)
+    assert [line.seq for line in lines] == sorted((line.seq for line in lines), reverse=True)
+    for tree in every_tree(whole):
+        grown = space.run(history.tree(tree.path))
+        told = set(seqs(grown.trees)) if grown is not None else set()
+        assert told >= set(seqs([tree]))
+        for one in every_tree(grown.trees) if grown is not None else ():
+            if one.path == tree.path and one.start == tree.start:
+                assert (one.status, one.answer, one.conclusion) == (tree.status, tree.answer, tree.conclusion)
+                assert set(one.led_to) <= set(tree.led_to)
+    # Whatever stands in a context is in one that is listed.
+    listed = [line.path for line in lines]
+    inside = [one for one in space.log if one.place.path is not None and one.envelope.seq in seen]
+    assert all(any(context.is_within(one.place.path, path) for path in listed) for one in inside)
+
+
+@settings(max_examples=25, deadline=None)
+@given(conversations())
+def test_where_names_come_twice_a_tree_is_what_is_told_of_its_path(kept: Kept, conversation: list[Envelope]) -> None:
+    space = kept.space(conversation, mode="off")
+    history = space.history("watcher", advisory=True)
+    for line in space.run(all_contexts(history, 3)):
+        grown = space.run(history.tree(line.path))
+        assert grown is not None
+        told = seqs(grown.trees)
+        assert len(told) == len(set(told))
+        assert set(told) <= {one.envelope.seq for one in space.log if context.is_within(one.place.path, line.path)}
+
+
+@settings(max_examples=25, deadline=None)
+@given(conversations())
+def test_patterns_are_the_shapes_of_the_trees(kept: Kept, conversation: list[Envelope]) -> None:
+    spoken = [one for one in conversation if not one.to]
+    space = kept.space(spoken)
+    answer = space.run(space.history("watcher").patterns(limit=500))
+    whole = trees([one.envelope for one in space.log])
+    told = {pattern.shape: pattern.count for pattern in answer.patterns}
+    assert sum(told.values()) == answer.contexts == len(whole)
+    assert told == {way: sum(shape(tree) == way for tree in whole) for way in map(shape, whole)}
+    assert not answer.has_more
+
+
+def test_patterns_go_on_from_where_they_stopped(kept: Kept) -> None:
+    said_here: list[Envelope] = []
+    for number in range(7):
+        said_here += [
+            said("start", id=f"m{number}", by=f"agent-{number % 2}"),
+            said("request", f"m{number}", by=f"agent-{number % 2}", method="tools/call", params={"name": "scan"}),
+            said("conclusion", f"m{number}", by=f"agent-{number % 2}"),
+        ]
+    space = kept.space(said_here)
+    count, before, more = 0, None, True
+    while more:
+        answer: Patterns = space.run(space.history("watcher").patterns(before=before, limit=3))
+        (pattern,) = answer.patterns
+        assert pattern.shape == ("start", "call scan", "conclusion")
+        assert sum(pattern.participants.values()) == pattern.count == pattern.statuses["concluded"]
+        assert len(pattern.examples) <= 3
+        count += pattern.count
+        assert answer.tools == {"scan": pattern.count}
+        before, more = answer.before, answer.has_more and answer.contexts == 3
+    assert count == 7
+
+
+@pytest.mark.parametrize("flow", ["option_5", "option_5_many_agents", "option_4", "nested", "collaborative"])
+def test_the_seeds_trees_have_what_they_came_from_and_led_to(kept: Kept, flow: str) -> None:
+    space = kept.space(seed_flow(flow))
+    whole = trees([one.envelope for one in space.log])
+    for tree in whole:
+        grown = space.run(space.history("watcher").tree(tree.path))
+        assert grown is not None
+        assert grown.trees == (tree,)
+        known = {one.envelope.id for one in space.log}
+        assert [one.id for one in grown.triggers] == [id for id in tree.triggers if id in known]
+        assert set(tree.led_to) <= {one.id for one in grown.linked}
+        assert not grown.has_more
+
+
+def test_what_is_inside_can_be_read_alone(kept: Kept) -> None:
+    space = kept.space(seed_flow("nested"))
+    grown = space.run(space.history("watcher").tree("msg-301/msg-302"))
+    assert grown is not None
+    (tree,) = grown.trees
+    assert (tree.path, tree.status, shape(tree)) == (
+        "msg-301/msg-302",
+        "concluded",
+        ("start", "thought", "conclusion"),
+    )
+    assert space.run(space.history("watcher").tree("msg-302")) is None
+
+
+def test_responses_that_stand_elsewhere_are_linked_also_to_what_fulfilled_a_proposal(kept: Kept) -> None:
+    space = kept.space(
+        [
+            said("start", id="m1", by="agent"),
+            said("request", "m1", by="agent", id="call", method="tools/call", params={"name": "scan"}),
+            said("response", by="tool", id="done", about="call", result={}),
+            said("proposal", "m1", by="agent", id="idea", method="tools/call", params={"name": "fix"}),
+            said("request", by="human", id="deed", about="idea", method="tools/call", params={"name": "fix"}),
+            said("response", by="tool", id="fixed", about="deed", result={}),
+            said("chat", by="human", text="something else"),
+        ]
+    )
+    grown = space.run(space.history("watcher").tree("m1"))
+    assert grown is not None
+    assert [one.id for one in grown.linked] == ["done", "deed", "fixed"]
+
+
+def test_an_id_that_comes_again_means_what_was_said_last_before(kept: Kept) -> None:
+    space = kept.space(
+        [
+            said("chat", by="human", id="human-1", text="first"),
+            said("start", id="m1", by="agent", about="human-1"),
+            said("conclusion", "m1", by="agent"),
+            said("chat", by="human", id="human-1", text="second"),
+            said("start", id="m2", by="agent", about="human-1"),
+        ]
+    )
+    history = space.history("watcher")
+    for path, words in (("m1", "first"), ("m2", "second")):
+        grown = space.run(history.tree(path))
+        assert grown is not None
+        assert [one.payload["text"] for one in grown.triggers] == [words]
+    answer = space.run(history.references(2))
+    assert answer is not None
+    assert [one.envelope.payload["text"] for one in answer.references if one.envelope] == ["first"]
+    first = space.run(history.references(1))
+    assert first is not None
+    assert [one.id for one in first.referred_by] == ["m1", "m2"]
+
+
+def test_a_long_tree_is_cut_its_end_is_known_and_the_rest_is_paged(kept: Kept) -> None:
+    thoughts = [said("thought", "m1", by="agent", message=str(number)) for number in range(MOST + 50)]
+    end = said("conclusion", "m1", by="agent", message="done")
+    space = kept.space([said("start", id="m1", by="agent"), *thoughts, end])
+    history = space.history("watcher")
+    grown = space.run(history.tree("m1"))
+    assert grown is not None
+    (tree,) = grown.trees
+    status: Status = "concluded"
+    assert (grown.has_more, grown.last, tree.status, tree.conclusion) == (True, MOST, status, end.id)
+    rest = space.run(history.page(after=grown.last, within="m1", limit=500))
+    assert [one.seq for one in rest.envelopes] == list(range(MOST + 1, MOST + 53))
+    (line,) = space.run(history.contexts()).contexts
+    assert (line.has_more, line.status, line.conclusion) == (True, status, "done")

@@ -1,0 +1,190 @@
+"""Nobody floods a space: what is over the limit is refused and not stored, and who goes on is let go."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from space_kit import chat, frame, opened, sat, until, whole_log
+
+from pellucid.errors import PellucidError
+from pellucid.spaces import seats
+from pellucid.spaces.flood import QUIET, Guard
+from pellucid.spaces.settings import FloodLimits, Rate
+
+LIMITS = FloodLimits(chat=Rate(per_second=10, burst=5), bytes=Rate(per_second=1000, burst=2000), patience=3)
+
+
+@settings(max_examples=200, deadline=None)
+@given(said=st.lists(st.tuples(st.floats(0, 0.5), st.integers(1, 600)), max_size=80))
+def test_in_no_span_is_more_taken_than_the_burst_and_what_flowed_in(said: list[tuple[float, int]]) -> None:
+    """And what was refused is taken after `retry_after`."""
+    guard, now = Guard(LIMITS), 1000.0
+    taken: list[tuple[float, int]] = []
+    for pause, size in said:
+        now += pause
+        try:
+            guard.take("chat", size, now)
+        except PellucidError as refused:
+            now += (refused.info.retry_after or 0) + 0.001
+            guard.take("chat", size, now)
+        taken.append((now, size))
+    for first in range(len(taken)):
+        for last in range(first, len(taken)):
+            span = taken[last][0] - taken[first][0]
+            assert last - first + 1 <= 5 + 10 * span + 1e-6
+            assert sum(size for _, size in taken[first : last + 1]) <= 2000 + 1000 * span + 1e-6
+
+
+def test_families_do_not_use_up_each_others_room() -> None:
+    guard = Guard(LIMITS)
+    for _ in range(5):
+        guard.take("chat", 1, 0.0)
+    with pytest.raises(PellucidError):
+        guard.take("chat", 1, 0.0)
+    guard.take("mcp", 1, 0.0)
+    guard.take("unheard", 1, 0.0)
+
+
+def test_patience_is_for_those_who_go_on_without_a_pause() -> None:
+    guard, now = Guard(LIMITS), 0.0
+
+    def flood(seconds: float) -> None:
+        nonlocal now
+        until_ = now + seconds
+        while now < until_:
+            now += 0.01
+            with contextlib.suppress(PellucidError):
+                guard.take("chat", 1, now)
+
+    flood(2.5)
+    assert not guard.out_of_patience(now)
+    now += QUIET + 1
+    flood(2.5)
+    assert not guard.out_of_patience(now)
+    flood(1.5)
+    assert guard.out_of_patience(now)
+
+
+def test_ten_thousand_thoughts_at_once() -> None:
+    """What is over the limit is not stored; of the refusals some are told, and how many were not; others go on."""
+
+    async def scene() -> None:
+        async with opened(settings={"limits": {"reasoning": {"per_second": 50, "burst": 100}}}) as (_, space, _store):
+            bob, mine = await sat(space, "bob")
+            ada, others = await sat(space, "ada")
+            await bob.hear(frame("reasoning/start", {}, id="r"))
+
+            async def talk() -> None:
+                for number in range(10):
+                    await ada.hear(chat(str(number)))
+                    await asyncio.sleep(0)
+
+            talking = asyncio.create_task(talk())
+            thought = frame("reasoning/thought", {"message": "…"}, context="r")
+            for _ in range(10_000):
+                await bob.hear(thought)
+            await talking
+            await until(lambda: len(others.of("chat")) == 10)
+
+            def told() -> int:
+                errors = mine.of("system/error")
+                return len(errors) + sum(one["payload"].get("dropped", 0) for one in errors)
+
+            await until(lambda: told() >= 10_000 - 500)
+            stored = [one for one in await whole_log(space) if one.envelope.kind == "reasoning/thought"]
+            assert 99 <= len(stored) <= 1_000
+            assert len(mine.of("system/error")) < 60
+            await until(lambda: told() >= 10_000 - len(stored))
+            assert all(one["payload"]["retry_after"] >= 0 for one in mine.of("system/error"))
+            assert mine.closed is None
+            assert not others.errors
+
+    asyncio.run(scene())
+
+
+def test_who_keeps_on_is_let_go() -> None:
+    async def scene() -> None:
+        limits = {"chat": {"per_second": 1, "burst": 1}, "patience": 0.2}
+        async with opened(settings={"limits": limits}) as (_, space, _store):
+            bob, sink = await sat(space, "bob")
+            while sink.closed is None:
+                await bob.hear(chat("!"))
+                await asyncio.sleep(0.01)
+            assert sink.closed[0] == seats.POLICY
+            await bob.leave()
+            await space.look()
+            assert "bob" not in space._living.state.present
+
+    asyncio.run(scene())
+
+
+def test_what_cannot_be_read_is_counted_too() -> None:
+    async def scene() -> None:
+        async with opened(settings={"limits": {"other": {"per_second": 1, "burst": 5}}}) as (_, space, _store):
+            bob, sink = await sat(space, "bob")
+            for _ in range(10):
+                await bob.hear(b"{")
+            assert sink.errors == ["invalid_json"] * 5 + ["rate_limited"] * 5
+
+    asyncio.run(scene())
+
+
+def test_a_participant_has_only_so_many_contexts_and_connections() -> None:
+    async def scene() -> None:
+        async with opened(settings={"limits": {"open_contexts": 2, "seats": 2}}) as (_, space, _store):
+            bob, sink = await sat(space, "bob")
+            for number in range(3):
+                await bob.hear(frame("reasoning/start", {}, id=f"r-{number}"))
+            await until(lambda: sink.errors)
+            assert sink.errors == ["too_many_contexts"]
+            await sat(space, "bob")
+            with pytest.raises(PellucidError, match="connections"):
+                await sat(space, "bob")
+
+    asyncio.run(scene())
+
+
+def test_who_waits_for_the_store_is_not_heard_any_further() -> None:
+    """What is not judged yet is bounded, whoever sends it."""
+
+    async def scene() -> None:
+        rates = {"reasoning": {"per_second": 1e6, "burst": 1e6}, "bytes": {"per_second": 1e12, "burst": 1e12}}
+        async with opened(settings={"limits": rates}) as (_, space, _store):
+            bob, _ = await sat(space, "bob")
+            await bob.hear(frame("reasoning/start", {}, id="r"))
+            gate = asyncio.Event()
+            real = space.writer._spaces.append
+
+            async def append(append: object) -> object:
+                await gate.wait()
+                return await real(append)  # type: ignore[arg-type]
+
+            space.writer._spaces = _Slow(space.writer._spaces, append)  # type: ignore[assignment]
+
+            async def talk() -> None:
+                for _ in range(2_000):
+                    await bob.hear(frame("reasoning/thought", {"message": "x"}, context="r"))
+
+            talking = asyncio.create_task(talk())
+            await asyncio.sleep(0.1)
+            assert not talking.done()
+            assert bob._waiting <= seats.MOST_WAITING
+            gate.set()
+            await talking
+            await space.look()
+            assert len(await whole_log(space)) > 2_000
+
+    asyncio.run(scene())
+
+
+class _Slow:
+    def __init__(self, real: object, append: object) -> None:
+        self._real = real
+        self.append = append
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._real, name)

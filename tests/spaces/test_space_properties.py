@@ -1,0 +1,184 @@
+"""Whatever several participants do, in whatever order: one order for all, each is given what they may see of it, once,
+and the state is the fold of the log."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from space_kit import EVERYBODY, Sink, opened, sat, until, whole_log
+
+from pellucid.envelopes.shown import is_shown
+from pellucid.spaces.living import load
+from pellucid.spaces.seats import Seat
+from pellucid.spaces.space import Space
+from pellucid.spaces.state import SpaceState
+
+NAMES = sorted(EVERYBODY)
+names = st.sampled_from(NAMES)
+ids = st.sampled_from(["a", "b", "c", "d"])
+contexts = st.one_of(st.none(), ids, st.tuples(ids, ids).map("/".join))
+words = st.sampled_from(["x", "y"])
+
+
+@st.composite
+def envelopes(draw: st.DrawFn) -> dict[str, Any]:
+    kind = draw(
+        st.sampled_from(
+            [
+                "chat",
+                "chat",
+                "reasoning/start",
+                "reasoning/start",
+                "reasoning/thought",
+                "reasoning/thought",
+                "reasoning/conclusion",
+                "reasoning/cancel",
+                "mcp/proposal",
+                "mcp/request",
+                "mcp/reject",
+                "capability/grant",
+                "capability/revoke",
+                "system/presence",
+                "unknown/kind",
+            ]
+        )
+    )
+    said: dict[str, Any] = {"kind": kind, "payload": {"message": draw(words)}}
+    if kind == "capability/grant":
+        given_ = draw(st.sampled_from(["chat", "reasoning/read", "space/observe", "capability/*", "mcp/*"]))
+        said["payload"] = {"recipient": draw(names), "capabilities": [given_]}
+    elif kind == "capability/revoke":
+        said["payload"] = {"recipient": draw(names), "grant_id": draw(ids)}
+    elif kind.startswith("mcp/"):
+        said["payload"] = {"method": "tools/list"}
+    if draw(st.booleans()):
+        said["id"] = draw(ids)
+    if (context := draw(contexts)) is not None:
+        said["context"] = context
+    if draw(st.booleans()):
+        said["to"] = [draw(names)]
+    if draw(st.booleans()):
+        said["correlation_id"] = [draw(ids)]
+    return said
+
+
+steps = st.one_of(
+    st.tuples(st.just("sit"), names, st.sampled_from(["full", "collapsed", "main"]), st.sampled_from([None, 0, 3, 7])),
+    st.tuples(st.just("leave"), st.integers(0, 5)),
+    st.tuples(st.just("hear"), st.integers(0, 5), envelopes()),
+    st.tuples(st.just("hear"), st.integers(0, 5), envelopes()),
+    st.tuples(st.just("hear"), st.integers(0, 5), envelopes()),
+    st.tuples(st.just("post"), names, envelopes()),
+    st.tuples(st.just("pause")),
+)
+
+
+async def play(space: Space, script: list[tuple[Any, ...]]) -> list[tuple[Seat, Sink, int | None]]:
+    """Every seat that there was, with what it asked for."""
+    seats: list[tuple[Seat, Sink, int | None]] = []
+    there: list[Seat] = []
+    posts: list[asyncio.Task[Any]] = []
+    for step in script:
+        match step:
+            case ("sit", who, view, after):
+                seat, sink = await sat(space, who, view=view, after_seq=after)
+                seats.append((seat, sink, after))
+                there.append(seat)
+            case ("leave", number) if there:
+                await there.pop(number % len(there)).leave()
+            case ("hear", number, said) if there:
+                await there[number % len(there)].hear(json.dumps(said))
+            case ("post", who, said):
+                posts.append(asyncio.create_task(space.post(who, said)))
+            case ("pause",):
+                await asyncio.sleep(0.002)
+    await asyncio.gather(*posts, return_exceptions=True)
+    await space.look()
+    await until(lambda: all(seat.gone or seat.group is not None for seat, _, _ in seats))
+    return seats
+
+
+FLAGS = {"read_reasoning": ["everyone", "capability"], "addresses": ["restrict", "advisory"]}
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    script=st.lists(steps, max_size=40),
+    how=st.fixed_dictionaries({name: st.sampled_from(choices) for name, choices in FLAGS.items()}),
+    mode=st.sampled_from(["strict", "flag", "off"]),
+)
+def test_all_see_one_order_and_what_they_may(script: list[tuple[Any, ...]], how: dict[str, str], mode: str) -> None:
+    async def scene() -> None:
+        async with opened(settings={**how, "reasoning": mode}) as (_, space, _store):
+            seats = await play(space, script)
+            log = await whole_log(space)
+            order = {one.envelope.seq: one for one in log}
+            granted = any(one.envelope.kind.startswith("capability/") for one in log)
+            for seat, sink, after in seats:
+                seqs: list[int] = []
+                for frame in sink.frames:
+                    # Who sends the same again is answered by what it was.
+                    if frame.seq and not (frame.seq in seqs and order[frame.seq].envelope.sender == seat.participant):
+                        seqs.append(frame.seq)
+                assert seqs == sorted(set(seqs)), "in order, and once"
+                for one in sink.said:
+                    if one.get("seq"):
+                        kept = order[one["seq"]].envelope
+                        assert (one["id"], one["from"]) == (kept.id, kept.sender)
+                if granted or seat.gone:
+                    continue  # rights changed on the way, or it left
+                heads = [one["payload"]["head"] for one in sink.of("system/welcome")]
+                start = heads[0] if after is None else min(after, heads[0])
+                advisory = how["addresses"] == "advisory"
+                expected = [
+                    one.envelope.seq
+                    for one in log
+                    if one.envelope.seq > start and is_shown(one.envelope, one.place, seat.reader, advisory=advisory)
+                ]
+                assert seqs == expected, "what is seen is what may be seen"
+            lived = space._living.state.dump()
+            rebuilt = SpaceState(space.settings)
+            for one in log:
+                rebuilt.replay(one)
+            assert rebuilt.dump() == lived, "the state is the fold of the log"
+            assert load(space.settings, (0, lived)).dump() == lived
+            assert set(space._living.state.present) >= {seat.participant for seat, _, _ in seats if not seat.gone}
+
+    asyncio.run(scene())
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(script=st.lists(steps, min_size=10, max_size=40), data=st.data())
+def test_a_resume_at_any_seq_joins_without_gap_or_repeat(script: list[tuple[Any, ...]], data: st.DataObject) -> None:
+    """While others go on talking."""
+
+    async def scene() -> None:
+        async with opened() as (_, space, _store):
+            await play(space, script)
+            head = space.head
+            cursors = [data.draw(st.integers(0, head)) for _ in range(4)]
+            forget = data.draw(st.booleans())
+            if forget:
+                space._living.recent._kept.clear()
+
+            async def talk() -> None:
+                for number in range(30):
+                    await space.post("ada", {"kind": "chat", "payload": {"text": str(number)}})
+
+            talking = asyncio.create_task(talk())
+            seats = []
+            for cursor in cursors:
+                await asyncio.sleep(0.001)
+                seats.append((cursor, *await sat(space, "ada", after_seq=cursor)))
+            await talking
+            await until(lambda: all(seat.group is not None for _, seat, _ in seats))
+            log = await whole_log(space)
+            for cursor, seat, sink in seats:
+                shown = [one.envelope.seq for one in log if is_shown(one.envelope, one.place, seat.reader)]
+                assert sink.seqs == [seq for seq in shown if seq > cursor]
+
+    asyncio.run(scene())

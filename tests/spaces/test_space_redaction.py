@@ -1,0 +1,94 @@
+"""What the operator's patterns find is never judged, kept or seen; and no pattern makes anybody wait."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from space_kit import frame, opened, sat, until, whole_log
+
+from pellucid.envelopes.finding import Finder
+from pellucid.errors import RequestError
+from pellucid.spaces.settings import read_settings
+
+parts = st.recursive(
+    st.sampled_from(["a", "b", "[ab]", "[^a]", ".", "ab"]),
+    lambda inner: st.one_of(
+        st.tuples(inner, inner).map("".join),
+        st.tuples(inner, inner).map(lambda two: f"(?:{two[0]}|{two[1]})"),
+        inner.map(lambda one: f"(?:{one})*"),
+        inner.map(lambda one: f"(?:{one})?"),
+        inner.map(lambda one: f"(?:{one}){{1,3}}"),
+    ),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(source=parts, text=st.text(alphabet="abc", max_size=12))
+def test_what_is_found_is_the_leftmost_and_the_longest(source: str, text: str) -> None:
+    """Beside Python's engine, which is asked about every place."""
+    pattern = re.compile(source)
+    if pattern.fullmatch(""):
+        with pytest.raises(ValueError, match="everywhere"):
+            Finder(source)
+        return
+    expected, at = [], 0
+    while at < len(text):
+        ends = [end for end in range(len(text), at, -1) if pattern.fullmatch(text, at, end)]
+        if ends:
+            expected.append((at, ends[0]))
+        at = ends[0] if ends else at + 1
+    assert Finder(source).spans(text) == expected
+
+
+@pytest.mark.parametrize("source", ["(a*)*b", "(a|aa)+c", "a.*b|a", "([a-z]+)+@", "(x+x+)+y", "(.{0,100}a){4}b"])
+def test_no_pattern_hangs(source: str) -> None:
+    """It is found, or it is not known; the steps are bounded by the length."""
+    for text in ("a" * 20_000, "xa" * 10_000, "ab@" * 5_000):
+        Finder(source).spans(text)
+
+
+def test_where_it_cannot_be_found_out_everything_goes() -> None:
+    finder = Finder("a.*b|a")
+    assert finder.spans("a" * 50_000) is None
+    assert finder.spans("a" * 50) == [(n, n + 1) for n in range(50)]
+
+
+@pytest.mark.parametrize("pattern", ["a*", "(", "^a", "a$", r"\bkey", "(?=a)"])
+def test_a_pattern_that_cannot_be_kept_is_refused(pattern: str) -> None:
+    with pytest.raises(RequestError) as refused:
+        read_settings({"redact": [{"name": "ok", "pattern": "x"}, {"name": "no", "pattern": pattern}]})
+    assert refused.value.info.param == "settings.redact[1].pattern"
+
+
+def test_nothing_of_it_is_seen_or_kept() -> None:
+    """Not in a payload, not in its keys, not in what nobody knows beside it, not in what is sent again."""
+    secret = "sk-0123456789abcdef"
+
+    async def scene() -> None:
+        redact = [{"name": "key", "pattern": "sk-[0-9a-f]{8,}"}]
+        async with opened(settings={"redact": redact}) as (_, space, _store):
+            bob, mine = await sat(space, "bob")
+            _, others = await sat(space, "ada")
+            said = frame(
+                "chat",
+                {"text": f"use {secret}!", secret: [{"deep": secret}]},
+                id="m",
+                context={"topic": secret},
+                more={"token": secret},
+            )
+            await bob.hear(said)
+            await bob.hear(said)
+            await until(lambda: len(mine.of("chat")) == 2)
+            assert len({one["seq"] for one in mine.of("chat")}) == 1
+            assert mine.of("chat")[0]["payload"]["text"] == "use [redacted:key]!"
+            log = await whole_log(space)
+            assert log[-1].note.count(b'"redacted":["key"]') == 1
+            everything = b"".join([repr(log).encode(), *(one.text for one in mine.frames + others.frames)])
+            assert secret.encode() not in everything
+
+    asyncio.run(scene())

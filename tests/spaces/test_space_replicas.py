@@ -1,0 +1,263 @@
+"""Two replicas over one database and one relay: one order, one state, and who comes and goes is said once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from space_kit import EVERYBODY, OWNER, QUICK, Sink, chat, frame, sat, until, whole_log
+
+from pellucid.relay import Relay, open_relay
+from pellucid.spaces.seats import Seat
+from pellucid.spaces.settings import SpaceSettings, read_settings
+from pellucid.spaces.space import Space
+from pellucid.spaces.spaces import Spaces
+from pellucid.storage import Store, open_store
+from service_postgres import PostgresServer
+from service_postgres import postgres_server as postgres_server
+from service_redis import RedisService
+from service_redis import redis as redis
+
+AGENTS = {f"agent-{n}": ["chat", "reasoning/*"] for n in range(6)}
+
+
+@pytest.fixture(params=["memory", "redis"])
+def relay_url(request: pytest.FixtureRequest) -> str | None:
+    if request.param == "memory":
+        return None
+    service: RedisService = request.getfixturevalue("redis")
+    return f"{service.url}?prefix={request.node.name}:"
+
+
+class Both(NamedTuple):
+    stores: tuple[Store, Store]
+    relays: tuple[Relay, Relay]
+    replicas: list[Spaces]
+    tokens: dict[str, str]
+
+
+@asynccontextmanager
+async def two(path: Path | str, relay_url: str | None, settings: SpaceSettings | None = None) -> AsyncIterator[Both]:
+    url = path if isinstance(path, str) else f"sqlite:///{path}/s.db"
+    stores = (await open_store(url), await open_store(url))
+    one = await open_relay(relay_url)
+    relays = (one, one if relay_url is None else await open_relay(relay_url))
+    replicas = [Spaces(store, relay, pace=QUICK) for store, relay in zip(stores, relays, strict=True)]
+    for spaces in replicas:
+        await spaces.start()
+    try:
+        tokens = await replicas[0].make(OWNER, "room", settings or read_settings({}), {**EVERYBODY, **AGENTS})
+        yield Both(stores, relays, replicas, tokens)
+    finally:
+        for spaces in replicas:
+            await spaces.aclose()
+        for store in stores:
+            await store.aclose()
+        for relay in relays:
+            await relay.aclose()
+
+
+async def rooms(both: Both) -> list[Space]:
+    return [await spaces.space("room") for spaces in both.replicas]
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+def test_both_busy_one_order(
+    tmp_path: Path, relay_url: str | None, database: str, request: pytest.FixtureRequest
+) -> None:
+    where: Path | str = tmp_path
+    if database == "postgresql":
+        where = request.getfixturevalue("postgres_server").database()
+
+    async def scene() -> None:
+        async with two(where, relay_url) as both:
+            here, there = await rooms(both)
+            seats: list[tuple[Seat, Sink]] = []
+            for number, name in enumerate(AGENTS):
+                seats.append(await sat((here, there)[number % 2], name))
+            watch = [await sat(here, "ada"), await sat(there, "ada")]
+
+            async def talk(seat: Seat) -> None:
+                for number in range(15):
+                    await seat.hear(chat(f"{seat.participant} {number}"))
+                    if number % 5 == 0:
+                        await asyncio.sleep(0.002)
+
+            await asyncio.gather(*(talk(seat) for seat, _ in seats))
+            total = 15 * len(seats)
+            await until(lambda: all(len(sink.of("chat")) == total for _, sink in [*seats, *watch]))
+            orders = [[(one["seq"], one["payload"]["text"]) for one in sink.of("chat")] for _, sink in [*seats, *watch]]
+            assert all(order == orders[0] for order in orders)
+            assert all(not sink.errors for _, sink in seats)
+            for name in AGENTS:
+                mine = [text for _, text in orders[0] if text.startswith(f"{name} ")]
+                assert mine == [f"{name} {number}" for number in range(15)], "what one says keeps its order"
+            for seat, _ in [*seats, *watch]:
+                await seat.leave()
+            await asyncio.gather(here.look(), there.look())
+            assert here._living.state.dump() == there._living.state.dump()
+            events = Counter(
+                (one.envelope.payload["event"], one.envelope.payload["participant"]["id"])
+                for one in await whole_log(here)
+                if one.envelope.kind == "system/presence"
+            )
+            assert events == {(event, name): 1 for event in ("join", "leave") for name in [*AGENTS, "ada"]}
+
+    asyncio.run(scene())
+
+
+def test_a_participant_on_two_replicas_is_there_once(tmp_path: Path, relay_url: str | None) -> None:
+    async def scene() -> None:
+        async with two(tmp_path, relay_url) as both:
+            here, there = await rooms(both)
+            first, _ = await sat(here, "bob")
+            second, sink = await sat(there, "bob")
+            await first.leave()
+            await second.hear(chat("still here"))
+            await until(lambda: sink.of("chat"))
+            assert "bob" in there._living.state.present
+            await second.leave()
+            await here.look()
+            assert "bob" not in here._living.state.present
+            log = await whole_log(here)
+            assert [one.envelope.payload["event"] for one in log if one.envelope.kind == "system/presence"] == [
+                "join",
+                "leave",
+            ]
+
+    asyncio.run(scene())
+
+
+def test_a_replica_that_dies_is_left_behind(tmp_path: Path, relay_url: str | None) -> None:
+    """Its roll lapses: who was connected to it is gone, said once, and their reasoning is abandoned."""
+
+    async def scene() -> None:
+        settings = read_settings({"grace_seconds": 0.1})
+        async with two(tmp_path, relay_url, settings) as both:
+            here, there = await rooms(both)
+            _, watch = await sat(there, "ada")
+            seat, sink = await sat(here, "bob")
+            await seat.hear(frame("reasoning/start", {"message": "…"}, id="r1"))
+            await until(lambda: sink.of("reasoning/start"))
+            for task in list(here._tasks):  # as if it were killed: it does nothing any more
+                task.cancel()
+            both.replicas[0]._open.clear()
+            await until(lambda: watch.of("reasoning/cancel"))
+            leaves = [one for one in watch.of("system/presence") if one["payload"]["event"] == "leave"]
+            assert [one["payload"]["participant"]["id"] for one in leaves] == ["bob"]
+            (cancel,) = watch.of("reasoning/cancel")
+            assert (cancel["context"], cancel["from"], cancel["payload"]["reason"]) == (
+                "r1",
+                "system:gateway",
+                "disconnected",
+            )
+            await asyncio.sleep(QUICK.roll)
+            assert len(watch.of("system/presence")) == len(leaves) + 1
+
+    asyncio.run(scene())
+
+
+def test_kicks_and_grants_reach_the_other_replica(tmp_path: Path, relay_url: str | None) -> None:
+    async def scene() -> None:
+        async with two(tmp_path, relay_url) as both:
+            here, there = await rooms(both)
+            ada, _ = await sat(here, "ada")
+            _, dee = await sat(there, "dee")
+            await ada.hear(frame("capability/grant", {"recipient": "dee", "capabilities": ["reasoning/*"]}, id="g-1"))
+            await until(lambda: len(dee.of("system/welcome")) == 2)
+            you = dee.of("system/welcome")[1]["payload"]["you"]
+            assert {"kind": "reasoning/*"} in you["capabilities"]
+            await ada.hear(frame("space/kick", {"participant_id": "dee"}))
+            await until(lambda: dee.closed)
+            assert dee.closed is not None
+            assert dee.closed[0] == 4403
+            assert dee.said[-1]["kind"] == "space/kick"
+            with pytest.raises(Exception, match="not in this space"):
+                await both.replicas[1].admit("room", both.tokens["dee"])
+
+    asyncio.run(scene())
+
+
+def test_who_is_added_under_way_may_come(tmp_path: Path, relay_url: str | None) -> None:
+    """By another process, which wakes nobody."""
+
+    async def scene() -> None:
+        async with two(tmp_path, relay_url) as both:
+            here, _ = await rooms(both)
+            ada, sink = await sat(here, "ada")
+            tokens = await Spaces(both.stores[1], both.relays[1]).add(OWNER, "room", {"new": ["chat"]})
+            space, who = await both.replicas[0].admit("room", tokens["new"])
+            assert (space, who) == (here, "new")
+            await here.post("new", {"kind": "chat", "payload": {"text": "hello"}})
+            await ada.hear(chat("hello"))
+            await until(lambda: len(sink.of("chat")) == 2)
+            assert not [one for one in sink.said if one["kind"] == "system/configured"]
+
+    asyncio.run(scene())
+
+
+def test_a_relay_that_is_away_costs_time_and_no_envelope(tmp_path: Path, redis: RedisService) -> None:
+    async def scene() -> None:
+        async with two(tmp_path, f"{redis.url}?prefix=away:") as both:
+            here, there = await rooms(both)
+            ada, mine = await sat(here, "ada")
+            bob, theirs = await sat(there, "bob")
+            redis.stop()
+            try:
+                for number in range(5):
+                    await ada.hear(chat(f"a{number}"))
+                    await bob.hear(chat(f"b{number}"))
+                await until(lambda: len(mine.of("chat")) == len(theirs.of("chat")) == 10)
+                _, late = await sat(there, "cyd", after_seq=0)
+                await until(lambda: len(late.of("chat")) == 10)
+            finally:
+                redis.start()
+            await asyncio.sleep(2 * QUICK.roll)
+            for space in (here, there):
+                assert {"ada", "bob", "cyd"} <= set(space._living.state.present)
+            assert not [one for one in mine.of("system/presence") if one["payload"]["event"] == "leave"]
+
+    asyncio.run(scene())
+
+
+def test_a_database_that_goes_and_comes_back(postgres_server: PostgresServer) -> None:
+    """Whoever sends is told; nothing that was acknowledged is lost; both replicas go on, with one order."""
+    url = postgres_server.database()
+
+    async def scene() -> None:
+        async with two(url, None) as both:
+            here, there = await rooms(both)
+            ada, mine = await sat(here, "ada")
+            bob, theirs = await sat(there, "bob")
+            await ada.hear(chat("before"))
+            await until(lambda: theirs.of("chat"))
+            postgres_server.stop()
+            try:
+                await ada.hear(chat("lost"))
+                await until(lambda: mine.errors)
+                assert mine.of("system/error")[0]["payload"]["error"] == "unavailable"
+            finally:
+                postgres_server.start()
+            number = 0
+            while "bob's" not in [one["payload"].get("text") for one in mine.of("chat")]:
+                await bob.hear(chat("bob's", id="b-1"))
+                await asyncio.sleep(0.1)
+                number += 1
+                assert number < 100
+            await ada.hear(chat("ada's"))
+            await until(lambda: theirs.of("chat")[-1]["payload"]["text"] == "ada's")
+            log = [
+                (one.envelope.seq, one.envelope.payload["text"])
+                for one in await whole_log(here)
+                if one.envelope.kind == "chat"
+            ]
+            for sink in (mine, theirs):
+                assert sorted({(one["seq"], one["payload"]["text"]) for one in sink.of("chat")}) == log
+            assert {text for _, text in log} - {"lost"} == {"before", "bob's", "ada's"}
+
+    asyncio.run(scene())

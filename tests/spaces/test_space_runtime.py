@@ -1,0 +1,531 @@
+"""A space: what is said comes back stored, and what goes wrong is told to whom it concerns."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from space_kit import OWNER, QUICK, Sink, chat, frame, opened, sat, until, whole_log
+
+from pellucid.errors import PellucidError
+from pellucid.spaces.notes import note_of
+from pellucid.spaces.settings import read_settings
+from pellucid.spaces.space import Space
+from pellucid.spaces.state import SpaceState
+from pellucid.storage import Append, StoredEnvelope
+from pellucid.storage.errors import StoreError, Unanswered
+
+
+async def heard(space: Space, sink: Sink, count: int = 1, kind: str = "chat") -> list[dict[str, Any]]:
+    await until(lambda: len(sink.of(kind)) >= count, f"{count} {kind}")
+    return sink.of(kind)
+
+
+def test_the_echo_is_the_acknowledgement() -> None:
+    """It has its number, and is in the store."""
+
+    async def scene() -> None:
+        async with opened() as (_, space, store):
+            ada, mine = await sat(space, "ada")
+            _, others = await sat(space, "bob")
+            await ada.hear(chat("one", id="m-1"))
+            (echo,) = await heard(space, mine)
+            kept = await store.spaces.one(OWNER, "room", echo["seq"])
+            assert kept is not None
+            assert (kept.envelope.id, kept.envelope.sender) == ("m-1", "ada")
+            assert await heard(space, others) == [echo]
+            assert note_of(kept.note).by == {"kind": "*"}
+
+    asyncio.run(scene())
+
+
+def test_the_welcome_comes_first_and_ones_own_join_is_before_it() -> None:
+    async def scene() -> None:
+        async with opened() as (_, space, _store):
+            await sat(space, "ada")
+            bob, sink = await sat(space, "bob")
+            await bob.hear(chat("x"))
+            await heard(space, sink)
+            assert [one["kind"] for one in sink.said] == ["system/welcome", "chat"]
+            welcome = sink.said[0]["payload"]
+            assert welcome["you"]["id"] == "bob"
+            assert [one["id"] for one in welcome["participants"]] == ["ada"]
+            assert welcome["head"] == sink.seqs[0] - 1
+            assert {one.id: one.present for one in space.members()} == {
+                "ada": True,
+                "bob": True,
+                "cyd": False,
+                "dee": False,
+            }
+
+    asyncio.run(scene())
+
+
+REFUSED = {
+    "capability_violation": frame("space/kick", {"participant_id": "ada"}),
+    "sender_mismatch": chat("x", **{"from": "ada"}),
+    "invalid_json": b"{",
+    "context_unknown": frame("reasoning/conclusion", {}, context="nowhere"),
+    "too_large": chat("x" * 5000),
+}
+
+
+@pytest.mark.parametrize("code", REFUSED)
+def test_a_refusal_is_told_to_its_sender_alone(code: str) -> None:
+    async def scene() -> None:
+        async with opened(settings={"limits": {"frame_bytes": 4000}}) as (_, space, _store):
+            _, others = await sat(space, "ada")
+            bob, mine = await sat(space, "bob")
+            before = space.head
+            await bob.hear(REFUSED[code])
+            await bob.hear(chat("after", id="m-2"))
+            await heard(space, mine)
+            assert mine.errors == [code]
+            assert not others.errors
+            assert space.head == before + 1
+            assert mine.closed is None
+            with pytest.raises(PellucidError) as refused:
+                await space.post("bob", REFUSED[code])
+            assert refused.value.info.code == code
+
+    asyncio.run(scene())
+
+
+def test_what_is_sent_again_is_answered_by_what_it_was() -> None:
+    """At once, and when it is no more at hand; other words under an old id are new."""
+
+    async def scene() -> None:
+        async with opened() as (_, space, _store):
+            ada, sink = await sat(space, "ada")
+            for _ in range(3):
+                await ada.hear(chat("same", id="m-1"))
+            await heard(space, sink, 3)
+            assert len({one["seq"] for one in sink.of("chat")}) == 1
+            space._living.recent._kept.clear()
+            space._living.recent._named.clear()
+            again = await space.post("ada", chat("same", id="m-1"))
+            assert again.stored.envelope.seq == sink.of("chat")[0]["seq"]
+            other = await space.post("ada", chat("other", id="m-1"))
+            assert other.stored.envelope.seq > again.stored.envelope.seq
+            theirs = await space.post("bob", chat("same", id="m-1"))
+            assert theirs.stored.envelope.seq > other.stored.envelope.seq
+
+    asyncio.run(scene())
+
+
+def test_an_invitation_is_a_token_for_the_inviter_alone() -> None:
+    async def scene() -> None:
+        async with opened() as (spaces, space, _store):
+            ada, sink = await sat(space, "ada")
+            _, others = await sat(space, "bob")
+            await ada.hear(frame("space/invite", {"participant_id": "new", "initial_capabilities": ["chat"]}, id="i"))
+            (ack,) = await heard(space, sink, kind="space/invite-ack")
+            assert ack["correlation_id"] == ["i"]
+            where, who = await spaces.admit("room", ack["payload"]["token"])
+            assert (where, who) == (space, "new")
+            token = ack["payload"]["token"]
+            assert not any(token in frame.text.decode() for frame in others.frames)
+            assert all(token.encode() not in repr(one).encode() for one in await whole_log(space))
+            # Nobody takes another's place by inviting them.
+            posted = await space.post("ada", {"kind": "space/invite", "payload": {"participant_id": "bob"}})
+            assert [one.payload for one in posted.answers] == [{"status": "already_exists", "participant_id": "bob"}]
+
+    asyncio.run(scene())
+
+
+def test_admission() -> None:
+    async def scene() -> None:
+        async with opened() as (spaces, _space, _store):
+            tokens = await spaces.make(OWNER, "other", read_settings({}), {"ada": ["chat"]})
+            for name in ("room", "nowhere"):
+                with pytest.raises(PellucidError) as unknown:
+                    await spaces.admit(name, "pst_nobody")
+                assert unknown.value.info.kind == "unauthorized"
+                with pytest.raises(PellucidError) as foreign:
+                    await spaces.admit(name, tokens["ada"])
+                assert foreign.value.info.kind == "forbidden"
+            assert await spaces.of_token(tokens["ada"]) == (("other", "ada"),)
+            with pytest.raises(PellucidError, match="already"):
+                await spaces.make(OWNER, "other", read_settings({}), {})
+
+    asyncio.run(scene())
+
+
+def test_a_slow_reader_is_told_of_the_gap() -> None:
+    """It goes on live, and can fetch what it missed; what it may not see is not counted."""
+
+    async def scene() -> None:
+        async with opened(settings={"limits": {"outlet_bytes": 1000}}) as (_, space, store):
+            slow, sink = await sat(space, "dee")
+            ada, mine = await sat(space, "ada")
+            await until(lambda: sink.of("system/presence"))
+            sink.stuck = True
+            for number in range(20):
+                await ada.hear(chat(f"{number} " + "x" * 200, **({"to": ["bob"]} if number % 4 == 0 else {})))
+                await heard(space, mine, number + 1)
+            seen = len(sink.of("chat"))
+            assert 0 < seen < 15
+            sink.drain()
+            await until(lambda: sink.of("system/gap"))
+            await ada.hear(chat("live"))
+            await until(lambda: sink.said[-1]["payload"].get("text") == "live")
+            (gap,) = (one["payload"] for one in sink.of("system/gap"))
+            assert gap["missed"] == 15 - seen
+            missed = await store.spaces.page(OWNER, "room", after=gap["after_seq"], before=gap["before_seq"])
+            shown = [one.envelope.seq for one in missed if not one.envelope.to]
+            assert len(shown) == gap["missed"]
+            assert sorted(sink.seqs + shown) == [
+                one.envelope.seq for one in await whole_log(space) if not one.envelope.to and one.envelope.seq > 2
+            ]
+            assert slow.missed == 0
+
+    asyncio.run(scene())
+
+
+def test_the_last_of_the_history_is_flagged() -> None:
+    async def scene() -> None:
+        async with opened() as (_, space, _store):
+            for number in range(10):
+                await space.post("ada", chat(str(number), **({"to": ["bob"]} if number in (7, 9) else {})))
+            dee, sink = await sat(space, "dee", history=3)
+            await until(lambda: dee.group is not None)
+            await dee.hear(chat("live"))
+            await heard(space, sink, 3)
+            told = [(one["payload"].get("text"), one.get("replayed", False)) for one in sink.said[1:]]
+            assert told == [("6", True), ("8", True), (None, True), ("live", False)]
+
+    asyncio.run(scene())
+
+
+UNLIMITED = {"limits": {"chat": {"per_second": 1e6, "burst": 1e6}}}
+
+
+def test_a_seat_may_leave_while_it_catches_up() -> None:
+    async def scene() -> None:
+        async with opened(settings=UNLIMITED) as (_, space, _store):
+            await asyncio.gather(*(space.post("ada", chat(str(number))) for number in range(700)))
+            sink = Sink()
+            sink.stuck = True
+            seat = await space.sit("bob", sink, after_seq=0)
+            await until(lambda: sink.seqs)
+            await seat.leave()
+            await space.look()
+            assert "bob" not in space._living.state.present
+            written = len(sink.frames)
+            sink.drain()
+            await space.post("ada", chat("on"))
+            assert len(sink.frames) == written
+
+    asyncio.run(scene())
+
+
+class Broken:
+    """`store.spaces`, which sometimes fails: before it does a thing, or after."""
+
+    def __init__(self, real: Any) -> None:
+        self._real = real
+        self.before: list[StoreError] = []
+        self.after: list[StoreError] = []
+        self.down = False
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(self._real, name)
+
+        async def ask(*args: Any, **kwargs: Any) -> Any:
+            if self.down:
+                raise Unanswered(cause="Test")
+            if name == "append" and self.before:
+                raise self.before.pop()
+            answer = await real(*args, **kwargs)
+            if name == "append" and self.after:
+                raise self.after.pop()
+            return answer
+
+        return ask
+
+
+def broken(space: Space) -> Broken:
+    between = Broken(space.writer._spaces)
+    space.writer._spaces = between  # type: ignore[assignment]
+    return between
+
+
+def test_an_append_that_happened_and_did_not_say_so_is_acknowledged_once() -> None:
+    async def scene() -> None:
+        async with opened() as (_, space, _store):
+            ada, sink = await sat(space, "ada")
+            broken(space).after.append(Unanswered(cause="Test"))
+            await ada.hear(chat("once"))
+            await heard(space, sink)
+            await ada.hear(chat("then"))
+            await heard(space, sink, 2)
+            assert not sink.errors
+            assert [one["payload"]["text"] for one in sink.of("chat")] == ["once", "then"]
+            assert len([one for one in await whole_log(space) if one.envelope.kind == "chat"]) == 2
+
+    asyncio.run(scene())
+
+
+def test_while_the_store_is_down_whoever_sends_is_told_and_then_it_goes_on() -> None:
+    async def scene() -> None:
+        async with opened() as (_, space, _store):
+            ada, sink = await sat(space, "ada")
+            between = broken(space)
+            await ada.hear(chat("before"))
+            await heard(space, sink)
+            between.down = True
+            await ada.hear(frame("reasoning/start", {}, id="r-1"))
+            await until(lambda: sink.errors)
+            assert sink.of("system/error")[0]["payload"]["error"] == "unavailable"
+            with pytest.raises(PellucidError) as refused:
+                await space.post("bob", chat("lost"))
+            assert refused.value.info.kind == "unavailable"
+            between.down = False
+            await ada.hear(frame("reasoning/start", {}, id="r-1"))
+            await ada.hear(chat("after"))
+            await heard(space, sink, 2)
+            assert sink.of("reasoning/start")
+            assert sink.seqs == sorted(set(sink.seqs))
+
+    asyncio.run(scene())
+
+
+def test_a_commit_of_which_nothing_is_known_is_found_when_the_store_is_back() -> None:
+    """It was stored, its sender was told `unavailable`: it is delivered later, and sent again it is the same."""
+
+    async def scene() -> None:
+        async with opened() as (_, space, _store):
+            ada, sink = await sat(space, "ada")
+            between = broken(space)
+            real = between._real.append
+
+            async def append(append: Append) -> Any:
+                await real(append)
+                between.down = True
+                raise Unanswered(cause="Test")
+
+            between._real = _With(between._real, append)
+            await ada.hear(chat("x", id="m-1"))
+            await until(lambda: sink.errors == ["storage_unavailable"])
+            assert not sink.of("chat")
+            between._real = between._real.real
+            between.down = False
+            (found,) = await heard(space, sink)
+            await ada.hear(chat("x", id="m-1"))
+            await heard(space, sink, 2)
+            assert sink.of("chat")[1]["seq"] == found["seq"]
+
+    asyncio.run(scene())
+
+
+class _With:
+    def __init__(self, real: Any, append: Any) -> None:
+        self.real = real
+        self.append = append
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+
+def test_what_the_store_refuses_of_one_is_refused_of_that_one_alone() -> None:
+    async def scene() -> None:
+        async with opened() as (_, space, _store):
+            ada, sink = await sat(space, "ada")
+            real = space.writer._spaces.append
+
+            async def append(append: Append) -> Any:
+                if any(_poisoned(one) for one in append.envelopes):
+                    raise StoreError("refused", kind="server_error", code="storage_failed")
+                return await real(append)
+
+            space.writer._spaces = _With(space.writer._spaces, append)  # type: ignore[assignment]
+            await asyncio.gather(*(ada.hear(chat("poison" if n == 3 else str(n))) for n in range(6)))
+            await heard(space, sink, 5)
+            await until(lambda: sink.errors)
+            assert [one["payload"]["text"] for one in sink.of("chat")] == ["0", "1", "2", "4", "5"]
+            assert sink.errors == ["storage_failed"]
+
+    asyncio.run(scene())
+
+
+def _poisoned(one: StoredEnvelope) -> bool:
+    return one.envelope.payload.get("text") == "poison"
+
+
+def test_cancelling_whoever_waits_for_a_commit_does_not_harm_it() -> None:
+    async def scene() -> None:
+        async with opened() as (_, space, _store):
+            _, sink = await sat(space, "ada")
+            posts = [asyncio.create_task(space.post("bob", chat(str(n)))) for n in range(20)]
+            await asyncio.sleep(0)
+            for post in posts[::2]:
+                post.cancel()
+            await asyncio.gather(*posts, return_exceptions=True)
+            await space.look()
+            log = [one.envelope.payload["text"] for one in await whole_log(space) if one.envelope.kind == "chat"]
+            assert [one["payload"]["text"] for one in sink.of("chat")] == log
+            assert set(log) >= {str(n) for n in range(1, 20, 2)}
+
+    asyncio.run(scene())
+
+
+def test_silence_and_absence_end_reasoning() -> None:
+    async def scene() -> None:
+        now = [1_000_000.0]
+        settings = {"idle_seconds": 600, "grace_seconds": 5}
+        async with opened(settings=settings, clock=lambda: now[0]) as (_, space, _store):
+            _, watch = await sat(space, "ada")
+            bob, _ = await sat(space, "bob")
+            await bob.hear(frame("reasoning/start", {}, id="r-1"))
+            await heard(space, watch, kind="reasoning/start")
+            await bob.leave()
+            await space.look()
+            now[0] += 4
+            await asyncio.sleep(3 * QUICK.poll)
+            assert not watch.of("reasoning/cancel")
+            now[0] += 2
+            (cancel,) = await heard(space, watch, kind="reasoning/cancel")
+            assert (cancel["context"], cancel["payload"]) == ("r-1", {"reason": "disconnected"})
+            await space.post("bob", frame("reasoning/start", {}, id="r-2"))
+            now[0] += 601
+            _, cancel = await heard(space, watch, 2, kind="reasoning/cancel")
+            assert (cancel["context"], cancel["payload"]) == ("r-2", {"reason": "timed out"})
+
+    asyncio.run(scene())
+
+
+def test_a_change_of_settings_holds_at_once() -> None:
+    """Also for those who sit there: who is not in it any more is let go."""
+
+    async def scene() -> None:
+        async with opened() as (spaces, _space, _store):
+            token = {name: (["chat"], f"secret {name}") for name in ("eve", "fay")}
+            await spaces.declare(OWNER, "toml", read_settings({}), token)
+            toml = await spaces.space("toml")
+            eve, _ = await sat(toml, "eve")
+            _, fay = await sat(toml, "fay")
+            await spaces.declare(
+                OWNER,
+                "toml",
+                read_settings({"redact": [{"name": "n", "pattern": "[0-9]+"}]}),
+                {"eve": (["chat", "mcp/*"], "secret eve")},
+            )
+            await until(lambda: fay.closed)
+            posted = await toml.post("eve", chat("call 555 now"))
+            assert posted.stored.envelope.payload == {"text": "call [redacted:n] now"}
+            assert note_of(posted.stored.note).redacted == ("n",)
+            assert {"kind": "mcp/*"} in eve.capabilities
+
+    asyncio.run(scene())
+
+
+def test_a_space_is_opened_again_as_it_was_left(tmp_path: Any) -> None:
+    """Over snapshots, too."""
+
+    async def scene() -> None:
+        async with opened(f"sqlite:///{tmp_path}/s.db", UNLIMITED) as (spaces, space, store):
+            ada, sink = await sat(space, "ada")
+            for number in range(620):
+                await ada.hear(chat(str(number)))
+            await ada.hear(frame("reasoning/start", {}, id="open"))
+            await heard(space, sink, kind="reasoning/start")
+            await ada.leave()
+            await space.look()
+            before = space._living.state.dump()
+            assert await store.spaces.state(OWNER, "room") is not None
+            del spaces._open["room"]
+            await space.aclose()
+            again = await spaces.space("room")
+            assert again is not space
+            assert again._living.state.dump() == before
+
+    asyncio.run(scene())
+
+
+def test_a_space_that_nobody_uses_is_closed() -> None:
+    async def scene() -> None:
+        async with opened(pace=QUICK._replace(unused=0.2)) as (spaces, space, _store):
+            ada, _ = await sat(space, "ada")
+            await asyncio.sleep(0.4)
+            assert not space.closed
+            await ada.leave()
+            await until(lambda: space.closed)
+            again = await spaces.space("room")
+            assert (await again.post("ada", chat("x"))).stored.envelope.seq == again.head
+
+    asyncio.run(scene())
+
+
+def test_a_space_that_is_removed_is_gone() -> None:
+    async def scene() -> None:
+        async with opened() as (spaces, space, store):
+            _, sink = await sat(space, "ada")
+            await store.spaces.remove(OWNER, "room")
+            await until(lambda: sink.closed)
+            assert sink.closed is not None
+            assert sink.closed[0] == 4404
+            with pytest.raises(PellucidError, match="no space"):
+                await spaces.space("room")
+
+    asyncio.run(scene())
+
+
+def test_each_is_answered_in_its_own_dialect() -> None:
+    async def scene() -> None:
+        async with opened() as (_, space, _store):
+            ada, draft = await sat(space, "ada")
+            _, mew = await sat(space, "bob", dialect="mew/v0.4")
+            await ada.hear(json.dumps({"kind": "reasoning.start", "id": "r", "payload": {"message": "x"}}))
+            await until(lambda: mew.of("reasoning/start") and draft.of("reasoning/start"))
+            assert draft.said[-1]["kind"] == "reasoning.start"
+            assert mew.said[-1]["kind"] == "reasoning/start"
+
+    asyncio.run(scene())
+
+
+def test_long_reasoning_is_said_shorter() -> None:
+    async def compressor(thoughts: Any) -> str:
+        return f"{len(thoughts)} thoughts"
+
+    async def scene() -> None:
+        async with opened(settings={"compress": {"after": 3}}, compressor=compressor) as (_, space, _store):
+            bob, sink = await sat(space, "bob")
+            await bob.hear(frame("reasoning/start", {}, id="r"))
+            for number in range(4):
+                await bob.hear(frame("reasoning/thought", {"message": str(number)}, context="r", id=f"t-{number}"))
+            await until(lambda: len(sink.of("reasoning/thought")) == 5)
+            (shorter,) = (one for one in sink.of("reasoning/thought") if one["from"] == "system:gateway")
+            assert shorter["payload"] == {
+                "message": "3 thoughts",
+                "metadata": {"compresses": ["t-0", "t-1", "t-2"]},
+            }
+
+    asyncio.run(scene())
+
+
+def test_what_is_erased_changes_no_rights_and_is_in_no_memory() -> None:
+    """Of a grant, its remarks go; that it was given is known as long as the log."""
+
+    async def scene() -> None:
+        async with opened() as (spaces, space, store):
+            grant = {"recipient": "dee", "capabilities": ["mcp/*"], "reason": "secret reason"}
+            granted = await space.post("ada", frame("capability/grant", grant, id="g-1"))
+            said = await space.post("dee", chat("secret words"))
+            seqs = [posted.stored.envelope.seq for posted in (granted, said)]
+            assert await spaces.erase("room", seqs) == 2
+            before = space._living.state.dump()
+            _, sink = await sat(space, "bob", after_seq=0)
+            await until(lambda: sink.of("chat"))
+            assert b"secret" not in b"".join(one.text for one in sink.frames)
+            assert b"secret" not in repr([one.envelope for one in await whole_log(space)]).encode()
+            await space.look()
+            rebuilt = SpaceState(space.settings)
+            for one in await whole_log(space):
+                rebuilt.replay(one)
+            assert {"kind": "mcp/*"} in rebuilt.capabilities("dee")
+            assert rebuilt.dump() == space._living.state.dump() != before
+            assert await store.spaces.one(OWNER, "room", seqs[0]) is not None
+
+    asyncio.run(scene())

@@ -1,0 +1,198 @@
+"""The state judges, and is the fold of what it accepted; what it refuses changes nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_space_properties import envelopes, names
+
+from pellucid.envelopes import GATEWAY, Defaults, Envelope, EnvelopeError, Present, read, said
+from pellucid.errors import RequestError
+from pellucid.spaces.settings import SpaceSettings, check_name, read_settings
+from pellucid.spaces.state import CONFIGURED, Doors, SpaceState
+from pellucid.storage import StoredEnvelope
+
+CAPABILITIES: dict[str, tuple[Any, ...]] = {
+    "ada": ("*",),
+    "bob": ("chat", "reasoning/*", "mcp/*", "capability/*"),
+    "cyd": ("chat", "reasoning/step"),
+    "dee": ("chat", {"kind": "mcp/*", "to": "ada"}),
+}
+
+doors = st.dictionaries(names, st.sampled_from(sorted(CAPABILITIES.values(), key=repr)), max_size=4)
+steps = st.one_of(
+    st.tuples(st.just("say"), names, envelopes()),
+    st.tuples(st.just("say"), names, envelopes()),
+    st.tuples(st.just("say"), names, envelopes()),
+    st.tuples(st.just("presence"), names, st.sampled_from(["join", "leave"])),
+    st.tuples(st.just("kick"), names, names),
+    st.tuples(st.just("invite"), names, st.sampled_from(["ada", "bob", "eve"])),
+    st.tuples(st.just("doors"), doors),
+    st.tuples(st.just("cancel"), st.just(None)),
+)
+
+
+def configured(state: SpaceState, wanted: Doors) -> Envelope | None:
+    payload = state.unconfigured(wanted)
+    return payload and Envelope(id="c", ts=0, sender=GATEWAY, to=(GATEWAY,), kind=CONFIGURED, payload=payload)  # type: ignore[return-value]
+
+
+def spoken(state: SpaceState, step: tuple[Any, ...], number: int) -> Envelope | None:
+    match step:
+        case ("say", who, written):
+            try:
+                return read(written, None, Defaults(who, f"n-{number}", number))
+            except EnvelopeError:
+                return None
+        case ("presence", who, event):
+            return said.presence(f"p-{number}", number, event, Present(who))
+        case ("kick", who, whom):
+            payload = {"participant_id": whom, "reason": "noise"}
+            return Envelope(id=f"k-{number}", ts=0, sender=who, kind="space/kick", payload=payload)
+        case ("invite", who, whom):
+            payload = {"participant_id": whom, "initial_capabilities": ["chat"]}
+            return Envelope(id=f"i-{number}", ts=0, sender=who, kind="space/invite", payload=payload)
+        case ("doors", given_):
+            return configured(state, Doors(always=("mcp/response",), doors=given_, templates={}))
+        case _:
+            path = next(iter(state.lifecycle.state.open), None)
+            return path and Envelope(id=f"x-{number}", ts=0, sender=GATEWAY, kind="reasoning/cancel", context=path)  # type: ignore[return-value]
+
+
+@settings(max_examples=100, deadline=None)
+@given(script=st.lists(steps, max_size=40), mode=st.sampled_from(["strict", "flag", "off"]), cut=st.integers(0, 40))
+def test_the_fold_of_what_was_accepted_is_the_state(script: list[tuple[Any, ...]], mode: str, cut: int) -> None:
+    """From the beginning, or from a dump anywhere; with what was erased since, too."""
+    how = SpaceSettings(reasoning=mode)  # type: ignore[arg-type]
+    state = SpaceState(how)
+    first = configured(state, Doors(always=("mcp/response",), doors=CAPABILITIES, templates={}))
+    assert first is not None
+    log: list[StoredEnvelope] = []
+    dumped: tuple[int, bytes] = (0, state.dump())
+    changes = []
+    for number, step in enumerate([("first",), *script]):
+        envelope = first if number == 0 else spoken(state, step, number)
+        if envelope is None:
+            continue
+        before = state.dump()
+        outcome = state.judge(envelope, number)
+        if outcome.stored is None:
+            assert outcome.error is not None
+            assert state.dump() == before, "what is refused changes nothing"
+            continue
+        assert outcome.stored.envelope.seq == state.head == len(log) + 1
+        log.append(outcome.stored)
+        changes.append(outcome.changes)
+        if number == cut:
+            dumped = (state.head, state.dump())
+    again = SpaceState(how)
+    assert [again.replay(one) for one in log] == changes
+    assert again.dump() == state.dump()
+    later = SpaceState.load(SpaceSettings(), dumped[1])
+    for one in log[dumped[0] :]:
+        later.replay(one)
+    assert later.dump() == state.dump()
+    bare = SpaceState(how)
+    for one in log:
+        bare.replay(_erased(one))
+    for name in CAPABILITIES:
+        assert bare.capabilities(name) == state.capabilities(name)
+    assert bare.present == state.present
+
+
+def _erased(one: StoredEnvelope) -> StoredEnvelope:
+    return msgspec.structs.replace(
+        one, envelope=msgspec.structs.replace(one.envelope, payload={}, extra={"erased": True})
+    )
+
+
+def test_the_configuration_comes_once() -> None:
+    state = SpaceState(SpaceSettings())
+    wanted = Doors(always=("chat",), doors={"ada": ("*",)}, templates={"t": ("one", "two")})
+    envelope = configured(state, wanted)
+    assert envelope is not None
+    state.judge(envelope, 1)
+    assert state.unconfigured(wanted) is None
+    assert state.capabilities("ada") == ({"kind": "chat"}, {"kind": "*"})
+    fewer = Doors(always=("chat",), doors={}, templates={"t": ("one", "two")})
+    assert state.unconfigured(fewer) == {"doors": {"ada": None}}
+    # Who lost it in between, by another's word, has lost what was given on the strength of it.
+    state.judge(configured(state, fewer) or envelope, 2)
+    assert not state.ledger.is_member("ada")
+
+
+def test_time_never_goes_back() -> None:
+    state = SpaceState(SpaceSettings())
+    state.judge(configured(state, Doors(always=(), doors=CAPABILITIES, templates={})) or _never(), 100)
+    outcome = state.judge(Envelope(id="a", ts=0, sender="ada", kind="chat", payload={"text": "x"}), 50)
+    assert outcome.stored is not None
+    assert outcome.stored.at == 100
+
+
+def _never() -> Envelope:
+    raise AssertionError
+
+
+WRONG = {
+    "settings.reasonin": {"reasonin": "strict"},
+    "settings.reasoning": {"reasoning": "loose"},
+    "settings.limits.chat.per_second": {"limits": {"chat": {"per_second": "x", "burst": 1}}},
+    "settings.limits.chat": {"limits": {"chat": {"per_second": 0, "burst": 1}}},
+    "settings.limits.frame_bytes": {"limits": {"frame_bytes": 0}},
+    "settings.idle_seconds": {"idle_seconds": -1},
+    "settings.always[0].kinds": {"always": [{"kinds": "chat"}]},
+    "settings.templates.t": {"templates": {"t": ["one", "one"]}},
+    "settings.compress.after": {"compress": {"after": 1}},
+}
+
+
+@pytest.mark.parametrize("param", WRONG)
+def test_what_is_wrong_in_the_settings_is_named(param: str) -> None:
+    with pytest.raises(RequestError) as wrong:
+        read_settings(WRONG[param])
+    assert wrong.value.info.param == param
+
+
+def test_settings_are_kept_as_they_are() -> None:
+    written = {
+        "reasoning": "flag",
+        "addresses": "advisory",
+        "templates": {"review": ["read", "judge"]},
+        "redact": [{"name": "key", "pattern": "sk-[a-z]+"}],
+        "limits": {"chat": {"per_second": 1, "burst": 2}},
+        "always": ["mcp/response", {"kind": "chat", "to": "ada"}],
+        "compress": {"after": 20},
+        "idle_seconds": None,
+    }
+    settings_ = read_settings(written)
+    assert read_settings(settings_.dump()) == settings_
+    assert read_settings(b"{}") == SpaceSettings()
+    assert read_settings({"idle_seconds": float("inf")}).idle_seconds is None
+
+
+@pytest.mark.parametrize("name", ["", "-a", "a/b", "a b", "ä", "x" * 65, ".."])
+def test_names_that_no_space_has(name: str) -> None:
+    with pytest.raises(RequestError, match="name"):
+        check_name(name)
+
+
+def test_a_grant_that_has_no_place_was_not_given() -> None:
+    """Its context is deeper than there are: what it did about rights is undone."""
+    state = SpaceState(SpaceSettings())
+    state.judge(configured(state, Doors(always=(), doors=CAPABILITIES, templates={})) or _never(), 1)
+    context = None
+    for name in "vwxyz":
+        start = Envelope(id=name, ts=0, sender="ada", kind="reasoning/start", context=context)
+        assert state.judge(start, 1).stored is not None
+        context = name
+    before = state.dump()
+    payload = {"recipient": "dee", "capabilities": ["reasoning/*"]}
+    grant = Envelope(id="g", ts=0, sender="ada", kind="capability/grant", context="z/deep", payload=payload)
+    outcome = state.judge(grant, 1)
+    assert outcome.error is not None
+    assert outcome.error.code == "too_deep"
+    assert state.dump() == before
