@@ -13,7 +13,7 @@ import msgspec
 from pellucid.server.config import Config
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ("configuration.md", "access.md", "telemetry.md")
+PAGES = ("configuration.md", "access.md", "telemetry.md", "spaces.md")
 ELSEWHERE = {("models", "*", "settings"), ("providers", "*", "limits")}
 """Whose keys are told elsewhere: in agents.md, and at [limits]."""
 
@@ -43,8 +43,9 @@ def shown() -> Iterator[tuple[str, ...]]:
                 elif entry := re.match(r"(?:# )?(\w+ = .+)", line):
                     for name, value in tomllib.loads(entry[1]).items():
                         yield (*at, name)
-                        if isinstance(value, dict):
-                            yield from ((*at, name, inner) for inner in value)
+                        for row in value if isinstance(value, list) else [value]:
+                            if isinstance(row, dict):
+                                yield from ((*at, name, inner) for inner in row)
 
 
 KEYS = dict(keys(Config))

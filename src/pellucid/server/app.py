@@ -26,8 +26,9 @@ from .openresponses import routes as responses
 from .openresponses.routes import SPOKEN as RESPONSES
 from .services import LocalModelService, Services
 from .sockets import sockets
+from .spaces import routes as spaces
 
-SPOKEN = [*RESPONSES, *chat_completions.SPOKEN, *agui.SPOKEN, *chat.SPOKEN]
+SPOKEN = [*RESPONSES, *chat_completions.SPOKEN, *agui.SPOKEN, *chat.SPOKEN, *spaces.SPOKEN]
 """What clients can be pointed at."""
 
 SETTLE_SECONDS = 1.0
@@ -60,6 +61,7 @@ class Gateway:
                 *chat_completions.routes(services),
                 *agui.routes(services),
                 *chat.routes(services),
+                *spaces.routes(services),
                 *sessions.routes(services),
                 *plain.routes(services, SPOKEN),
             ],

@@ -27,7 +27,8 @@ from ..text import meant
 from ..transport import Limits, Seconds
 from ..view import View
 from .access import OPEN_TO_OTHERS, AccessConfig, check_access
-from .places import default_seal_keys, default_store
+from .places import default_record_key, default_seal_keys, default_store
+from .space_config import SpaceConfig, check_spaces
 
 Count = Annotated[int, Meta(ge=1)]
 
@@ -55,7 +56,7 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unread_seconds: Seconds = 300.0
     """How long a client may leave unread what was sent to it, before it counts as gone."""
     socket_seconds: Seconds = 3600.0
-    """How long a WebSocket may be open."""
+    """How long a WebSocket may be open over which responses are asked for. That of a space has no such end."""
     page: bool = True
     """Whether browsers get the chat's page at `/`."""
 
@@ -125,7 +126,8 @@ class RelayConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     url_env: str | None = None
     """The environment variable that holds the url, where there is a password in it."""
     lease_seconds: Annotated[float, Meta(ge=1, le=3600)] = 15.0
-    """How long the background responses of a replica that died wait for another one to end them."""
+    """How long the background responses of a replica that died wait for another one to end them, and how long those who
+    were connected to it count as present in their spaces."""
 
 
 class SealingConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -133,6 +135,18 @@ class SealingConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     keys_file: str | None = None
     """By default in the user's data directory; PELLUCID_SEAL_KEYS in the environment goes before it."""
+
+
+class RecordConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The tamper-evident record of what is stored. Replicas share one key."""
+
+    enabled: bool = True
+    key_file: str | None = None
+    """By default in the user's data directory; PELLUCID_RECORD_KEY in the environment goes before it."""
+    seconds: Annotated[float, Meta(ge=1, le=86_400)] = 60.0
+    """How long what was recorded waits for a checkpoint, at most."""
+    entries: Count = 1_000
+    """How many entries of one process wait for a checkpoint, at most."""
 
 
 class SummariesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -195,6 +209,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     storage: StorageConfig = StorageConfig()
     relay: RelayConfig = RelayConfig()
     sealing: SealingConfig = SealingConfig()
+    record: RecordConfig = RecordConfig()
     summaries: SummariesConfig = SummariesConfig()
     tools: ToolsConfig = ToolsConfig()
     egress: EgressConfig = EgressConfig()
@@ -204,6 +219,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     models: dict[str, ModelConfig] = {}
     local: LocalConfig = LocalConfig()
     profiles: dict[str, dict[str, Any]] = {}
+    spaces: dict[str, SpaceConfig] = {}
 
     def store_url(self, environ: Mapping[str, str] = os.environ) -> str:
         return _url(self.storage, environ) or default_store(environ)
@@ -214,6 +230,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def seal_keys_path(self, environ: Mapping[str, str] = os.environ) -> Path:
         path = self.sealing.keys_file
         return Path(path).expanduser() if path is not None else default_seal_keys(environ)
+
+    def record_key_path(self, environ: Mapping[str, str] = os.environ) -> Path:
+        path = self.record.key_file
+        return Path(path).expanduser() if path is not None else default_record_key(environ)
 
     @property
     def use_local(self) -> bool:
@@ -287,11 +307,14 @@ def _read_struct(to: Any, table: Any, at: str, mistakes: list[str]) -> Any:
 
 def _read_value(to: Any, value: Any, path: str, mistakes: list[str]) -> Any:
     options = [option for option in get_args(to) or (to,) if option is not type(None)]
-    if len(options) == 1 and (is_typeddict(options[0]) or _is_struct(options[0])):
+    if len(options) == 1 and get_origin(to) is not list and (is_typeddict(options[0]) or _is_struct(options[0])):
         return _read_struct(options[0], value, path, mistakes)
     if get_origin(to) is dict and _is_struct(get_args(to)[1]) and isinstance(value, Mapping):
         read = {name: _read_struct(get_args(to)[1], entry, f"{path}.{name}", mistakes) for name, entry in value.items()}
         return {name: entry for name, entry in read.items() if not isinstance(entry, _Wrong)}
+    if get_origin(to) is list and _is_struct(get_args(to)[0]) and isinstance(value, list):
+        rows = [_read_struct(get_args(to)[0], entry, f"{path}[{n}]", mistakes) for n, entry in enumerate(value)]
+        return [row for row in rows if not isinstance(row, _Wrong)]
     try:
         return msgspec.convert(value, to)
     except msgspec.ValidationError as error:
@@ -339,6 +362,13 @@ def _inconsistencies(config: Config, environ: Mapping[str, str]) -> list[str]:
                 f"server.default_model: no model {server.default_model!r}; {meant(server.default_model, names)}"
             )
     mistakes += check_access(config.access, environ)
+    mistakes += check_spaces(config.spaces, environ)
+    if config.summaries.model == "none" or (config.summaries.model is None and not config.use_local):
+        mistakes += [
+            f"spaces.{name}.compress: nobody is there to write it; name a model in summaries.model"
+            for name, space in config.spaces.items()
+            if space.compress is not None
+        ]
     if config.telemetry.otlp_endpoint is not None:
         mistakes += [f"telemetry.otlp_endpoint: {mistake}" for mistake in _address(config.telemetry.otlp_endpoint)]
     mistakes += _kept(config, environ)
@@ -450,7 +480,7 @@ def _address(url: str) -> list[str]:
 def _local(config: Config) -> list[str]:
     local, mistakes = config.local, []
     if not config.use_local:
-        if not config.providers:
+        if not config.providers and not config.spaces:
             mistakes.append("providers: there is no model to serve: configure a provider, or let [local] be enabled")
         return mistakes
     names = [model.name for model in catalogue.models()]

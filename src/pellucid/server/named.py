@@ -17,6 +17,7 @@ from pathlib import Path
 
 from ..errors import ConfigError, PellucidError
 from ..models import Asked
+from ..record import Recording, ensure_record_keys, env_record_keys, read_record_keys
 from ..relay import check_relay_url
 from ..runs.summaries import ModelWriter, Writer
 from ..sealing import KeyFile, Keys, env_keys, read_keys
@@ -29,6 +30,7 @@ from .access.pepper import check_pepper
 from .catalog import Catalog
 from .config import Config, MCPConfig
 from .observe_setup import exporting, flush
+from .space_config import read_tokens
 
 
 def functions(config: Config) -> list[AnyTool]:
@@ -75,6 +77,14 @@ def seal_keys(config: Config) -> Callable[[], Keys]:
     return KeyFile(config.seal_keys_path())
 
 
+def recording(config: Config) -> Recording:
+    """Whether what is stored is recorded, and by whose key. Raises `ConfigError`."""
+    if not config.record.enabled:
+        return Recording(enabled=False)
+    keys = env_record_keys() or ensure_record_keys(config.record_key_path())
+    return Recording(signers=keys.signers)
+
+
 def check_named(config: Config, local: Asked | None) -> list[str]:
     """Every mistake that starting would find before it opens anything. `local`: the embedded model, where it is on."""
     mistakes: list[str] = []
@@ -100,6 +110,9 @@ def check_named(config: Config, local: Asked | None) -> list[str]:
     with noted("sealing.keys_file: "):
         if env_keys() is None and (path := config.seal_keys_path()).exists():
             read_keys(path)
+    with noted("record.key_file: "):
+        if config.record.enabled and env_record_keys() is None and (path := config.record_key_path()).exists():
+            read_record_keys(path)
     with noted():
         if config.access.keys is not False:
             pepper = config.access.pepper_file
@@ -107,6 +120,8 @@ def check_named(config: Config, local: Asked | None) -> list[str]:
     with noted():
         if config.access.jwt is not None and config.access.jwt.jwks_file is not None:
             check_jwks_file(config.access.jwt.jwks_file)
+    with noted():
+        read_tokens(config.spaces, os.environ)
     with noted("storage.url: "):
         if (config.storage.url or config.storage.url_env) is not None:
             check_store_url(config.store_url())
@@ -124,4 +139,4 @@ def _check_host(host: str) -> None:
         raise ConfigError([f"server.host: {host!r}: {error.strerror}"]) from error
 
 
-__all__ = ["check_named", "functions", "mcp_server", "seal_keys", "summary_writer"]
+__all__ = ["check_named", "functions", "mcp_server", "recording", "seal_keys", "summary_writer"]

@@ -13,6 +13,7 @@ from ..protocols.openresponses import openapi as openresponses
 from ..protocols.openresponses import openapi_paths
 from ..protocols.openresponses.openapi_paths import errors, operation
 from .sessions import openapi as sessions
+from .spaces import openapi as spaces
 
 _REFUSED = (401, 403, 429, 500, 503)
 """What the door itself may answer, and faults."""
@@ -96,7 +97,7 @@ def _plain() -> dict[str, Schema]:
             "parameters": [parameter("id", "path", "Its name, which may have slashes in it.")],
             "get": operation("getModel", "One model", "Model", refuses=(*_REFUSED, 404)),
         },
-        "/": {"get": _open(_index())},
+        "/": {"get": _open(_index()), **spaces.SOCKET_ANYWHERE},
         "/health": {"get": _open(operation("health", "The process is alive", "Status", refuses=(500,)))},
         "/ready": {"get": _open(ready)},
         "/openapi.json": {"get": _open(operation("openapi", "This document", {"type": "object"}, refuses=(500,)))},
@@ -121,16 +122,18 @@ def document() -> dict[str, Any]:
             **chat_completions.paths(),
             **agui.paths(),
             **chat.paths(),
+            **spaces.paths(),
             **sessions.paths(),
             **_plain(),
         },
         "components": {
-            "securitySchemes": _SECURITY,
+            "securitySchemes": {**_SECURITY, **spaces.SECURITY},
             "schemas": {
                 **openresponses.schemas(),
                 **chat_completions.schemas(),
                 **agui.schemas(),
                 **chat.schemas(),
+                **spaces.schemas(),
                 **sessions.schemas(),
                 "Model": _MODEL,
                 "Models": _MODELS,

@@ -3,6 +3,7 @@
 * What can be asked for is what stands in a table, made when the server starts: no path of the file system comes out of
   a request.
 * `/` is the page for who prefers HTML, and the JSON index for who does not (programs); `/c/{conversation}` is the page.
+  So are `/spaces` and `/spaces/{name}` (`Page.beside`): nobody is asked who they are before they see it.
 * Every file has a strong ETag for each of its encodings. Files with a hash in their name never change; the rest is
   asked after each time.
 * The page may run its own scripts and speak to its own server, and that is all (`SECURITY`).
@@ -22,6 +23,7 @@ from importlib.resources.abc import Traversable
 from typing import NamedTuple
 
 from starlette.routing import BaseRoute
+from starlette.types import ASGIApp
 
 from ..asgi import http
 from ..errors import ErrorInfo, RequestError
@@ -123,6 +125,23 @@ class Page:
             path = exchange.scope["path"]
             raise RequestError(f"the page has no file {path}", kind="not_found", code="no_such_file")
         await self._send(exchange, found)
+
+    def beside(self, door: ASGIApp) -> ASGIApp:
+        """What a path answers at which a program finds `door`, and whoever prefers HTML the page."""
+        shell = _door(self.index)
+
+        async def either(scope: http.Scope, receive: http.Receive, send: http.Send) -> None:
+            async def negotiated(message: http.Message) -> None:
+                if message["type"] == "http.response.start":
+                    message = {**message, "headers": [*message["headers"], (b"vary", b"accept")]}
+                await send(message)
+
+            if prefers_html(http.header(scope, "accept")):
+                await shell(scope, receive, send)
+            else:
+                await door(scope, receive, negotiated)
+
+        return either
 
     def routes(self) -> list[BaseRoute]:
         """All but `/`, which is also the JSON index's."""

@@ -25,8 +25,12 @@ def default_seal_keys(environ: Mapping[str, str] = os.environ) -> Path:
     return data_dir(environ) / "seal-keys.json"
 
 
+def default_record_key(environ: Mapping[str, str] = os.environ) -> Path:
+    return data_dir(environ) / "record-key.pem"
+
+
 def default_pepper(environ: Mapping[str, str] = os.environ) -> Path:
     return data_dir(environ) / "key-pepper"
 
 
-__all__ = ["data_dir", "default_pepper", "default_seal_keys", "default_store"]
+__all__ = ["data_dir", "default_pepper", "default_record_key", "default_seal_keys", "default_store"]

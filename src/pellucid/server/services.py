@@ -36,6 +36,8 @@ from ..runs.serving import ServerOwner
 from ..runs.summaries import Spent, SummarisedRun
 from ..sealing import Sealer
 from ..settings import ModelCall, ToolDefinition
+from ..spaces.keeper import Pace
+from ..spaces.spaces import Spaces
 from ..storage import Store, StoredResponse, open_store
 from ..telemetry import log, place_of
 from ..tools import AnyTool, RunContext, ServerTools, gather
@@ -45,9 +47,12 @@ from .catalog import Catalog
 from .config import Config
 from .exchange import STOPPING
 from .metered import MeteredRun
-from .named import functions, mcp_server, seal_keys, summary_writer
+from .named import functions, mcp_server, recording, seal_keys, summary_writer
 from .observe import RequestWatch, Telemetry
 from .observe_setup import exporting, flush
+from .recorder import Recorder
+from .space_config import put_spaces
+from .space_words import compressor
 
 SWEEP_SECONDS = 60.0
 
@@ -77,6 +82,7 @@ class Services:
     guard: Guard
     sealer: Sealer
     detached: Detached
+    spaces: Spaces
 
     def __init__(
         self,
@@ -118,8 +124,11 @@ class Services:
         opened.push_async_callback(self.transport.aclose)
         keys = seal_keys(config)
         self.sealer = Sealer(keys)
-        self.store = await open_store(config.store_url())
+        self.store = await open_store(config.store_url(), recording=recording(config))
         opened.push_async_callback(self.store.aclose)
+        recorder = Recorder(self.store, config.record)
+        if config.record.enabled:
+            opened.push_async_callback(recorder.last)
         self.relay = await open_relay(config.relay_url())
         opened.push_async_callback(self.relay.aclose)
         self.guard = Guard(
@@ -138,8 +147,17 @@ class Services:
         self.detached = Detached(self.store, self.relay, holder=holder, lease_seconds=config.relay.lease_seconds)
         self.detached.watch()
         opened.push_async_callback(self._leave)
+        await put_spaces(self.store, config.spaces, os.environ)
+        self.spaces = Spaces(
+            self.store, self.relay, compressor=compressor(self.writer), pace=Pace(roll=config.relay.lease_seconds)
+        )
+        opened.push_async_callback(self.spaces.aclose)
+        await self.spaces.start()
         sweeper = asyncio.create_task(self._sweep())
         opened.callback(sweeper.cancel)
+        if config.record.enabled:
+            signing = asyncio.create_task(recorder.run())
+            opened.callback(signing.cancel)
         if self.local is not None:
             await self.local.start()
 

@@ -4,6 +4,8 @@
 * A server that stops does not close under a response: the application is told (`websocket.disconnect`, with `stopping`
   in the scope's state, while the socket is still open), and closes when the response is over.
 * Text that is not UTF-8 ends the socket (1007), and nothing of it reaches a log.
+* Who says the same to many sockets makes the frame once: `scope["extensions"]["pellucid.frames"]` takes it as it is on
+  the wire, writes it at once, and tells how much the client has not taken yet (`Frames`).
 * Whoever broke the protocol hears so: a connection that is closed with input unread is reset, and the client would lose
   the word; so what they still send is read into nothing, for `LINGER_SECONDS`.
 """
@@ -11,15 +13,48 @@
 from __future__ import annotations
 
 import asyncio
-from typing import cast
+from collections.abc import Sequence
+from typing import Any, cast
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.http11 import Request
 
 from .unread import Unread
 
+FRAMES = "pellucid.frames"
 RESTARTING = 1012
 INVALID_TEXT = 1007
 LINGER_SECONDS = 5.0
+DRAIN_SECONDS = 0.05
+SMALL = 16 * 1024
+"""What may wait for a client that keeps up, in bytes."""
+
+
+class Frames:
+    """What is written to one socket without a call of `send`: between its accept and its close, and in any order with
+    `send`'s, as each writes whole frames."""
+
+    def __init__(self, socket: WebSocketsSansIOProtocol) -> None:
+        self._socket = socket
+
+    def write(self, wires: Sequence[bytes]) -> None:
+        """Never waits and never fails: to a socket that is closing, nothing is written."""
+        socket, transport = self._socket, self._socket.transport
+        if socket.handshake_complete and not (socket.close_sent or socket.disconnected or transport.is_closing()):
+            transport.writelines(wires)
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that the client has not taken yet, and its network neither."""
+        return 0 if self._socket.disconnected else self._socket.transport.get_write_buffer_size()
+
+    async def drained(self) -> None:
+        """Until little waits; also when nobody is there any more."""
+        while self.waiting > SMALL:
+            # The transport only tells that less waits where much did.
+            await self._socket.writable.wait()
+            if self.waiting > SMALL:
+                await asyncio.sleep(DRAIN_SECONDS)
 
 
 def sockets(unread_seconds: float) -> type[WebSocketsSansIOProtocol]:
@@ -46,6 +81,12 @@ def sockets(unread_seconds: float) -> type[WebSocketsSansIOProtocol]:
                 self._unread.stop()
             super().resume_writing()
 
+        def handle_connect(self, event: Request) -> None:
+            super().handle_connect(event)
+            if not self.handshake_complete:
+                extensions = cast("dict[str, Any]", self.scope["extensions"])
+                extensions[FRAMES] = Frames(self)
+
         def data_received(self, data: bytes) -> None:
             if not self._lingers:
                 super().data_received(data)
@@ -63,6 +104,15 @@ def sockets(unread_seconds: float) -> type[WebSocketsSansIOProtocol]:
             self.close_timer = self.loop.call_later(LINGER_SECONDS, self.transport.close)
 
         async def run_asgi(self) -> None:
+            app = self.app
+
+            async def answering(scope: Any, receive: Any, send: Any) -> None:
+                await app(scope, receive, send)
+                # A refusal is a whole answer, which uvicorn takes for a fault that it tells in its log.
+                if self.initial_response is not None and self.close_sent:
+                    self.handshake_complete = True
+
+            self.app = answering
             await super().run_asgi()
             if not self.disconnected:
                 # What is left to be read has its time, and no more.
@@ -89,4 +139,4 @@ def sockets(unread_seconds: float) -> type[WebSocketsSansIOProtocol]:
     return Socket
 
 
-__all__ = ["sockets"]
+__all__ = ["FRAMES", "SMALL", "Frames", "sockets"]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -33,19 +33,15 @@ from ...runs.log import Entry
 from ...runs.replay import FinishedLog
 from ...telemetry import log, place_of
 from ...view import Redactor, redact_error
-from ..access.errors import headers_of
 from ..exchange import FAULT, STOPPING, Exchange
 from ..services import Services
+from ..websocket import OVER, STOPPED, End, WebSocket
 from .asking import Asking, Recent, asking_for
 
 MAX_WAITING = 8
 """Messages that may wait for their turn; together they may be as large as one."""
 
 _NOT_HERE = ("stream", "stream_options", "background")
-_OVER, _STOPPED = 1000, 1012
-
-End = Literal["gone", "over", "stopping"]
-"""Why a socket ends: its client left, its time is over, its server stops."""
 
 
 class ResponsesSocket:
@@ -60,17 +56,16 @@ class ResponsesSocket:
         guard, watch = self._services.guard, exchange.watch
         watch.route, watch.protocol = scope["path"], "openresponses"
         exchange.headers += guard.cors.headers(scope)
+        socket = WebSocket(exchange)
         try:
-            if scope["closing"]:
-                raise PellucidError(STOPPING)
+            socket.check_open()
             exchange.principal = watch.principal = await guard.admit(scope)
         except Exception as error:
-            await _refuse_upgrade(exchange, error)
+            await socket.refuse(error)
             return
-        watch.status = 101
         try:
-            await _send(exchange, {"type": "websocket.accept", "headers": exchange.headers})
-            await _Conversation(self._services, exchange).run()
+            await socket.accept()
+            await _Conversation(self._services, socket).run()
         except http.ClientGone:
             pass
 
@@ -78,9 +73,10 @@ class ResponsesSocket:
 class _Conversation:
     """One socket, for as long as it is open."""
 
-    def __init__(self, services: Services, exchange: Exchange) -> None:
+    def __init__(self, services: Services, socket: WebSocket) -> None:
         self._services = services
-        self._exchange = exchange
+        self._socket = socket
+        self._exchange = exchange = socket.exchange
         self._watch = exchange.watch
         self._recent: Recent | None = None
         self._waiting: list[str | bytes] = []
@@ -93,7 +89,7 @@ class _Conversation:
         """Until the socket is closed, by whichever end. A server that cannot wait any longer cancels this."""
         end: End = "gone"
         try:
-            end = await self._listen()
+            end = await self._socket.listen(self._heard, self._services.config.server.socket_seconds)
             if end != "gone":
                 end = await self._finish(end)
         except asyncio.CancelledError:
@@ -103,19 +99,9 @@ class _Conversation:
         if end == "over":
             await self._error(self._too_old())
         if end != "gone":
-            await _send(self._exchange, {"type": "websocket.close", "code": _OVER if end == "over" else _STOPPED})
+            await self._socket.close(OVER if end == "over" else STOPPED)
 
     # --- what comes --------------------------------------------------------------------------------------------
-
-    async def _listen(self) -> End:
-        """Take messages, until there are to be no more."""
-        try:
-            async with asyncio.timeout(self._services.config.server.socket_seconds):
-                while (message := await self._exchange.receive())["type"] != "websocket.disconnect":
-                    await self._heard(message.get("text") or message.get("bytes") or "")
-        except TimeoutError:
-            return "over"
-        return "stopping" if self._stopping else "gone"
 
     async def _heard(self, data: str | bytes) -> None:
         waiting = self._waiting
@@ -138,25 +124,12 @@ class _Conversation:
         self._waiting.clear()
         if self._busy is None or self._busy.done():
             return end
-        leaves = asyncio.create_task(self._leaves())
+        leaves = asyncio.create_task(self._socket.left())
         try:
             await asyncio.wait((self._busy, leaves), return_when=asyncio.FIRST_COMPLETED)
             return "gone" if leaves.done() else end
         finally:
             leaves.cancel()
-
-    async def _leaves(self) -> None:
-        """A server that stops says so once, in the same words in which a client leaves."""
-        told = self._stopping
-        while True:
-            if (await self._exchange.receive())["type"] == "websocket.disconnect":
-                if told or not self._stopping:
-                    return
-                told = True
-
-    @property
-    def _stopping(self) -> bool:
-        return bool(self._exchange.scope.get("state", {}).get("stopping"))
 
     async def _stop(self) -> None:
         self._waiting.clear()
@@ -278,7 +251,7 @@ class _Conversation:
 
     async def _tell(self, lines: bytes) -> None:
         for line in lines.splitlines():
-            await _send(self._exchange, {"type": "websocket.send", "text": line.decode()})
+            await self._socket.say(line.decode())
 
     async def _error(self, error: ErrorInfo) -> None:
         error = redact_error(error, self._exchange.reader)
@@ -294,15 +267,6 @@ class _Conversation:
         )
 
 
-async def _send(exchange: Exchange, message: http.Message) -> None:
-    """Raises `http.ClientGone`."""
-    try:
-        await exchange.send(message)
-    except OSError:
-        # That is how servers say that nobody is there.
-        raise http.ClientGone from None
-
-
 def _flag(raw: dict[str, Any], name: str) -> bool:
     """A field that is true unless it is said to be false."""
     value = raw.pop(name, None)
@@ -314,29 +278,6 @@ def _flag(raw: dict[str, Any], name: str) -> bool:
 def _nothing() -> Running:
     """A run in which no model says anything."""
     return FinishedLog([Entry(clock(), [RunEndEvent("completed")])])
-
-
-async def _refuse_upgrade(exchange: Exchange, error: Exception) -> None:
-    """With a status, where the server can say one; else by not taking the socket."""
-    if isinstance(error, PellucidError) and is_told(error):
-        info, headers = error.info, [*headers_of(error), *http.retry_after(error.info)]
-    else:
-        log.error("a fault while opening a socket: %s", place_of(error))
-        info, headers = FAULT, []
-    exchange.watch.refused(openresponses.status_of(info), info)
-    if "websocket.http.response" not in exchange.scope.get("extensions", {}):
-        await exchange.send({"type": "websocket.close", "code": 1008})
-        return
-    body = msgspec.json.encode(openresponses.error_body(info))
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(body)).encode()),
-        *exchange.headers,
-        *headers,
-    ]
-    status = openresponses.status_of(info)
-    await exchange.send({"type": "websocket.http.response.start", "status": status, "headers": headers})
-    await exchange.send({"type": "websocket.http.response.body", "body": body})
 
 
 __all__ = ["ResponsesSocket"]

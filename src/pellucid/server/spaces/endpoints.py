@@ -1,0 +1,84 @@
+"""A space as HTTP has it: which there are, who is in one, and saying something in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...envelopes import time_text, write
+from ...spaces.identity import PREFIX, digest_of
+from ...spaces.settings import SpaceSettings
+from ...storage import StoredSpace
+from ..access import Principal
+from ..access.credentials import credential
+from ..access.errors import unauthorized
+from ..exchange import Exchange
+from ..services import Services
+from . import asked
+from .door import Inside
+from .telling import tell, told
+
+_SECRET = ("redact", "always")
+"""What of a space's settings is the operator's alone: patterns say what they look for."""
+
+
+class Endpoints:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def spaces(self, exchange: Exchange) -> None:
+        """Those that a token belongs to; or all of the owner's, to whom the gateway lets in."""
+        text = credential(exchange.scope)
+        rows: list[dict[str, Any]] = []
+        mine = await self._services.store.spaces.of_token(digest_of(text)) if text is not None else ()
+        if mine:
+            exchange.principal = exchange.watch.principal = Principal(mine[0][0].owner, None, mine[0][1].id)
+            rows = [{**_space(space), "participant": who.id} for space, who in mine]
+        else:
+            if text is not None and text.startswith(PREFIX):
+                raise unauthorized("this token belongs to no space here", "invalid_token")
+            exchange.principal = exchange.watch.principal = await self._services.guard.admit(exchange.scope)
+            rows = [_space(space) for space in await self._services.store.spaces.list(exchange.principal.owner)]
+        await tell(exchange, {"spaces": sorted(rows, key=lambda row: str(row["name"]))})
+
+    async def space(self, exchange: Exchange, inside: Inside) -> None:
+        """One, as its participants see it."""
+        space = inside.space
+        await tell(
+            exchange,
+            {
+                "name": space.name,
+                "head": space.head,
+                "settings": _settings(space.settings),
+                "you": space.you(inside.participant),
+                "participants": space.members(),
+            },
+        )
+
+    async def post(self, exchange: Exchange, inside: Inside) -> None:
+        """Say something. The answer comes when it is stored."""
+        body = await exchange.body(self._services.config.server)
+        posted = await inside.space.post(inside.participant, body, asked.dialect(exchange))
+        envelope = posted.stored.envelope
+        answer: dict[str, Any] = {
+            "id": envelope.id,
+            "seq": envelope.seq,
+            "status": "accepted",
+            "timestamp": time_text(posted.stored.at),
+        }
+        if posted.answers:
+            dialect = asked.dialect(exchange) or envelope.dialect
+            answer["answers"] = [write(one, dialect) for one in posted.answers]
+        await tell(exchange, answer)
+
+
+def _space(space: StoredSpace) -> dict[str, Any]:
+    return {"name": space.name, "head": space.head, "created_at": time_text(int(space.created_at * 1000))}
+
+
+def _settings(settings: SpaceSettings) -> dict[str, Any]:
+    """As participants may know them, with the defaults."""
+    shown: dict[str, Any] = told(settings)
+    return {name: value for name, value in shown.items() if name not in _SECRET}
+
+
+__all__ = ["Endpoints"]

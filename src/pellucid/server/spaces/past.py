@@ -1,0 +1,46 @@
+"""The history of a space for one participant, as the doors hand it out."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from ...envelopes import Envelope
+from ...envelopes.shown import SpaceView
+from ...errors import PellucidError
+from ...spaces.history import History
+from ..services import Services
+from .asked import Replay
+from .door import Inside
+
+
+def history_of(services: Services, inside: Inside, view: SpaceView, token: str | None) -> History:
+    """`token`: with which other spaces are looked into, for what is referred to there."""
+
+    async def elsewhere(name: str) -> History | None:
+        if token is None:
+            return None
+        try:
+            other = Inside(*await services.spaces.admit(name, token))
+        except PellucidError:
+            return None
+        return history_of(services, other, "full", None)
+
+    space = inside.space
+    return History(
+        services.store,
+        space.owner,
+        space.name,
+        space.reader(inside.participant, view),
+        advisory=space.settings.addresses == "advisory",
+        elsewhere=elsewhere,
+    )
+
+
+def playing(history: History, wanted: Replay) -> AsyncIterator[list[Envelope]]:
+    """The batches of a replay."""
+    return history.replay(
+        after=wanted.after, before=wanted.before, since=wanted.since, until=wanted.until, speed=wanted.speed
+    )
+
+
+__all__ = ["history_of", "playing"]

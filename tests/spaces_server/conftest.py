@@ -1,0 +1,38 @@
+"""One gateway for most tests. Each test has a space of its own in it, so that none hears another's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from wire_kit import TALKS, served
+
+from scripted.gateway import Served
+
+ROOMS = 250
+WHO = {
+    "human": ["*"],
+    "agent": TALKS,
+    "watcher": ["chat"],
+    "granter": [*TALKS, "capability/grant", "capability/revoke"],
+}
+
+
+@pytest.fixture(scope="session")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    rooms = {f"room-{n}": {"participants": WHO} for n in range(ROOMS)}
+    rooms["open"] = {"participants": WHO, "addresses": "advisory"}
+    with served(tmp_path_factory.mktemp("tokens"), rooms) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def _rooms() -> Callable[[], str]:
+    left = iter(range(ROOMS))
+    return lambda: f"room-{next(left)}"
+
+
+@pytest.fixture
+def room(_rooms: Callable[[], str]) -> str:
+    """A space that nobody has been in: `human` may everything, `agent` talks, `watcher` chats, `granter` grants."""
+    return _rooms()

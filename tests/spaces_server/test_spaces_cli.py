@@ -1,0 +1,85 @@
+"""`pellucid space` beside a gateway that runs on the same store; and what it says of mistakes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from wire_kit import get, joined, served
+
+from pellucid.cli.main import main
+
+
+def run(*args: str, status: int = 0) -> Any:
+    result = CliRunner().invoke(main, ["space", *args])
+    assert result.exit_code == status, result.output
+    return json.loads(result.stdout) if "--json" in args and not status else result
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'kept.sqlite'}"
+
+
+def test_what_is_made_beside_a_gateway_is_there_at_once(tmp_path: Path, store: str) -> None:
+    with served(tmp_path, {}, storage={"url": store}) as gateway:
+        made = run(
+            *("create", "made", "--participant", "alice=chat,reasoning/*", "--participant", "bob", "--json"),
+            *("--store", store, "--reasoning", "flag"),
+        )
+        assert made["tokens"].keys() == {"alice", "bob"}
+        assert [(one["id"], one["token"]) for one in made["participants"]] == list(made["tokens"].items())
+        with joined(gateway, "made", "alice", with_token=made["tokens"]["alice"]) as alice:
+            alice.chat("Hi")
+            assert alice.refused(kind="mcp/request", payload={})["code"] == "capability_violation"
+            more = run(
+                "add", "made", "--participant", 'carol=[{"kind": "chat", "to": "alice"}]', "--store", store, "--json"
+            )
+            with joined(gateway, "made", "carol", with_token=more["tokens"]["carol"]) as carol:
+                carol.chat("psst", to=["alice"])
+                assert carol.refused(kind="chat", payload={"text": "all"})["code"] == "capability_violation"
+        [shown] = run("list", "--store", store, "--json")
+        assert (shown["name"], [one["id"] for one in shown["participants"]]) == ("made", ["alice", "bob", "carol"])
+        assert shown["settings"]["reasoning"] == "flag"
+        assert "pst_" not in json.dumps(shown)
+
+        run("delete", "made", "--participant", "carol", "--store", store)
+        assert get(gateway, "/spaces/made", more["tokens"]["carol"]).status == 401
+        assert get(gateway, "/spaces/made", made["tokens"]["bob"]).status == 200
+        run("delete", "made", "--yes", "--store", store)
+        assert get(gateway, "/spaces/made", made["tokens"]["bob"]).status == 401
+    assert run("list", "--store", store, "--json") == []
+
+
+def test_a_mistake_is_a_sentence_and_a_status(store: str, tmp_path: Path) -> None:
+    wrong = tmp_path / "settings.toml"
+    wrong.write_text('reasoning = "sloppy"')
+    run("create", "twice", "--store", store)
+    for args, said in (
+        (["create", "twice"], "already"),
+        (["create", "a/b"], "name"),
+        (["create", "x", "--participant", "system:me"], "system:"),
+        (["create", "x", "--participant", "a", "--participant", "a"], "twice"),
+        (["create", "x", "--participant", 'a={"knd": 1}'], "kind"),
+        (["create", "x", "--participant", "a=[oops"], "JSON"),
+        (["create", "x", "--settings", str(wrong)], "reasoning"),
+        (["create", "x", "--owner", "a b"], "owner"),
+        (["add", "twice"], "Who?"),
+        (["add", "never", "--participant", "a"], "no space"),
+        (["delete", "never", "--yes"], "no space"),
+        (["delete", "twice"], "--yes"),
+        (["delete", "twice", "--participant", "nobody"], "nobody"),
+    ):
+        result = CliRunner().invoke(main, ["space", *args, "--store", store])
+        assert result.exit_code in (1, 2), args
+        assert said in result.output, result.output
+
+
+def test_tokens_are_on_standard_output_alone(store: str) -> None:
+    result = run("create", "plain", "--participant", "alice", "--store", store)
+    [line] = result.stdout.splitlines()
+    assert line.startswith("alice\tpst_")
+    assert "pst_" not in result.stderr

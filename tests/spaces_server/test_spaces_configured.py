@@ -1,0 +1,182 @@
+"""`[spaces]` in the configuration: every mistake is named, and what is right is there when the server starts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+from wire_kit import TALKS, get, joined, served, spaces_of, token
+
+from pellucid.errors import ConfigError
+from pellucid.server import create_app
+from pellucid.server.config import Config, check_config
+from pellucid.server.space_config import USUAL, SpaceConfig, read_tokens
+from pellucid.spaces.settings import SpaceSettings
+from scripted import Upstream, say, serve
+from scripted.gateway import Served
+
+BASE: dict[str, Any] = {"providers": {"vllm": {"base_url": "http://127.0.0.1:9/v1"}}}
+ENV = {"A": "a" * 20, "B": "b" * 20, "SAME": "a" * 20}
+
+
+def mistakes(**space: Any) -> list[str]:
+    try:
+        check_config({**BASE, "spaces": {"r": space}}, ENV)
+    except ConfigError as error:
+        return error.mistakes
+    return []
+
+
+def test_every_mistake_is_named_with_its_key() -> None:
+    found = mistakes(
+        reasoning="sloppy",
+        templats={},
+        redact=[{"name": "x"}, {"name": "y", "pattern": 5}],
+        limits={"chat": {"per_second": "x", "burst": 1}, "frames": 5},
+        participants={"a": {"token": "secret"}},
+    )
+    assert [mistake.split(": ")[0] for mistake in found] == [
+        "spaces.r.reasoning",
+        "spaces.r.templats",
+        "spaces.r.redact[0].pattern",
+        "spaces.r.redact[1].pattern",
+        "spaces.r.limits.chat.per_second",
+        "spaces.r.limits.frames",
+        "spaces.r.participants.a.token",
+        "spaces.r.participants.a",
+    ]
+    found = mistakes(
+        owner="a b",
+        redact=[{"name": "y", "pattern": "("}],
+        idle_seconds=-1,
+        templates={"t": []},
+        always=["("],
+        compress={"after": 5},
+        participants={
+            "a": {"token_env": "A"},
+            "b": {"token_env": "SAME"},
+            "c": {"token_env": "NEVER"},
+            "d": {},
+            "e": {"token_env": "B", "token_file": "/x"},
+            "system:f": {"token_env": "B", "capabilities": [{"knd": "x"}]},
+        },
+    )
+    told = "\n".join(found)
+    for key in (
+        *("owner", "redact[0].pattern", "idle_seconds", "templates.t", "compress", "participants.b"),
+        *("participants.c.token_env", "participants.d", "participants.e", "participants.system:f"),
+        "participants.system:f.capabilities[0].knd",
+    ):
+        assert f"spaces.r.{key}: " in told, key
+    assert not [value for value in ENV.values() if value in told], "a token is in no message"
+
+
+def test_a_name_is_a_name() -> None:
+    for name in ("", "a/b", "../x", "a b", "x" * 65, "é", "-x"):
+        with pytest.raises(ConfigError, match="name"):
+            check_config({**BASE, "spaces": {name: {}}}, {})
+
+
+def test_files_of_tokens_are_read_on_the_start(tmp_path: Path) -> None:
+    (tmp_path / "empty").write_text("\n")
+    (tmp_path / "two words").write_text("two words")
+    (tmp_path / "good").write_text("good-token-for-a-test\n")
+    rows = {name: {"token_file": str(tmp_path / name)} for name in ("empty", "two words", "good", "missing")}
+    config = check_config({**BASE, "spaces": {"r": {"participants": {**rows, "again": rows["good"]}}}}, {})
+    with pytest.raises(ConfigError) as wrong:
+        read_tokens(config.spaces, {})
+    assert sorted(mistake.split(": ")[0] for mistake in wrong.value.mistakes) == [
+        "spaces.r.participants.again",
+        "spaces.r.participants.empty.token_file",
+        "spaces.r.participants.missing.token_file",
+        "spaces.r.participants.two words.token_file",
+    ]
+
+
+def test_it_reaches_workers_whole(tmp_path: Path) -> None:
+    table = {**BASE, "spaces": spaces_of(tmp_path, {"r": {"participants": {"a": TALKS}, "compress": None}})}
+    table["spaces"]["r"].pop("compress")
+    config = check_config(table, {})
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(config), type=Config) == config
+    assert SpaceConfig(reasoning="flag").settings == SpaceSettings(reasoning="flag")
+
+
+def test_who_says_nothing_of_rights_takes_part_and_rules_nobody(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("token-of-a-who-may-usual")
+    config = check_config({**BASE, "spaces": {"r": {"participants": {"a": {"token_file": str(tmp_path / "a")}}}}}, {})
+    with serve(config) as own, joined(own, "r", "a", with_token="token-of-a-who-may-usual") as a:
+        held = {one["kind"] for one in a.welcome["you"]["capabilities"]}
+        assert held == {*USUAL, "mcp/response"}
+        for kind in ("capability/grant", "space/invite", "space/kick"):
+            assert a.refused(kind=kind, payload={"participant_id": "x", "recipient": "a", "capabilities": []})
+
+
+def test_a_gateway_may_have_spaces_and_no_model(tmp_path: Path) -> None:
+    table = {"local": {"enabled": False}, "spaces": spaces_of(tmp_path, {"r": {"participants": ["a"]}})}
+    with serve(check_config(table, {})) as own, joined(own, "r", "a") as a:
+        a.chat("Hi")
+        assert get(own, "/v1/models").json["data"] == []
+        assert own.ask("any").status == 404
+    with pytest.raises(ConfigError, match="no model"):
+        check_config({"local": {"enabled": False}}, {})
+
+
+def test_a_space_is_one_owners(tmp_path: Path) -> None:
+    store = {"storage": {"url": f"sqlite:///{tmp_path / 'kept.sqlite'}"}}
+    with served(tmp_path, {"r": {"participants": ["a"]}}, **store):
+        pass
+    config = check_config({**BASE, **store, "spaces": {"r": {"owner": "acme"}}}, {})
+
+    async def start() -> None:
+        app = create_app(config)
+        with pytest.raises(ConfigError, match=r"spaces\.r: "):
+            await app.services.start()
+
+    asyncio.run(start())
+
+
+def test_long_reasoning_is_said_shorter_by_the_writer_of_summaries(tmp_path: Path, upstream: Upstream) -> None:
+    model = upstream.plays(say(text="In short: it is fine."))
+    more = {"providers": {"vllm": {"base_url": upstream.url, "models": [model]}}, "summaries": {"model": model}}
+    rooms = {"r": {"participants": ["a"], "compress": {"after": 3}}}
+    with served(tmp_path, rooms, **more) as own, joined(own, "r", "a") as a:
+        a.say(kind="reasoning/start", id="r-1", payload={"message": "Hm"})
+        for n in range(3):
+            a.say(kind="reasoning/thought", id=f"t-{n}", context="r-1", payload={"message": f"thought {n}"})
+        shorter = a.until("reasoning/thought")
+        assert shorter["from"] == "system:gateway"
+        assert shorter["payload"] == {
+            "message": "In short: it is fine.",
+            "metadata": {"compresses": ["t-0", "t-1", "t-2"]},
+        }
+    [call] = upstream.calls(model)
+    assert "thought 2" in str(call.body)
+
+
+def test_no_log_has_a_token_or_a_word_and_a_refusal_is_no_fault(
+    gateway: Served, room: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    secret = "hunter2-is-my-secret-token"
+    with caplog.at_level(logging.DEBUG, logger="pellucid"), caplog.at_level(logging.INFO, logger="uvicorn.error"):
+        url = f"ws://127.0.0.1:{gateway.port}"
+        with pytest.raises(InvalidStatus):
+            connect(f"{url}/spaces/{room}/ws", additional_headers={"Authorization": f"Bearer {secret}"}, proxy=None)
+        with connect(f"{url}/ws", proxy=None) as connection:
+            connection.send(f'{{"type": "join", "space": "{room}", "token": "{secret}"}}')
+            connection.recv(10)
+        with joined(gateway, room, "agent") as agent:
+            agent.chat("what nobody may read in a log")
+            agent.raw('{"kind": "chat", "payload": "what nobody may read in a log"}')
+            agent.until("system/error")
+        get(gateway, f"/spaces/{room}/search?q=nobody", token(room, "agent"))
+        gateway.idle()
+    told = caplog.text
+    for leak in (secret, token(room, "agent"), "nobody may read", "q=nobody"):
+        assert leak not in told
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]

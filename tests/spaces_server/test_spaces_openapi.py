@@ -1,0 +1,73 @@
+"""What `/openapi.json` says of spaces is what they do: whatever a participant asks, rightly or wrongly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from schemathesis.specs.openapi import checks as openapi
+from wire_kit import joined, served, token
+
+from pellucid.server.openapi import document
+from scripted.gateway import Served
+
+OPERATIONS = {
+    operation.ok().label: operation.ok()
+    for operation in schemathesis.openapi.from_dict(document()).get_all_operations()
+    if operation.ok().path.startswith(("/spaces/", "/participants"))
+}
+CHECKS = [
+    schemathesis.checks.not_a_server_error,
+    openapi.status_code_conformance,
+    openapi.content_type_conformance,
+    openapi.response_schema_conformance,
+    openapi.unsupported_method,
+    openapi.allow_header_conformance,
+]
+POSITIVE, NEGATIVE = schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE
+ASKED = [
+    *((label, POSITIVE) for label in OPERATIONS),
+    *((label, NEGATIVE) for label, one in OPERATIONS.items() if one.query and "Mew" not in label),
+]
+KNOWN = {"name": "api", "space": "api", "id": "a", "seq": "3", "path": "r-1"}
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    fast = {"per_second": 1e6, "burst": 1e6}
+    rooms = {"api": {"participants": {"a": ["*"]}, "limits": dict.fromkeys(("chat", "mcp", "other", "bytes"), fast)}}
+    with served(tmp_path_factory.mktemp("tokens"), rooms) as running:
+        with joined(running, "api", "a") as a:
+            a.say(kind="chat", id="q-1", payload={"text": "Why?"})
+            a.say(kind="reasoning/start", id="r-1", correlation_id=["q-1"], payload={"message": "Hm"})
+            a.say(kind="reasoning/conclusion", context="r-1", payload={"message": "So", "confidence": 1})
+        yield running
+
+
+@pytest.mark.parametrize(("label", "mode"), ASKED, ids=[f"{label} {mode.value}" for label, mode in ASKED])
+def test_whatever_a_participant_asks(api: Served, label: str, mode: schemathesis.GenerationMode) -> None:
+    accepted = 0
+
+    @given(OPERATIONS[label].as_strategy(generation_mode=mode), st.booleans())
+    @settings(max_examples=15, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    def ask(case: schemathesis.Case, of_what_there_is: bool) -> None:
+        nonlocal accepted
+        for named in (case.path_parameters, case.query):
+            named.update({name: value for name, value in KNOWN.items() if name in named})
+        if not of_what_there_is and "seq" in case.path_parameters:
+            case.path_parameters["seq"] = "99999"
+        if mode is POSITIVE and case.query:
+            case.query.pop("replay", None)
+        headers = {"Authorization": f"Bearer {token('api', 'a')}"}
+        response = case.call(base_url=api.url, headers=headers)
+        accepted += response.status_code == 200
+        checks = list(CHECKS)
+        if not response.headers.get("content-type", [""])[0].startswith("application/json"):
+            checks.remove(openapi.response_schema_conformance)  # lines and pages
+        case.validate_response(response, checks=checks, headers=headers)
+
+    ask()
+    assert accepted or mode is NEGATIVE

@@ -1,0 +1,96 @@
+"""A participant that knows only chat and MCP, in a room where others reason."""
+
+from __future__ import annotations
+
+from wire_kit import Body, MewClient, ids_of, joined, mew
+
+from scripted.gateway import Served
+
+UNDERSTOOD = ("chat", "mcp/request", "mcp/response", "mcp/proposal", "mcp/reject", "mcp/withdraw")
+
+
+class Plain:
+    """Understands a welcome, chats and MCP; everything else goes past it unread. It offers one tool."""
+
+    def __init__(self, client: MewClient) -> None:
+        self.client = client
+        self.read: list[Body] = []
+        self.passed = 0
+
+    def next(self) -> Body:
+        while True:
+            one = self.client.next()
+            if one["kind"] not in UNDERSTOOD:
+                self.passed += 1
+                continue
+            if one["from"] != self.client._participant:
+                self.read.append(one)
+                return one
+
+    def serve(self, result: Body) -> Body:
+        """Answer the next request that is for it."""
+        while True:
+            one = self.next()
+            if one["kind"] == "mcp/request" and self.client._participant in one.get("to", []):
+                answer = {"jsonrpc": "2.0", "id": one["payload"]["id"], "result": result}
+                self.client.mew("mcp/response", answer, to=[one["from"]], correlation_id=[one["id"]])
+                return one
+
+
+def test_it_passes_a_full_session(gateway: Served, room: str) -> None:
+    with mew(gateway, room, "granter") as tools, joined(gateway, room, "agent") as agent:
+        plain = Plain(tools)
+        assert tools.seen[0]["kind"] == "system/welcome"
+        plain.client.mew("chat", {"text": "Should we deploy?"})
+        question = agent.until("chat")
+
+        # The agent reasons, and needs the other's tool from within its reasoning.
+        agent.say(kind="reasoning/start", id="r-1", correlation_id=[question["id"]], payload={"message": "Checking"})
+        agent.say(kind="reasoning/thought", context="r-1", payload={"message": "What tools are there?"})
+        for number, (method, params, result) in enumerate(
+            [
+                ("tools/list", {}, {"tools": [{"name": "scan", "inputSchema": {"type": "object"}}]}),
+                ("tools/call", {"name": "scan"}, {"content": [{"type": "text", "text": "clean"}]}),
+            ]
+        ):
+            call = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+            sent = agent.say(kind="mcp/request", context="r-1", to=["granter"], payload=call)
+            asked = plain.serve(result)
+            assert (asked["id"], asked["context"]) == (sent["id"], "r-1")
+            answer = agent.until("mcp/response")
+            assert ids_of(answer) == [sent["id"]]
+            assert answer["payload"]["result"] == result
+
+        # A proposal of its own is carried out by who may, or not.
+        agent.say(kind="mcp/proposal", id="p-1", context="r-1", payload={"method": "tools/call", "params": {}})
+        proposal = plain.next()
+        assert proposal["id"] == "p-1"
+        plain.client.mew("mcp/reject", {"reason": "unsafe"}, correlation_id=["p-1"])
+        assert agent.until("mcp/reject")["payload"] == {"reason": "unsafe"}
+
+        agent.say(kind="reasoning/conclusion", context="r-1", payload={"message": "Clean"})
+        agent.say(kind="chat", correlation_id=[question["id"]], payload={"text": "Deploy."})
+        final = plain.next()
+        assert (final["payload"]["text"], ids_of(final)) == ("Deploy.", [question["id"]])
+        assert plain.passed >= 3, "reasoning went past it"
+
+
+def test_in_every_view_mcp_reaches_whom_it_must(gateway: Served, room: str) -> None:
+    with (
+        joined(gateway, room, "human", query="?view=main") as main,
+        joined(gateway, room, "granter", query="?view=collapsed") as collapsed,
+        joined(gateway, room, "agent") as agent,
+    ):
+        agent.say(kind="reasoning/start", id="r-1", payload={"message": "Hm"})
+        agent.say(kind="reasoning/thought", id="t-1", context="r-1", payload={"message": "secret step"})
+        agent.say(kind="mcp/request", id="c-1", context="r-1", payload={"method": "tools/list", "id": 1})
+        agent.say(kind="mcp/proposal", id="p-1", context="r-1", payload={"method": "x"})
+        agent.say(kind="reasoning/thought", id="t-2", context="r-1", to=["human"], payload={"message": "for you"})
+        agent.say(kind="reasoning/conclusion", id="e-1", context="r-1", payload={"message": "So"})
+        agent.say(kind="chat", id="a-1", payload={"text": "done"})
+        told = {}
+        for name, client in (("main", main), ("collapsed", collapsed)):
+            client.answer("a-1")
+            told[name] = [one["id"] for one in client.seen if one["from"] == "agent"]
+    assert told["main"] == ["r-1", "c-1", "p-1", "t-2", "a-1"]
+    assert told["collapsed"] == ["r-1", "c-1", "p-1", "e-1", "a-1"]
