@@ -105,6 +105,11 @@ class Agent(Generic[Out]):
         self._validators: list[Callable[..., Any]] = []
         self._handler = options.get("event_stream_handler")
 
+    @property
+    def tool_names(self) -> tuple[str, ...]:
+        """Names that no other tool may have in its runs: of its functions, and of what it answers with."""
+        return (*self._toolbox.names, *self._output.tools)
+
     # --- adding to it --------------------------------------------------------------------------------------------
 
     @overload

@@ -34,6 +34,7 @@ from ..settings import Effort, ModelCall, ModelSettings
 from ..transport import Transport
 from .local import embedded_model
 from .options import model_options, read_options
+from .terminal import CONTROLS
 
 EFFORTS = ["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
@@ -98,10 +99,6 @@ class _JSONLines(_Output):
             click.echo(msgspec.json.encode(event).decode())
 
 
-# A model has no business with the terminal itself: all controls but line break and tab are left out.
-_CONTROLS = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)])
-
-
 class _Terminal(_Output):
     """For people: thinking dim, the answer plain, both as they come. A pipe gets the answer alone on stdout."""
 
@@ -119,14 +116,14 @@ class _Terminal(_Output):
                 case PartStartEvent(part=ThinkingPart()):
                     self._thinking = True
                 case PartStartEvent(part=ToolCallPart() as call):
-                    self._aside.print(f"\n[{call.tool_name.translate(_CONTROLS)}]", style="yellow", markup=False)
+                    self._aside.print(f"\n[{call.tool_name.translate(CONTROLS)}]", style="yellow", markup=False)
                 case PartDeltaEvent(delta=ThinkingPartDelta(content_delta=str(text))):
-                    self._aside.print(text.translate(_CONTROLS), style="dim", end="", markup=False)
+                    self._aside.print(text.translate(CONTROLS), style="dim", end="", markup=False)
                 case PartDeltaEvent(delta=TextPartDelta(content_delta=text) | RefusalPartDelta(content_delta=text)):
                     if self._thinking:
                         self._aside.print("\n")
                         self._thinking = False
-                    self._out.print(text.translate(_CONTROLS), end="", markup=False)
+                    self._out.print(text.translate(CONTROLS), end="", markup=False)
                     self._said = True
                 case SideEvent(namespace="queue", name="loading"):
                     self._aside.print("loading the model …", style="dim")

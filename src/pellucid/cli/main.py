@@ -13,7 +13,7 @@ import click
 from .. import __version__
 from ..errors import ConfigError, PellucidError
 from ..telemetry import place_of
-from . import ask, config, decode, keys, models, openapi, seal_keys, serve, translate, worker
+from . import ask, config, decode, keys, models, openapi, record, seal_keys, serve, space, translate, worker
 
 
 class _Commands(click.Group):
@@ -53,6 +53,8 @@ main.add_command(translate.translate)
 main.add_command(models.models)
 main.add_command(keys.keys)
 main.add_command(seal_keys.seal_keys)
+main.add_command(space.space)
+main.add_command(record.record)
 main.add_command(config.config)
 main.add_command(openapi.openapi)
 main.add_command(worker.worker)

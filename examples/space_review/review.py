@@ -1,0 +1,107 @@
+"""Three agents review a change in a space, and everybody sees them think:  python review.py
+
+A gateway with the space `review`, three agents on the embedded model, a participant that has the (scripted) tools, and
+somebody who asks. `security` and `performance` reason side by side, each in a context of its own; when both have
+answered, `release` decides. Any other model is one text away: python review.py anthropic:claude-sonnet-4-0
+"""
+
+import asyncio
+import contextlib
+import secrets
+import sys
+import tempfile
+from pathlib import Path
+
+import uvicorn
+
+from pellucid import Agent
+from pellucid.cli.space_lanes import Lanes
+from pellucid.envelopes import Envelope, text_of
+from pellucid.models.infer import infer_model
+from pellucid.server import create_app
+from pellucid.server.config import check_config
+from pellucid.spaces import AgentInSpace, Participant, ToolsInSpace
+from tools import TOOLS
+
+MODEL = "local:qwen2.5-coder-1.5b"
+QUESTION = "Should we deploy this auth change?"
+BRIEF = "Think in short paragraphs. Answer in at most three sentences."
+ROLES = {
+    "security": "You review changes for security alone. First call security_scan, then judge by what it says.",
+    "performance": "You review changes for performance alone. First call load_test, then judge by what it says.",
+    "release": "You decide whether a change is deployed, from what the reviewers said. A critical finding forbids it.",
+}
+TALKS = ["chat", "mcp/*", "reasoning/*"]
+PARTICIPANTS = {**dict.fromkeys([*ROLES, "tools"], TALKS), "user": [*TALKS, "space/observe"]}
+
+
+class WhenAllHaveSpoken:
+    """What `release` answers: the last of the reviewers' answers."""
+
+    def __init__(self, *reviewers: str) -> None:
+        self.waiting = set(reviewers)
+
+    def __call__(self, said: Envelope) -> bool:
+        was_waiting = said.sender in self.waiting
+        self.waiting.discard(said.sender)
+        return was_waiting and not self.waiting
+
+
+async def review(url: str, tokens: dict[str, str], model, show, question: str = QUESTION) -> Envelope:
+    """What `release` says in the end. `model`: for all agents, or one for each by name; `show` gets each envelope."""
+    models = model if isinstance(model, dict) else dict.fromkeys(ROLES, model)
+
+    def be(name: str) -> Participant:
+        return Participant(url, token=tokens[name], history=0)
+
+    async with contextlib.AsyncExitStack() as here:
+        await here.enter_async_context(ToolsInSpace(await here.enter_async_context(be("tools")), TOOLS))
+        for name, role in ROLES.items():
+            agent = Agent(models[name], name=name, instructions=f"{role} {BRIEF}", model_settings={"max_tokens": 700})
+            me = await here.enter_async_context(be(name))
+            answers = WhenAllHaveSpoken("security", "performance") if name == "release" else ["user"]
+            await here.enter_async_context(AgentInSpace(agent, me, answers=answers, tools=name != "release"))
+        user = await here.enter_async_context(be("user"))
+        await user.say(question)
+        async for envelope in user:
+            show(envelope)
+            if envelope.kind == "chat" and envelope.sender == "release":
+                return envelope
+    raise RuntimeError("the space was closed before anybody decided")
+
+
+@contextlib.asynccontextmanager
+async def a_gateway(folder: Path):
+    """A gateway of one's own with the space in it: its address, and everybody's token."""
+    tokens = {name: f"pst_{secrets.token_urlsafe(32)}" for name in PARTICIPANTS}
+    participants = {}
+    for name, may in PARTICIPANTS.items():
+        (folder / name).write_text(tokens[name])
+        participants[name] = {"token_file": str(folder / name), "capabilities": may}
+    config = check_config(
+        {
+            "local": {"enabled": False},
+            "storage": {"url": f"sqlite:///{folder / 'review.db'}"},
+            "spaces": {"review": {"participants": participants}},
+        }
+    )
+    server = uvicorn.Server(uvicorn.Config(create_app(config), host="127.0.0.1", port=0, log_level="warning"))
+    serving = asyncio.create_task(server.serve())
+    while not server.started:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    try:
+        yield f"ws://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/spaces/review/ws", tokens
+    finally:
+        server.should_exit = True
+        await serving
+
+
+async def main(model: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        async with a_gateway(Path(folder)) as (url, tokens):
+            decision = await review(url, tokens, infer_model(model), Lanes().show)
+    print(f"\nDecided: {text_of(decision)}")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:] or [MODEL]))

@@ -1,0 +1,63 @@
+"""`pellucid space export`: all that one may see of a space, as lines of JSON."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+import uvloop
+
+from .space_options import reader, where
+
+FORMATS = ["jsonl", "chat-jsonl", "otel"]
+REASONING = ["reasoning_content", "reasoning", "thinking", "think", "none"]
+
+
+@click.command()
+@where
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    default="jsonl",
+    show_default=True,
+    help="Every envelope; one line for each reasoning, as training data; or OpenTelemetry's messages.",
+)
+@click.option(
+    "--reasoning",
+    type=click.Choice(REASONING),
+    help="Where a chat-jsonl line has the reasoning.",
+)
+@click.option("--after-seq", type=int, metavar="N", help="Only what was said after this number.")
+@click.option("--before-seq", type=int, metavar="N", help="Only what was said before it.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="A file, instead of standard output.")
+def export(
+    url: str,
+    token: str,
+    space: str | None,
+    form: str,
+    reasoning: str | None,
+    after_seq: int | None,
+    before_seq: int | None,
+    output: Path | None,
+) -> None:
+    """Export what was said in a space. The last line of `jsonl` says how many there are: without it, it broke off."""
+
+    async def write(out: BinaryIO) -> None:
+        async with reader(url, token, space) as there:
+            async for line in there.lines(
+                "/export", format=form, reasoning=reasoning, after_seq=after_seq, before_seq=before_seq
+            ):
+                out.write(line + b"\n")
+        out.flush()
+
+    if output is None:
+        uvloop.run(write(sys.stdout.buffer))
+    else:
+        with output.open("wb") as file:
+            uvloop.run(write(file))
+
+
+__all__ = ["export"]

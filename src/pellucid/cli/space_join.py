@@ -1,0 +1,152 @@
+"""`pellucid space join`: be in a space. Lines are chats; what begins with `/` is for us."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+
+import click
+import uvloop
+
+from ..envelopes import context as paths
+from ..envelopes import kinds
+from ..envelopes.envelope import Envelope
+from ..envelopes.shown import SpaceView, space_view
+from ..errors import PellucidError, RequestError
+from ..spaces.client.refusals import SpaceClosed
+from ..spaces.participant import Participant
+from ..text import meant
+from .space_lanes import Lanes
+from .space_options import json_option, participant, view_option, where
+
+HELP = """\
+TEXT                      say it to everybody       //TEXT   the same, where it begins with a slash
+/to ID TEXT               say it to one
+/cancel [WHO|CONTEXT] …   end a reasoning: the newest one, or the newest one of somebody; then why
+/view full|collapsed|main how much of the reasoning you see
+/who                      who is here
+/quit                     leave"""
+
+
+@click.command()
+@where
+@view_option()
+@click.option("-n", "--last", default=20, show_default=True, metavar="N", help="How many of the last envelopes first.")
+@json_option
+def join(url: str, token: str, space: str | None, view: SpaceView, last: int, as_json: bool) -> None:
+    """Be in a space: see what is said, and say what you type. `/help` tells what else there is."""
+
+    async def be() -> None:
+        async with participant(url, token, space, view=view, history=last) as me:
+            await Visit(me, Lanes(as_json)).stay()
+
+    uvloop.run(be())
+
+
+class Visit:
+    """Somebody at a terminal, or a program that writes lines."""
+
+    def __init__(self, me: Participant, lanes: Lanes) -> None:
+        self._me = me
+        self._lanes = lanes
+        self._typed = sys.stdin.isatty()
+        self._open: dict[str, str] = {}
+        """Contexts of reasoning that are open, as far as was seen, and whose they are."""
+        self._commands: dict[str, Callable[[str], Awaitable[None]]] = {
+            "to": self._to,
+            "cancel": self._cancel,
+            "view": self._view,
+            "who": self._who,
+            "help": self._help,
+        }
+
+    async def stay(self) -> None:
+        me = self._me
+        others = ", ".join(sorted(me.participants)) or "nobody else"
+        self._lanes.tell(f"You are {me.id} in {me.space}, with {others}. /help tells what you can do.")
+        watching, reading = asyncio.create_task(self._watch()), asyncio.create_task(self._read())
+        done, left = await asyncio.wait((watching, reading), return_when=asyncio.FIRST_COMPLETED)
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        for task in done:
+            task.result()
+
+    async def _watch(self) -> None:
+        async for envelope in self._me:
+            self._follow(envelope)
+            if not (self._typed and envelope.sender == self._me.id and envelope.kind == kinds.CHAT):
+                self._lanes.show(envelope)
+
+    def _follow(self, envelope: Envelope) -> None:
+        if envelope.kind == kinds.START and paths.is_segment(envelope.id):
+            path = f"{envelope.context}/{envelope.id}" if envelope.context in self._open else envelope.context
+            self._open[path or envelope.id] = envelope.sender
+        elif envelope.kind in (kinds.CONCLUSION, kinds.CANCEL) and envelope.context is not None:
+            for path in [one for one in self._open if paths.is_within(one, envelope.context)]:
+                del self._open[path]
+
+    async def _read(self) -> None:
+        lines: asyncio.Queue[str | None] = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+
+        def read() -> None:
+            for line in sys.stdin:
+                loop.call_soon_threadsafe(lines.put_nowait, line.rstrip("\n"))
+            loop.call_soon_threadsafe(lines.put_nowait, None)
+
+        threading.Thread(target=read, daemon=True).start()
+        while (line := await lines.get()) is not None:
+            if line.strip() in ("/quit", "/exit"):
+                return
+            try:
+                await self._do(line)
+            except SpaceClosed:
+                raise
+            except PellucidError as error:
+                self._lanes.tell(f"! {error.info.message}")
+
+    async def _do(self, line: str) -> None:
+        if not line.strip():
+            return
+        if not line.startswith("/") or line.startswith("//"):
+            await self._me.say(line.removeprefix("/") if line.startswith("//") else line)
+            return
+        name, _, rest = line[1:].partition(" ")
+        command = self._commands.get(name)
+        if command is None:
+            raise RequestError(f"/{name} is none of: {meant(name, [*self._commands, 'quit'])}")
+        await command(rest.strip())
+
+    async def _to(self, rest: str) -> None:
+        who, _, text = rest.partition(" ")
+        if not text:
+            raise RequestError("/to needs an id and a text")
+        await self._me.say(text, to=who)
+
+    async def _cancel(self, rest: str) -> None:
+        which, _, reason = rest.partition(" ")
+        others = [path for path, owner in self._open.items() if owner != self._me.id]
+        named = [path for path in self._open if which in (path, self._open[path])]
+        if which and not named and which not in self._open.values():
+            named, reason = ([which], reason) if paths.is_segment(which.partition("/")[0]) else ([], reason)
+        chosen = named if which else others
+        if not chosen:
+            raise RequestError("nobody is seen reasoning")
+        await self._me.cancel(chosen[-1], reason or None)
+
+    async def _view(self, rest: str) -> None:
+        await self._me.look(space_view(rest))
+        self._lanes.tell(f"You see {rest} from now on.")
+
+    async def _who(self, _: str) -> None:
+        for id in sorted((self._me.id, *self._me.participants)):
+            self._lanes.tell(f"{id}{' (you)' if id == self._me.id else ''}")
+
+    async def _help(self, _: str) -> None:
+        self._lanes.tell(HELP)
+
+
+__all__ = ["join"]

@@ -1,0 +1,204 @@
+"""Envelopes on a terminal: one lane for each participant, by colour; thinking dim, and further in the deeper it is.
+
+ada           Should we deploy?
+security    ╭ Should we deploy?
+security    │ Auth changes need careful review.
+security    │ → security_scan {"path": "auth/"} (to tools)
+tools       │ ← 2 findings
+security    ╰ The risk is too high.  (0.92)
+security      Do not deploy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import click
+import msgspec
+from rich.console import Console
+from rich.text import Text
+
+from ..envelopes import context as paths
+from ..envelopes import kinds
+from ..envelopes.envelope import Envelope
+from ..envelopes.kinds import text_of, tool_of
+from ..envelopes.translate import encode
+from .terminal import visible
+
+COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "bright_red", "bright_cyan", "bright_magenta", "bright_green")
+_LONGEST = 2_000
+"""Characters of a call's arguments, or of what came of it, that are shown. `--json` shows all."""
+
+
+class Line(NamedTuple):
+    mark: str
+    text: str
+    style: str = ""
+
+
+def _thought(envelope: Envelope) -> Line:
+    return Line("│", text_of(envelope), "dim")
+
+
+def _start(envelope: Envelope) -> Line:
+    return Line("╭", text_of(envelope) or "…", "dim")
+
+
+def _observation(envelope: Envelope) -> Line:
+    severity = envelope.payload.get("severity")
+    return Line("│ ●", f"{severity}: {text_of(envelope)}" if severity else text_of(envelope), "dim")
+
+
+def _hypothesis(envelope: Envelope) -> Line:
+    return Line("│ ?", text_of(envelope) + _sure(envelope), "dim")
+
+
+def _question(envelope: Envelope) -> Line:
+    return Line("│ ?", text_of(envelope), "dim")
+
+
+def _conclusion(envelope: Envelope) -> Line:
+    recommended = envelope.payload.get("recommendation")
+    text = text_of(envelope)
+    if isinstance(recommended, str) and recommended != text:
+        text = f"{text}: {recommended}" if text else recommended
+    return Line("╰", (text or "done") + _sure(envelope), "dim bold")
+
+
+def _cancel(envelope: Envelope) -> Line:
+    return Line("╰", f"cancelled{_because(envelope)}", "red")
+
+
+def _request(envelope: Envelope) -> Line:
+    return Line(_in(envelope, "→"), _call(envelope), "")
+
+
+def _proposal(envelope: Envelope) -> Line:
+    return Line(_in(envelope, "⇢"), f"proposes {_call(envelope)}", "bold")
+
+
+def _response(envelope: Envelope) -> Line:
+    error = envelope.payload.get("error")
+    if error is not None:
+        return Line(_in(envelope, "←"), _short(error), "red")
+    return Line(_in(envelope, "←"), _short(_plain(envelope.payload.get("result"))), "")
+
+
+def _presence(envelope: Envelope) -> Line:
+    who = envelope.payload.get("participant", {}).get("id", "?")
+    event = {"join": "came", "leave": "left", "invited": "may come"}.get(str(envelope.payload.get("event")), "?")
+    return Line(" ", f"{who} {event}", "dim italic")
+
+
+def _error(envelope: Envelope) -> Line:
+    return Line("!", text_of(envelope), "red")
+
+
+def _other(envelope: Envelope) -> Line:
+    said = text_of(envelope)
+    more = said or (_short(envelope.payload) if envelope.payload else "")
+    return Line(_in(envelope, "·"), f"{envelope.kind} {more}".rstrip(), "italic")
+
+
+def _chat(envelope: Envelope) -> Line:
+    return Line(_in(envelope, ""), text_of(envelope), "dim" if envelope.context else "")
+
+
+LINES: dict[str, Callable[[Envelope], Line]] = {
+    kinds.CHAT: _chat,
+    kinds.START: _start,
+    kinds.THOUGHT: _thought,
+    "reasoning/observation": _observation,
+    "reasoning/hypothesis": _hypothesis,
+    "reasoning/question": _question,
+    kinds.CONCLUSION: _conclusion,
+    kinds.CANCEL: _cancel,
+    kinds.REQUEST: _request,
+    kinds.PROPOSAL: _proposal,
+    kinds.RESPONSE: _response,
+    kinds.REJECT: lambda one: Line(_in(one, "✗"), f"rejects it{_because(one)}", "red"),
+    kinds.WITHDRAW: lambda one: Line(_in(one, "✗"), f"withdraws it{_because(one)}", "red"),
+    kinds.PRESENCE: _presence,
+    kinds.ERROR: _error,
+}
+
+
+class Lanes:
+    """Where envelopes are shown. `as_json`: for programs."""
+
+    def __init__(self, as_json: bool = False) -> None:
+        self._as_json = as_json
+        self._console = Console(highlight=False, soft_wrap=True, emoji=False)
+        self._colours: dict[str, str] = {}
+
+    def show(self, envelope: Envelope, as_said: bool = False) -> None:
+        """`as_said`: all of it is replayed, and shown as it was."""
+        if self._as_json:
+            click.echo(encode(envelope, "mew/v0.4"))
+            return
+        line = LINES.get(envelope.kind, _other)(envelope)
+        indent = "  " * (paths.depth(envelope.context) - (envelope.kind != kinds.START))
+        to = f"  (to {', '.join(envelope.to)})" if envelope.to and envelope.family != "system" else ""
+        name = "" if envelope.kind == kinds.PRESENCE else envelope.sender
+        lead = f"{visible(name):<12} {indent if envelope.context else ''}{line.mark:<1} "
+        first, *more = visible(line.text + to).splitlines() or [""]
+        shown = Text(lead, style=self._colour(name))
+        shown.append(first, style=line.style)
+        bar = lead[: len(lead) - len(line.mark.strip() or " ") - 1] + ("│ " if line.mark[:1] in "╭│" else "  ")
+        for text in more:
+            shown.append(f"\n{' ' * 12}{bar[12:]}", style=self._colour(name))
+            shown.append(text, style=line.style)
+        if envelope.replayed and not as_said:
+            shown.stylize("dim")
+        self._console.print(shown)
+
+    def tell(self, text: str) -> None:
+        """A word of our own."""
+        if not self._as_json:
+            self._console.print(Text(visible(text), style="dim italic"))
+
+    def _colour(self, name: str) -> str:
+        if name not in self._colours:
+            self._colours[name] = COLOURS[len(self._colours) % len(COLOURS)] if name else "dim"
+        return self._colours[name]
+
+
+def _in(envelope: Envelope, mark: str) -> str:
+    return f"│ {mark}".rstrip() if envelope.context else mark
+
+
+def _call(envelope: Envelope) -> str:
+    tool, params = tool_of(envelope), envelope.payload.get("params")
+    if tool is not None and isinstance(params, dict):
+        arguments = params.get("arguments")
+        return f"{tool} {_short(arguments)}" if arguments else tool
+    return f"{envelope.payload.get('method', '?')}{f' {_short(params)}' if params else ''}"
+
+
+def _plain(result: Any) -> Any:
+    """The text of an MCP result, where it is text."""
+    content = result.get("content") if isinstance(result, dict) else None
+    if isinstance(content, list):
+        texts = [one["text"] for one in content if isinstance(one, dict) and isinstance(one.get("text"), str)]
+        if texts and len(texts) == len(content):
+            return "\n".join(texts)
+    return result
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} … ({len(text) - _LONGEST} characters more)"
+
+
+def _sure(envelope: Envelope) -> str:
+    confidence = envelope.payload.get("confidence")
+    return f"  ({confidence:g})" if isinstance(confidence, int | float) and not isinstance(confidence, bool) else ""
+
+
+def _because(envelope: Envelope) -> str:
+    reason = envelope.payload.get("reason")
+    return f": {reason}" if isinstance(reason, str) and reason else ""
+
+
+__all__ = ["Lanes"]

@@ -1,0 +1,64 @@
+"""`pellucid space tail`: what was said last in a space, and what is said now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import uvloop
+
+from ..envelopes.shown import SpaceView
+from ..spaces.client.remote import SpaceReader
+from .space_lanes import Lanes
+from .space_options import json_option, participant, reader, view_option, where
+
+
+@click.command()
+@where
+@view_option()
+@click.option("-n", "--last", default=20, show_default=True, metavar="N", help="How many of the last envelopes first.")
+@click.option("--after-seq", type=int, metavar="N", help="Everything after this number instead.")
+@click.option("--before-seq", type=int, metavar="N", help="Only what was said before this number, and no more.")
+@click.option("--follow/--no-follow", default=True, help="Whether to stay for what is said next.")
+@json_option
+def tail(
+    url: str,
+    token: str,
+    space: str | None,
+    view: SpaceView,
+    last: int,
+    after_seq: int | None,
+    before_seq: int | None,
+    follow: bool,
+    as_json: bool,
+) -> None:
+    """Watch a space."""
+    lanes = Lanes(as_json)
+
+    async def watch() -> None:
+        async with participant(url, token, space, view=view, history=last, after_seq=after_seq) as me:
+            async for envelope in me:
+                lanes.show(envelope)
+
+    async def look() -> None:
+        async with reader(url, token, space) as history:
+            if after_seq is None:
+                await show(history, before_seq=before_seq, newest=True, limit=last)
+                return
+            reached: int | None = after_seq
+            while reached is not None:
+                reached = await show(history, after_seq=reached, before_seq=before_seq)
+
+    async def show(history: SpaceReader, **asked: Any) -> int | None:
+        """One page; where the next one begins."""
+        page = await history.page(**asked, view=view)
+        for envelope in page.envelopes:
+            lanes.show(envelope, as_said=True)
+        return page.reached if page.has_more and page.reached > asked.get("after_seq", 0) else None
+
+    if not follow and after_seq is None and not last:
+        return
+    uvloop.run(watch() if follow and before_seq is None else look())
+
+
+__all__ = ["tail"]

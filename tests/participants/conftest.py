@@ -1,0 +1,19 @@
+"""Participants of spaces, over real sockets."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from room_kit import Room, a_room
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+async def room() -> AsyncIterator[Room]:
+    async with a_room() as room:
+        yield room

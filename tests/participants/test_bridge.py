@@ -1,0 +1,250 @@
+"""Agents in a space: their thinking is reasoning there, others' tools are requests, their answers chats."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from agents_kit import agent_of, asked, calling
+from room_kit import Frame, Room, until
+
+from pellucid import Agent, ApprovalRequired, RunContext
+from pellucid.envelopes import Envelope
+from pellucid.spaces import AgentInSpace, Participant, ToolsInSpace
+from pellucid.spaces.concerns import Concerns
+from scripted import Call, Upstream, delta, say
+
+pytestmark = pytest.mark.anyio
+
+
+@contextlib.asynccontextmanager
+async def seated(room: Room, agent: Agent[Any], **options: Any) -> AsyncIterator[AgentInSpace]:
+    async with Participant(room.url, token="token-of-ada") as me, AgentInSpace(agent, me, **options) as bridge:
+        yield bridge
+
+
+def population(city: str) -> int:
+    """How many people live there.
+
+    Args:
+        city: Its name.
+    """
+    return {"Lyon": 522_250}[city]
+
+
+def seen(room: Room, who: str = "ada") -> list[tuple[str, str | None]]:
+    return [(one["kind"], one.get("context")) for one in room.log if one["from"] == who]
+
+
+async def answered(room: Room) -> Frame:
+    await until(lambda: room.log[-1]["kind"] == "chat" and room.log[-1]["from"] == "ada")
+    return room.log[-1]
+
+
+async def test_its_thinking_is_reasoning_and_its_answer_a_chat(room: Room, upstream: Upstream) -> None:
+    agent = agent_of(upstream, say("First this.\n\nThen\n\nthat.", "Forty-two."))
+    async with seated(room, agent):
+        question = room.say("bob", "chat", {"text": "Why?"})
+        chat = await answered(room)
+    start, *thoughts, conclusion, answer = [one for one in room.log if one["from"] == "ada"]
+    assert start["correlation_id"] == [question["id"]]
+    assert start["payload"] == {"goal": "Why?", "triggered_by": question["id"]}
+    assert [one["payload"]["message"] for one in thoughts] == ["First this.", "Then", "that."]
+    assert {one["context"] for one in [*thoughts, conclusion]} == {start["id"]}
+    assert (conclusion["kind"], conclusion["payload"]) == ("reasoning/conclusion", {"message": "Forty-two."})
+    assert answer is chat
+    assert (chat["payload"], chat["correlation_id"]) == ({"text": "Forty-two. "}, [question["id"], start["id"]])
+
+
+async def test_tools_of_others_are_requests_in_its_context(room: Room, upstream: Upstream) -> None:
+    agent = agent_of(upstream, calling("population", city="Lyon", text="Let me see."), say("Hm.", "Half a million."))
+    async with (
+        Participant(room.url, token="token-of-bob") as bob,
+        ToolsInSpace(bob, [population]),
+        seated(room, agent),
+    ):
+        room.say("cy", "chat", {"text": "How many live in Lyon?"})
+        await answered(room)
+    start = next(one for one in room.log if one["kind"] == "reasoning/start")
+    path = start["id"]
+    assert seen(room) == [
+        ("mcp/request", None),  # for the tools
+        ("reasoning/start", None),
+        ("reasoning/thought", path),
+        ("reasoning/thought", path),
+        ("mcp/request", path),
+        ("reasoning/thought", path),
+        ("reasoning/conclusion", path),
+        ("chat", None),
+    ]
+    request, response = (one for one in room.log if one.get("context") == path and one["kind"].startswith("mcp/"))
+    assert request["payload"]["params"] == {"name": "population", "arguments": {"city": "Lyon"}}
+    assert ("to" in request, "to" in response, response["correlation_id"]) == (False, False, [request["id"]])
+    tools, results = asked(upstream, agent)[0]["tools"], asked(upstream, agent)[1]["messages"][-1]
+    assert tools[0]["function"]["description"] == "How many people live there."
+    assert results["content"] == "522250"
+
+
+async def test_what_it_may_not_call_it_proposes(room: Room, upstream: Upstream) -> None:
+    room.capabilities = [
+        "chat",
+        "reasoning/*",
+        "mcp/proposal",
+        {"kind": "mcp/request", "payload": {"method": "tools/list"}},
+    ]
+    agent = agent_of(
+        upstream, calling("population", city="Lyon"), calling("population", city="Lyon"), say("Hm.", "So.")
+    )
+    async with (
+        Participant(room.url, token="token-of-bob") as bob,
+        ToolsInSpace(bob, [population]),
+        seated(room, agent),
+        Participant(room.url, token="token-of-cy") as cy,
+    ):
+        await cy.say("How many?", to="ada")
+        proposals = 0
+        async for envelope in cy:
+            if envelope.kind == "mcp/proposal":
+                proposals += 1
+                if proposals == 1:
+                    await cy.fulfil(envelope, to="bob")
+                else:
+                    await cy.reject(envelope, "policy")
+            if envelope.kind == "chat" and envelope.sender == "ada":
+                break
+    results = [body["messages"][-1]["content"] for body in asked(upstream, agent)[1:]]
+    assert results == ["522250", "'cy' rejected the call of 'population': policy"]
+
+
+async def test_a_call_that_needs_approval_is_a_proposal(room: Room, upstream: Upstream) -> None:
+    def delete(ctx: RunContext[None], path: str) -> str:
+        if not ctx.tool_call_approved:
+            raise ApprovalRequired
+        return f"{path} is gone"
+
+    agent = agent_of(
+        upstream, calling("delete", path="x"), calling("delete", path="y"), say("Hm.", "So."), tools=[delete]
+    )
+    async with seated(room, agent), Participant(room.url, token="token-of-cy") as cy:
+        await cy.say("Delete them.")
+        agreed = None
+        async for envelope in cy:
+            if envelope.kind == "mcp/proposal":
+                if agreed is None:
+                    agreed = asyncio.create_task(cy.fulfil(envelope, to="ada"))
+                else:
+                    await cy.reject(envelope, "not that one")
+            if envelope.kind == "chat" and envelope.sender == "ada":
+                break
+        assert agreed is not None
+        response = await agreed
+    assert response.payload["result"]["content"][0]["text"] == "x is gone"
+    results = [body["messages"][-1]["content"] for body in asked(upstream, agent)[1:]]
+    assert results == ["x is gone", "cy said no: not that one."]
+
+
+async def test_its_own_tools_are_told(room: Room, upstream: Upstream) -> None:
+    agent = agent_of(upstream, calling("population", city="Lyon"), say("Hm.", "So."), tools=[population])
+    async with seated(room, agent):
+        room.say("cy", "chat", {"text": "How many?"})
+        await answered(room)
+    assert ("reasoning/observation", room.log[1]["id"]) in seen(room) or any(
+        one["kind"] == "reasoning/observation" and one["payload"] == {"content": "522250", "tool": "population"}
+        for one in room.log
+    )
+
+
+async def test_a_cancel_ends_the_run_and_nothing_is_answered(room: Room, upstream: Upstream) -> None:
+    async def endless(call: Call) -> None:
+        await call.head()
+        await call.event(delta(reasoning_content="Hm.\n\nHm"))
+        await call.gone()
+
+    agent = agent_of(upstream, endless)
+    async with seated(room, agent) as bridge:
+        for cancel in ("reasoning/cancel", "chat/cancel"):
+            question = room.say("bob", "chat", {"text": "Why?"})
+            await until(lambda: room.log[-1]["kind"] == "reasoning/thought")
+            context = room.log[-1]["context"]
+            if cancel == "chat/cancel":
+                room.say("cy", cancel, {}, correlation_id=[question["id"]])  # not hers to take back
+                await asyncio.sleep(0.02)
+                assert bridge._runs
+                room.say("bob", cancel, {}, correlation_id=[question["id"]])
+            else:
+                room.say("cy", cancel, {"reason": "enough"}, context=context)
+            async with asyncio.timeout(5):
+                await bridge.idle()
+        calls = upstream.calls(agent._model.name)  # type: ignore[union-attr]
+        assert all(call.connection.closed.wait(2) for call in calls)
+    assert not [one for one in room.log if one["kind"] == "chat" and one["from"] == "ada"]
+
+
+async def test_what_fails_is_said_without_a_word_of_it(room: Room, upstream: Upstream) -> None:
+    def broken() -> str:
+        raise ValueError("secret")
+
+    agent = agent_of(upstream, calling("broken"), tools=[broken])
+    async with seated(room, agent):
+        room.say("bob", "chat", {"text": "Why?"})
+        chat = await answered(room)
+    assert chat["payload"]["text"] == "I could not answer: something failed (ValueError)"
+    assert room.log[-2]["kind"] == "reasoning/cancel"
+
+
+async def test_what_is_asked_aside_is_thought_and_answered_aside(room: Room, upstream: Upstream) -> None:
+    async with seated(room, agent_of(upstream, say("Hm.", "So."))):
+        room.say("bob", "chat", {"text": "A secret?"}, to=["ada", "cy"])
+        await answered(room)
+    mine = [one for one in room.log if one["from"] == "ada"]
+    assert len(mine) == 4
+    assert {tuple(one["to"]) for one in mine} == {("bob", "cy")}
+
+
+async def test_one_who_may_only_chat_only_chats(room: Room, upstream: Upstream) -> None:
+    room.capabilities = ["chat"]
+    async with seated(room, agent_of(upstream, say("Hm.", "So."))):
+        room.say("bob", "chat", {"text": "Why?"})
+        await answered(room)
+    assert seen(room) == [("chat", None)]
+
+
+async def test_it_is_told_what_was_said_before(room: Room, upstream: Upstream) -> None:
+    agent = agent_of(upstream, say("Hm.", "So."))
+    async with seated(room, agent, answers=["cy"]):
+        room.say("bob", "chat", {"text": "It rains."})
+        room.say("cy", "chat", {"text": "Really?"})
+        await answered(room)
+    [body] = asked(upstream, agent)
+    assert body["messages"][-1]["content"] == "Said in the space so far:\nbob: It rains.\n\nNow cy says:\nReally?"
+
+
+def told(sender: str, kind: str = "chat", **more: Any) -> Envelope:
+    return Envelope(id=f"{sender}-{len(more)}", ts=0, sender=sender, kind=kind, **more)
+
+
+def test_what_concerns_an_agent() -> None:
+    concerns = Concerns()
+    assert concerns.hear(told("bob"), "me")
+    assert concerns.hear(told("bob", to=("me",)), "me")
+    for other in (
+        told("bob", to=("cy",)),
+        told("bob", context="c"),
+        told("bob", replayed=True),
+        told("bob", correlation_id=("somebody's",)),
+        told("bob", kind="mcp/request"),
+        told("me"),
+        told("agent", kind="reasoning/start"),
+        told("agent"),
+        told("agent", kind="reasoning/thought", to=("me",)),
+    ):
+        assert not concerns.hear(other, "me")
+    assert concerns.hear(told("agent", to=("me",)), "me"), "another agent asks"
+    concerns.hear(Envelope(id="mine", ts=0, sender="me", kind="chat"), "me")
+    assert not concerns.hear(told("agent", to=("me",), correlation_id=("mine",)), "me"), "another agent answers"
+    assert concerns.hear(told("bob", correlation_id=("mine",)), "me")
+    assert not Concerns(["cy"]).hear(told("bob"), "me")
+    assert Concerns(lambda envelope: True).hear(told("bob", context="c"), "me")

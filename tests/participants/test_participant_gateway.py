@@ -1,0 +1,259 @@
+"""Participants and agents in a real gateway's space, over a way that breaks."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agents_kit import agent_of, asked, calling
+from gateway_kit import a_gateway, token
+from proxy_kit import Way, a_way
+
+from pellucid.envelopes import Envelope, text_of
+from pellucid.spaces import AgentInSpace, Cancelled, Kicked, Participant, Refused, SpaceClosed, ToolsInSpace
+from scripted import Call, Upstream, delta, say
+from scripted.gateway import Served
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with a_gateway(tmp_path_factory.mktemp("gateway")) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The people here have no tools, and do not say so."""
+    monkeypatch.setattr("pellucid.spaces.bridge.DISCOVERY_SECONDS", 0.3)
+
+
+def be(who: str, gateway: Served | Way, **more: Any) -> Participant:
+    return Participant(f"ws://127.0.0.1:{gateway.port}/spaces/review/ws", token=token(who), **more)
+
+
+async def until_said(me: Participant, text: str) -> list[Envelope]:
+    heard: list[Envelope] = []
+    async with asyncio.timeout(20):
+        async for envelope in me:
+            heard.append(envelope)
+            if text_of(envelope) == text:
+                break
+    return heard
+
+
+async def test_two_talk_and_a_third_comes_late(gateway: Served) -> None:
+    async with be("ada", gateway) as ada, be("bob", gateway) as bob:
+        assert "ada" in bob.participants
+        question = await ada.say("Why?", to="bob")
+        async with bob.reasoning("Let me see", answers=question) as thought:
+            await thought("Hm.", confidence=0.5)
+            async with thought.reasoning("closer") as inner:
+                await inner.observation("It is so.", severity="low")
+            await thought.conclude("Because.", confidence=0.9)
+        await bob.say("Because.", answers=[question, thought.start])
+        heard = await until_said(ada, "Because.")
+        assert [one.seq for one in heard] == sorted(one.seq for one in heard)
+        async with be("cy", gateway, history=100, view="collapsed") as cy:
+            assert cy.head >= ada.seen
+            old = [await anext(cy) for _ in range(6)]
+            assert all(one.replayed for one in old)
+            assert not [one for one in old if one.kind == "reasoning/thought"]
+            await ada.say("Welcome.")
+            new = await until_said(cy, "Welcome.")
+            assert not new[-1].replayed
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_nothing_is_lost_or_comes_twice_though_everything_breaks(tmp_path: Path, seed: int) -> None:
+    """A way that cuts in mid-frame, and a gateway that goes and comes again, in the middle of what three say."""
+    store, count = tmp_path / "spaces.db", 60
+    heard: dict[str, list[Envelope]] = {"bob": [], "cy": []}
+    loop = asyncio.get_running_loop()
+
+    async def listen(me: Participant) -> None:
+        heard[me.id] += await until_said(me, "the end")
+
+    first = a_gateway(tmp_path, store)
+    gateway = await loop.run_in_executor(None, first.__enter__)
+    try:
+        async with a_way(gateway.port) as way, be("ada", way) as ada, be("bob", way) as bob, be("cy", gateway) as cy:
+            way.dice, way.often = random.Random(seed), 0.08
+            listening = asyncio.gather(listen(bob))
+
+            async def chatter(name: str) -> None:
+                for number in range(count // 3):
+                    await ada.say(f"{name} {number}")
+
+            talking = asyncio.gather(*(chatter(name) for name in "xyz"))
+            await asyncio.sleep(0.2)
+            way.target = 0
+            way.cut()
+            cut = cy.seen
+            await loop.run_in_executor(None, first.__exit__, None, None, None)
+            first = a_gateway(tmp_path, store)
+            gateway = await loop.run_in_executor(None, first.__enter__)
+            way.target = gateway.port
+            async with asyncio.timeout(40):
+                await talking
+                way.often = 0
+                await ada.say("the end")
+                await listening
+            assert way.cuts > 2
+            assert cut
+        async with be("cy", gateway, after_seq=0) as again:
+            heard["cy"] = await until_said(again, "the end")
+    finally:
+        await loop.run_in_executor(None, first.__exit__, None, None, None)
+    for name in ("bob", "cy"):
+        chats = [one for one in heard[name] if one.kind == "chat"]
+        assert [one.seq for one in heard[name]] == sorted({one.seq for one in heard[name]})
+        assert len(chats) == len({one.id for one in chats}) == count + 1
+        for who in "xyz":
+            mine = [text_of(one) for one in chats if text_of(one).startswith(who)]
+            assert mine == [f"{who} {number}" for number in range(count // 3)]
+
+
+async def test_who_is_too_fast_is_slowed_down_and_loses_nothing(tmp_path: Path) -> None:
+    with a_gateway(tmp_path, limits={"chat": {"per_second": 200, "burst": 10}}) as gateway:
+        async with be("ada", gateway) as ada, be("bob", gateway) as bob:
+            async with asyncio.timeout(20):
+                await asyncio.gather(*(ada.say(str(number)) for number in range(30)))
+            await ada.say("the end")
+            heard = await until_said(bob, "the end")
+    assert sorted(text_of(one) for one in heard if one.kind == "chat") == sorted([*map(str, range(30)), "the end"])
+
+
+async def test_what_is_refused(gateway: Served) -> None:
+    async with be("ada", gateway) as ada:
+        with pytest.raises(Refused) as refused:
+            await ada.send("space/kick", {"participant_id": "bob"})
+        assert refused.value.info.code == "capability_violation"
+        with pytest.raises(Refused) as refused:
+            await ada.send("reasoning/thought", {"message": "?"}, context="never/opened/so/deep/as/this")
+        assert refused.value.info.code == "too_deep"
+    with pytest.raises(SpaceClosed) as closed:
+        await Participant(f"ws://127.0.0.1:{gateway.port}/spaces/review/ws", token="pst_wrong").__aenter__()
+    assert closed.value.info.kind in ("unauthorized", "forbidden")
+    assert "pst_wrong" not in str(closed.value)
+    with pytest.raises(SpaceClosed, match="does not let this participant in"):
+        await Participant(f"ws://127.0.0.1:{gateway.port}/spaces/nowhere/ws", token=token("ada")).__aenter__()
+
+
+async def test_the_kicked_one_is_out(gateway: Served) -> None:
+    async with be("boss", gateway) as boss, be("dan", gateway) as ada:
+        waiting = asyncio.create_task(ada.call("never", to="bob"))
+        await asyncio.sleep(0.05)
+        await boss.send("space/kick", {"participant_id": "dan", "reason": "enough"})
+        with pytest.raises(Kicked, match="enough"):
+            await waiting
+        with pytest.raises(Kicked):
+            await ada.say("But …")
+    with pytest.raises(SpaceClosed):
+        await be("dan", gateway).__aenter__()
+
+
+async def test_a_cancel_and_a_grant(gateway: Served) -> None:
+    async with be("boss", gateway) as boss, be("ada", gateway) as ada:
+
+        async def think() -> None:
+            async with ada.reasoning("Hm"):
+                await asyncio.Future()
+
+        thinking = asyncio.create_task(think())
+        async for envelope in boss:
+            if envelope.kind == "reasoning/start":
+                await boss.cancel(envelope.id, "enough")
+                break
+        with pytest.raises(Cancelled, match="enough"):
+            await thinking
+        assert not ada.may("space/invite")
+        await boss.send("capability/grant", {"recipient": "ada", "capabilities": ["space/invite"]})
+        async with asyncio.timeout(5):
+            while not ada.may("space/invite"):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+
+async def test_another_view_goes_on_where_it_stood(gateway: Served) -> None:
+    async with be("ada", gateway) as ada, be("bob", gateway, view="main") as bob, ada.reasoning("Hm") as thought:
+        await thought("unseen")
+        await ada.say("one")
+        assert [one.kind for one in await until_said(bob, "one")] == ["reasoning/start", "chat"]
+        await bob.look("full")
+        await thought("seen")
+        assert "reasoning/thought" in [one.kind for one in await until_said(bob, "seen")]
+
+
+def weather(city: str) -> str:
+    """What the weather is like.
+
+    Args:
+        city: Where.
+    """
+    return f"It rains in {city}."
+
+
+async def test_an_agent_with_the_tools_of_another(gateway: Served, upstream: Upstream) -> None:
+    agent = agent_of(upstream, calling("weather", city="Lyon"), say("So it is.", "It rains."))
+    async with (
+        be("bob", gateway) as bob,
+        ToolsInSpace(bob, [weather]),
+        be("ada", gateway) as ada,
+        AgentInSpace(agent, ada),
+        be("cy", gateway) as cy,
+    ):
+        question = await cy.say("How is it in Lyon?")
+        heard = await until_said(cy, "It rains. ")
+    start = next(one for one in heard if one.kind == "reasoning/start")
+    inside = [(one.sender, one.kind) for one in heard if one.context == start.id]
+    assert inside == [
+        ("ada", "reasoning/thought"),
+        ("ada", "mcp/request"),
+        ("bob", "mcp/response"),
+        ("ada", "reasoning/thought"),
+        ("ada", "reasoning/conclusion"),
+    ]
+    assert heard[-1].correlation_id == (question.id, start.id)
+    assert asked(upstream, agent)[1]["messages"][-1]["content"] == "It rains in Lyon."
+
+
+async def test_one_who_may_not_call_proposes(gateway: Served, upstream: Upstream) -> None:
+    agent = agent_of(upstream, calling("weather", city="Lyon"), say("So it is.", "It rains."))
+    async with (
+        be("bob", gateway) as bob,
+        ToolsInSpace(bob, [weather]),
+        be("novice", gateway) as novice,
+        AgentInSpace(agent, novice),
+        be("boss", gateway) as boss,
+    ):
+        await boss.say("How is it in Lyon?")
+        async for envelope in boss:
+            if envelope.kind == "mcp/proposal":
+                await boss.fulfil(envelope, to="bob")
+                break
+        await until_said(boss, "It rains. ")
+    assert asked(upstream, agent)[1]["messages"][-1]["content"] == "It rains in Lyon."
+
+
+async def test_a_cancel_ends_the_agents_run(gateway: Served, upstream: Upstream) -> None:
+    async def endless(call: Call) -> None:
+        await call.head()
+        await call.event(delta(reasoning_content="Hm.\n\nHm"))
+        await call.gone()
+
+    agent = agent_of(upstream, endless)
+    async with be("ada", gateway) as ada, AgentInSpace(agent, ada) as bridge, be("cy", gateway) as cy:
+        await cy.say("Why?")
+        async for envelope in cy:
+            if envelope.kind == "reasoning/thought":
+                assert envelope.context is not None
+                await cy.cancel(envelope.context, "enough")
+                break
+        async with asyncio.timeout(5):
+            await bridge.idle()
+    assert upstream.calls(agent._model.name)[0].connection.closed.wait(2)  # type: ignore[union-attr]

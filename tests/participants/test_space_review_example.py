@@ -1,0 +1,69 @@
+"""The example: three agents review a change as in the seed's multi-agent flow, with models that follow a script."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agents_kit import agent_of, calling
+
+from pellucid.envelopes import Envelope, text_of
+from scripted import Upstream, say
+
+pytestmark = pytest.mark.anyio
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "space_review"
+
+
+async def test_three_agents_review_a_change(
+    upstream: Upstream, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    example = importlib.import_module("review")
+    monkeypatch.setattr("pellucid.spaces.bridge.DISCOVERY_SECONDS", 0.3)
+    scripts = {
+        "security": (
+            calling("security_scan", reasoning="Auth changes need careful review", path="auth/"),
+            say("Found vulnerabilities in token handling", "Do not deploy. Critical vulnerabilities found."),
+        ),
+        "performance": (
+            calling("load_test", reasoning="Checking latency impact", requests=500),
+            say("Minimal performance impact detected", "Safe to deploy. Minimal impact on latency."),
+        ),
+        "release": (say("One says no, and it is critical", "We do not deploy."),),
+    }
+    models: dict[str, Any] = {name: agent_of(upstream, *played)._model for name, played in scripts.items()}
+    seen: list[Envelope] = []
+    async with example.a_gateway(tmp_path) as (url, tokens):
+        decision = await example.review(url, tokens, models, seen.append)
+    assert text_of(decision) == "We do not deploy. "
+
+    question = next(one for one in seen if one.sender == "user")
+    starts = {one.sender: one for one in seen if one.kind == "reasoning/start"}
+    assert set(starts) == {"security", "performance", "release"}
+    for name, thought, tool, result, conclusion in (
+        ("security", "Auth changes need careful review", "security_scan", "CRITICAL", "Do not deploy."),
+        ("performance", "Checking latency impact", "load_test", "500 requests", "Safe to deploy."),
+    ):
+        start = starts[name]
+        assert (start.context, start.correlation_id) == (None, (question.id,))
+        inside = [one for one in seen if one.context == start.id]
+        assert [(one.sender, one.kind) for one in inside] == [
+            (name, "reasoning/thought"),
+            (name, "mcp/request"),
+            ("tools", "mcp/response"),
+            (name, "reasoning/thought"),
+            (name, "reasoning/conclusion"),
+        ]
+        assert text_of(inside[0]) == thought
+        assert inside[1].payload["params"]["name"] == tool
+        assert result in inside[2].payload["result"]["content"][0]["text"]
+        assert text_of(inside[4]).startswith(conclusion)
+        answer = next(one for one in seen if one.kind == "chat" and one.sender == name)
+        assert answer.correlation_id == (question.id, start.id)
+    told = upstream.calls(models["release"].name)[0].body["messages"][-1]["content"]
+    assert "security: Do not deploy. Critical vulnerabilities found." in told
+    assert "Safe to deploy. Minimal impact on latency." in told
+    assert not any(one.replayed for one in seen)

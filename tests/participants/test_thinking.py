@@ -1,0 +1,116 @@
+"""A context of reasoning in the hands of the one who reasons."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from room_kit import Room, until
+
+from pellucid.spaces import Cancelled, Participant
+
+pytestmark = pytest.mark.anyio
+
+
+def ada(room: Room) -> Participant:
+    return Participant(room.url, token="token-of-ada")
+
+
+def said(room: Room) -> list[tuple[str, str | None, Any]]:
+    return [(one["kind"].removeprefix("reasoning/"), one.get("context"), one["payload"]) for one in room.log]
+
+
+async def test_it_is_what_the_seed_shows(room: Room) -> None:
+    asked = room.say("bob", "chat", {"text": "Should we deploy?"})
+    async with ada(room) as me:
+        async with me.reasoning("Analyzing request", answers=asked["id"], references=["msg-1"]) as thought:
+            start = thought.start.id
+            await thought("Need to check", confidence=0.5)
+            await thought.question("Is there a plan?", "Have the tests passed?")
+            await thought.observation("2 failures", severity="critical", components=["oauth2"])
+            async with thought.reasoning("Deep dive into security") as inner:
+                await inner("Checking permissions...")
+                await inner.conclude("Passed")
+            await thought.hypothesis("A regression", confidence=0.85, evidence=["tests"])
+            await thought.conclude("Unsafe", decision="do_not_deploy", confidence=0.92, key_factors=["tests"])
+        async with me.reasoning():
+            pass
+    inside = f"{start}/{room.log[5]['id']}"
+    assert said(room)[1:] == [
+        ("start", None, {"message": "Analyzing request", "references": ["msg-1"]}),
+        ("thought", start, {"message": "Need to check", "confidence": 0.5}),
+        ("question", start, {"questions": ["Is there a plan?", "Have the tests passed?"]}),
+        ("observation", start, {"content": "2 failures", "severity": "critical", "components": ["oauth2"]}),
+        ("start", start, {"message": "Deep dive into security"}),
+        ("thought", inside, {"message": "Checking permissions..."}),
+        ("conclusion", inside, {"message": "Passed"}),
+        ("hypothesis", start, {"hypothesis": "A regression", "confidence": 0.85, "evidence": ["tests"]}),
+        (
+            "conclusion",
+            start,
+            {"message": "Unsafe", "decision": "do_not_deploy", "confidence": 0.92, "key_factors": ["tests"]},
+        ),
+        ("start", None, {}),
+        ("conclusion", room.log[10]["id"], {}),
+    ]
+    assert room.log[1]["correlation_id"] == [asked["id"]]
+
+
+async def test_what_breaks_cancels_it_and_is_not_told(room: Room) -> None:
+    async with ada(room) as me:
+        with pytest.raises(ValueError, match="secret"):
+            async with me.reasoning("Hm"):
+                raise ValueError("secret")
+        task = asyncio.create_task(_endless(me))
+        await until(lambda: len(room.log) == 3)
+        await asyncio.sleep(0.02)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert task.cancelled()
+    assert said(room)[1] == ("cancel", room.log[0]["id"], {"reason": "failed (ValueError)"})
+    assert said(room)[3] == ("cancel", room.log[2]["id"], {"reason": "stopped"})
+
+
+async def _endless(me: Participant) -> None:
+    async with me.reasoning("Hm"):
+        await asyncio.Future()
+
+
+@pytest.mark.parametrize("by", ["bob", "system:gateway"])
+async def test_whoever_cancels_it_is_raised_inside(room: Room, by: str) -> None:
+    async with ada(room) as me:
+        with pytest.raises(Cancelled, match="enough") as cancelled:  # noqa: PT012
+            async with me.reasoning("Hm") as thought:
+                room.say(by, "reasoning/cancel", {"reason": "enough"}, context=thought.path)
+                await asyncio.Future()
+        assert (cancelled.value.by, cancelled.value.reason) == (by, "enough")
+        await me.say("And on.")
+    assert [one["kind"] for one in room.log] == ["reasoning/start", "reasoning/cancel", "chat"]
+
+
+async def test_a_cancel_of_the_inner_one_leaves_the_outer_one_and_one_of_the_outer_ends_both(room: Room) -> None:
+    async with ada(room) as me:
+        async with me.reasoning("outer") as outer:
+            with pytest.raises(Cancelled):  # noqa: PT012
+                async with outer.reasoning("inner") as inner:
+                    room.say("bob", "reasoning/cancel", {}, context=inner.start.id)  # MEW names the start alone
+                    await asyncio.Future()
+            await outer("and on")
+        ended = []
+        with pytest.raises(Cancelled):  # noqa: PT012
+            async with me.reasoning("outer") as outer:
+                try:
+                    async with outer.reasoning("inner"):
+                        room.say("bob", "reasoning/cancel", {}, context=outer.path)
+                        await asyncio.Future()
+                finally:
+                    ended.append("inner")
+        assert ended == ["inner"]
+        assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
+
+
+async def test_a_cancel_of_another_one_is_nothing_to_it(room: Room) -> None:
+    async with ada(room) as me, me.reasoning("Hm") as thought:
+        room.say("bob", "reasoning/cancel", {}, context="another")
+        await thought("and on")
