@@ -1,13 +1,27 @@
-// The page: who is there, which conversation the address names, and what is done with it.
-import { useCallback, useEffect, useMemo, useState } from "react"
+// The page: who is there, which conversation or space the address names, and what is done with it.
+import { lazy, Suspense, useCallback, useEffect, useMemo, useState } from "react"
 
+import { spaceIn } from "./address"
 import { ApiError, client } from "./api/client"
 import type { Session } from "./api/types"
 import { Chat } from "./Chat"
 import { ErrorState } from "./chat/ErrorState"
 import { SignIn } from "./shell/SignIn"
 
+const Space = lazy(() => import("./spaces/Space").then(({ Space }) => ({ default: Space })))
+
 export function App() {
+  // Whoever comes into a space has a token for it: nobody is asked for anything else.
+  const [space] = useState(() => spaceIn(location.pathname))
+  if (space === undefined) return <ChatApp />
+  return (
+    <Suspense>
+      <Space name={space} />
+    </Suspense>
+  )
+}
+
+function ChatApp() {
   const [session, setSession] = useState<Session | null>(null)
   const [failure, setFailure] = useState<string | null>(null)
 

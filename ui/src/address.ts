@@ -1,4 +1,4 @@
-// The address of the page: `/` is a new chat, `/c/{id}` a conversation.
+// The address of the page: `/` is a new chat, `/c/{id}` a conversation, `/spaces/{name}` a space.
 import { useSyncExternalStore } from "react"
 
 const CHANGED = "pellucid:address"
@@ -12,14 +12,22 @@ function subscribe(listener: () => void) {
   }
 }
 
-function conversationIn(path: string): string | null {
-  const id = /^\/c\/([^/]+)\/?$/.exec(path)?.[1]
+const CONVERSATION = /^\/c\/([^/]+)\/?$/
+const SPACE = /^\/spaces\/([^/]+)\/?$/
+
+function named(path: string, by: RegExp): string | null {
+  const name = by.exec(path)?.[1]
   try {
-    return id === undefined ? null : decodeURIComponent(id)
+    return name === undefined ? null : decodeURIComponent(name)
   } catch {
     return null
   }
 }
+
+const conversationIn = (path: string) => named(path, CONVERSATION)
+
+/** The space that the path names; null: one that is still to be named; undefined: it leads to the chat. */
+export const spaceIn = (path: string): string | null | undefined => (/^\/spaces(\/|$)/.test(path) ? named(path, SPACE) : undefined)
 
 export const useConversationId = () => useSyncExternalStore(subscribe, () => conversationIn(location.pathname))
 

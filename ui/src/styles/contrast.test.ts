@@ -1,8 +1,8 @@
-// The colours of both themes, as they stand in tokens.css, keep WCAG's ratios: 4.5 for text, 3 for signs and edges.
+// The colours of both themes, as they stand in tokens.css (and those of a space's participants), keep WCAG's ratios: 4.5 for text, 3 for signs and edges.
 import { readFileSync } from "node:fs"
 import { describe, expect, it } from "vitest"
 
-const css = readFileSync("src/styles/tokens.css", "utf8")
+const css = ["tokens.css", "spaces/colours.css"].map((name) => readFileSync(`src/styles/${name}`, "utf8")).join()
 const colours = new Map<string, [string, string]>()
 for (const [, name = "", light = "", dark = ""] of css.matchAll(/--([\w-]+): light-dark\((#[\da-f]+), (#[\da-f]+)\)/g)) colours.set(name, [light, dark])
 
@@ -27,8 +27,9 @@ const TEXT: [string, string[]][] = [
   ["accent", GROUNDS],
   ["grave", [...GROUNDS, "grave-ground"]],
   ["ink", ["grave-ground"]],
-  ["care", ["ground", "ground-quiet", "glass", "ground-code"]],
+  ["care", ["ground", "ground-side", "ground-raised", "ground-quiet", "glass", "ground-code"]],
   ["on-accent", ["accent-ground"]],
+  ...Array.from({ length: 8 }, (_, index): [string, string[]] => [`who-${index}`, GROUNDS]),
   ...["code-word", "code-text", "code-number", "code-name", "code-note"].map((name): [string, string[]] => [name, ["ground-code"]]),
 ]
 const SIGNS: [string, string[]][] = [

@@ -1,0 +1,375 @@
+"""The space in the browser: who comes in, a lane for each agent, the history that is run through, and what is done."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+from page_kit import Cable, Tab, Tabs
+from page_space_kit import QUESTION, Voices, come_in, gateway_with_spaces, lane, review, token
+from playwright.sync_api import expect
+
+from scripted.gateway import Served
+
+SPACES = [f"room-{number}" for number in range(24)]
+_next = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with gateway_with_spaces(tmp_path_factory.mktemp("spaces"), SPACES) as served:
+        yield served
+
+
+@pytest.fixture
+def space() -> str:
+    """One that nobody was in."""
+    return SPACES[next(_next)]
+
+
+@pytest.fixture
+def voices(gateway: Served, space: str) -> Iterator[Voices]:
+    made = Voices(gateway, space)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def said() -> None:
+    """No model says anything here."""
+
+
+# --- coming in -----------------------------------------------------------------------------------------------------
+
+
+def test_a_browser_gets_the_page_where_a_program_gets_json(gateway: Served, space: str) -> None:
+    for path in ("/spaces", f"/spaces/{space}"):
+        page = gateway.request("GET", path, headers={"Accept": "text/html,*/*;q=0.8"})
+        assert page.status == 200
+        assert page.headers["content-type"].startswith("text/html")
+        assert "accept" in page.headers["vary"]
+        bearer = {"Authorization": f"Bearer {token(space, 'mara')}"}
+        told = gateway.request("GET", path, headers=bearer)
+        assert told.status == 200
+        assert told.headers["content-type"] == "application/json"
+        assert "accept" in told.headers["vary"]
+
+
+def test_the_token_is_typed_once_and_stands_in_no_address(tab: Tab, space: str) -> None:
+    asked: list[str] = []
+    tab.page.on("request", lambda request: asked.append(request.url))
+    tab.page.on("websocket", lambda socket: asked.append(socket.url))
+    page = come_in(tab, space=space)
+    expect(tab.page.get_by_role("heading", level=1)).to_have_text(space)
+    page.reload()
+    tab.page.locator("[data-testid=room][data-phase=open]").wait_for()
+    assert not any(token(space, "mara") in url for url in [*asked, page.url])
+    assert any("/ws" in url for url in asked)
+    assert page.evaluate("() => JSON.stringify(localStorage)").count("token") == 0
+    tab.there("leave").click()
+    tab.there("join-token").wait_for()
+    page.reload()
+    tab.there("join-token").wait_for()
+
+
+def test_a_wrong_token_is_told_of_and_not_kept(tab: Tab, space: str) -> None:
+    tab.page.goto(f"{tab.url}/spaces/{space}")
+    tab.there("join-token").fill(token("another", "mara"))
+    tab.there("join-send").click()
+    expect(tab.page.get_by_role("alert")).to_be_visible()
+    assert tab.page.evaluate("() => sessionStorage.length") == 0
+    tab.there("join-token").fill(token(space, "mara"))
+    tab.there("join-send").click()
+    tab.there("say").wait_for()
+
+
+def test_a_space_is_named_where_the_address_names_none(tab: Tab, space: str) -> None:
+    tab.page.goto(f"{tab.url}/spaces")
+    tab.there("join-space").fill(space)
+    tab.there("join-token").fill(token(space, "mara"))
+    tab.there("join-send").click()
+    tab.there("say").wait_for()
+    assert tab.page.url.endswith(f"/spaces/{space}")
+
+
+def test_the_chat_does_not_load_what_only_a_space_needs(gateway: Served) -> None:
+    shell = gateway.request("GET", "/", headers={"Accept": "text/html"}).body.decode()
+    assert "Space-" not in shell
+    [script] = re.findall(r'src="(/assets/index-[^"]+\.js)"', shell)
+    assert "Space-" in gateway.request("GET", script).body.decode()
+
+
+# --- what is seen --------------------------------------------------------------------------------------------------
+
+
+def test_a_lane_for_each_agent_and_a_tree_for_each_context(tab: Tab, voices: Voices, space: str) -> None:
+    review(voices)
+    come_in(tab, space=space)
+    expect(tab.there("lane")).to_have_count(4)
+    expect(tab.there("thinks")).to_have_count(4)
+    security = lane(tab, "security-agent")
+    contexts = security.get_by_test_id("context")
+    expect(contexts).to_have_count(2)
+    assert [one.get_attribute("data-status") for one in contexts.all()] == ["concluded", "concluded"]
+    expect(contexts.first.get_by_test_id("confidence")).to_contain_text("92 %")
+    levels = [row.get_attribute("aria-level") for row in security.get_by_role("listitem").all()]
+    assert levels[0] == "1"
+    assert "3" in levels, "what is nested stands in what it is nested in"
+    assert security.get_by_test_id("request").first.get_attribute("data-outcome") == "done"
+    assert security.get_by_test_id("request").last.get_attribute("data-outcome") == "failed"
+    expect(security.get_by_test_id("severity").last).to_have_text("critical")
+    expect(security).to_contain_text("perf-agent"), "whoever thinks along is named"
+    docs = lane(tab, "docs-agent")
+    expect(docs.get_by_test_id("context")).to_have_attribute("data-status", "open")
+    expect(docs.get_by_test_id("request")).to_have_attribute("data-outcome", "waiting")
+    request = security.get_by_test_id("request").first.get_by_role("button")
+    request.click()
+    expect(security.get_by_test_id("request").first).to_contain_text("auth/session.py")
+
+
+def test_what_is_thought_is_seen_as_it_is_thought(tab: Tab, voices: Voices, space: str) -> None:
+    come_in(tab, space=space)
+    ask = voices.say("ops", "chat", text="Why?")
+    start = voices.say("perf-agent", "reasoning/start", about=ask, message="Let me see")
+    status = lane(tab, "perf-agent").get_by_test_id("context")
+    expect(status).to_have_attribute("data-status", "open")
+    voices.say("perf-agent", "reasoning/thought", start, message="First this")
+    expect(lane(tab, "perf-agent")).to_contain_text("First this")
+    call = voices.call("perf-agent", "load_test", start)
+    expect(tab.there("request")).to_have_attribute("data-outcome", "waiting")
+    voices.back(call, "42 ms", start)
+    expect(tab.there("request")).to_have_attribute("data-outcome", "done")
+    voices.say("perf-agent", "reasoning/conclusion", start, message="So it is.", confidence=0.5)
+    expect(status).to_have_attribute("data-status", "concluded")
+    voices.say("perf-agent", "chat", about=ask, text="Because.")
+    expect(tab.there("message").last).to_contain_text("Because.")
+    expect(tab.there("announcer")).to_have_text("perf-agent says: Because.")
+
+
+def test_an_answer_leads_to_the_reasoning_that_it_came_out_of_and_back(tab: Tab, voices: Voices, space: str) -> None:
+    review(voices)
+    come_in(tab, space=space)
+    fold = lane(tab, "security-agent").get_by_test_id("fold").first
+    fold.click()
+    expect(fold).to_have_attribute("aria-expanded", "false")
+    answer = tab.there("message").filter(has_text="I strongly recommend")
+    answer.get_by_test_id("why").click()
+    expect(fold).to_have_attribute("aria-expanded", "true")
+    head = lane(tab, "security-agent").locator(".row--head").first
+    expect(head).to_be_focused()
+    expect(head).to_be_in_viewport()
+    head.get_by_test_id("to-answer").click()
+    expect(tab.there("conversation").locator(".row:focus")).to_contain_text("I strongly recommend")
+
+
+def test_folded_and_filtered(tab: Tab, voices: Voices, space: str) -> None:
+    review(voices)
+    come_in(tab, space=space)
+    steps = tab.there("step")
+    tab.there("view-folded").click()
+    expect(lane(tab, "security-agent").get_by_test_id("context")).to_have_count(1)
+    expect(lane(tab, "security-agent")).not_to_contain_text("Even with a rollback plan")
+    expect(lane(tab, "security-agent")).to_contain_text("do_not_deploy")
+    expect(lane(tab, "docs-agent").get_by_test_id("request")).to_be_visible()
+    tab.there("view-main").click()
+    expect(tab.there("lane")).to_have_count(0)
+    expect(tab.there("message").first).to_contain_text(QUESTION)
+    tab.there("view-full").click()
+    tab.there("open-filter").click()
+    filters = tab.there("filters")
+    filters.get_by_role("button", name="Thoughts").click()
+    expect(lane(tab, "security-agent")).not_to_contain_text("Even with a rollback plan")
+    expect(lane(tab, "security-agent").get_by_test_id("step").filter(has_text="Observation")).to_have_count(2)
+    filters.get_by_role("button", name="Thoughts").click()
+    filters.get_by_role("button", name="perf-agent").click()
+    expect(lane(tab, "perf-agent")).to_have_count(0)
+    filters.get_by_role("button", name="perf-agent").click()
+    tab.there("filter-text").fill("ROLLBACK")
+    expect(steps).to_have_count(2)
+    expect(lane(tab, "coordinator").get_by_test_id("context")).to_have_count(0)
+
+
+def test_search_finds_all_that_was_said_and_leads_there(tab: Tab, voices: Voices, space: str) -> None:
+    review(voices)
+    come_in(tab, space=space)
+    tab.there("view-main").click()
+    tab.there("open-search").click()
+    tab.there("space-search").fill("expiry of the first")
+    expect(tab.there("found")).to_have_count(1)
+    tab.there("found").click()
+    found = lane(tab, "security-agent").locator(".row:focus")
+    expect(found).to_contain_text("Have you considered the cache?")
+    expect(found).to_be_in_viewport()
+    expect(tab.there("room")).to_have_attribute("data-live", "true")
+
+
+# --- what was --------------------------------------------------------------------------------------------------------
+
+
+def test_the_history_is_run_through(tab: Tab, voices: Voices, space: str) -> None:
+    review(voices)
+    come_in(tab, space=space)
+    scrub, live = tab.there("scrub"), tab.there("live")
+    head = int(scrub.get_attribute("max") or 0)
+    told = tab.there("place")
+    expect(told).to_have_text(f"{head} / {head}")
+    started = next(
+        one["seq"]
+        for one in gateway_envelopes(tab, space)
+        if one["kind"] == "reasoning/start" and one["from"] == "perf-agent"
+    )
+    scrub.fill(str(started))
+    expect(tab.there("room")).to_have_attribute("data-live", "false")
+    expect(tab.there("lane")).to_have_count(3)
+    expect(lane(tab, "security-agent").get_by_test_id("context")).to_have_attribute("data-status", "open")
+    expect(tab.there("say-past")).to_be_visible()
+    expect(tab.there("cancel")).to_have_count(0)
+    scrub.focus()
+    tab.page.keyboard.press("ArrowLeft")
+    expect(lane(tab, "perf-agent")).to_have_count(0)
+    tab.page.keyboard.press("Home")
+    expect(told).to_contain_text(f"1 / {head}")
+    voices.say("ops", "chat", text="Meanwhile.")
+    expect(told).to_contain_text(f"1 / {head + 2}"), "it goes on behind the page"
+    expect(tab.there("message").filter(has_text="Meanwhile.")).to_have_count(0)
+    live.click()
+    expect(tab.there("message").last).to_contain_text("Meanwhile.")
+    expect(live).to_have_attribute("aria-pressed", "true")
+
+
+def test_it_plays_as_it_was_and_is_live_again_at_its_end(tab: Tab, voices: Voices, space: str) -> None:
+    review(voices)
+    come_in(tab, space=space)
+    tab.there("speed").select_option("20")
+    tab.there("scrub").fill("1")
+    tab.there("play").click()
+    expect(tab.there("scrubber")).to_have_attribute("data-mode", "playing")
+    expect(tab.there("scrubber")).to_have_attribute("data-mode", "live")
+    expect(tab.there("lane")).to_have_count(4)
+
+
+def gateway_envelopes(tab: Tab, space: str) -> list[dict[str, object]]:
+    bearer = {"Authorization": f"Bearer {token(space, 'mara')}"}
+    found = tab.gateway.request("GET", f"/spaces/{space}/envelopes?limit=500", headers=bearer).json
+    envelopes: list[dict[str, object]] = found["envelopes"]
+    return envelopes
+
+
+# --- what is done ----------------------------------------------------------------------------------------------------
+
+
+def test_whoever_is_there_says_something_and_answers(tab: Tab, voices: Voices, space: str) -> None:
+    other = voices.client("ops")
+    come_in(tab, space=space)
+    tab.there("say").fill("Is anybody here?")
+    tab.page.keyboard.press("Enter")
+    heard = other.until("chat")
+    assert (heard["from"], heard["payload"]["text"]) == ("mara", "Is anybody here?")
+    expect(tab.there("message")).to_have_attribute("data-mine", "true")
+    expect(tab.there("pending")).to_have_count(0)
+    question = voices.say("ops", "chat", text="I am. What is it?")
+    mine = tab.there("message").filter(has_text="I am.")
+    mine.hover()
+    mine.get_by_test_id("reply").click()
+    expect(tab.there("say")).to_be_focused()
+    tab.there("to").select_option("ops")
+    tab.page.keyboard.press("Shift+Tab")
+    tab.there("say").fill("Only this.")
+    tab.there("send").click()
+    heard = other.until("chat", **{"from": "mara"})
+    assert heard["correlation_id"] == [question]
+    assert heard["to"] == ["ops"]
+
+
+def test_what_is_refused_says_why_and_is_not_lost(tab: Tab, voices: Voices, space: str) -> None:
+    come_in(tab, space=space)
+    tab.there("say").fill("x" * 30_000)
+    tab.there("send").click()
+    refused = tab.there("pending")
+    expect(refused).to_have_attribute("data-failed", "true")
+    refused.get_by_role("button", name="Write it anew").click()
+    expect(refused).to_have_count(0)
+    assert len(tab.there("say").input_value()) == 30_000
+
+
+def test_whoever_may_only_read_is_told_so(tab: Tab, voices: Voices, space: str) -> None:
+    review(voices)
+    tab.page.goto(f"{tab.url}/spaces/{space}")
+    tab.there("join-token").fill(token(space, "reader"))
+    tab.there("join-send").click()
+    expect(tab.page.get_by_text("You may read here")).to_be_visible()
+    expect(tab.there("lane")).to_have_count(4)
+    for what in ("say", "cancel", "approve"):
+        expect(tab.there(what)).to_have_count(0)
+
+
+def test_a_reasoning_is_cancelled(tab: Tab, voices: Voices, space: str) -> None:
+    names = review(voices)
+    come_in(tab, space=space)
+    docs = lane(tab, "docs-agent")
+    docs.get_by_test_id("cancel").click()
+    expect(docs.get_by_test_id("context")).to_have_attribute("data-status", "cancelled")
+    told = voices.client("docs-agent").until("reasoning/cancel")
+    assert (told["from"], told["context"]) == ("mara", names["docs"])
+    expect(docs.get_by_test_id("cancel")).to_have_count(0)
+
+
+def test_a_proposal_is_approved_or_rejected(tab: Tab, voices: Voices, space: str) -> None:
+    names = review(voices)
+    come_in(tab, space=space)
+    proposal = tab.there("conversation").get_by_test_id("proposal")
+    proposal.get_by_test_id("approve").click()
+    expect(proposal).to_have_attribute("data-status", "fulfilled")
+    told = voices.client("security-agent").until("mcp/request", **{"from": "mara"})
+    assert told["correlation_id"] == [names["proposal"]]
+    assert told["payload"]["params"]["name"] == "create_issue"
+    voices.say("docs-agent", "mcp/proposal", method="tools/call", params={"name": "deploy", "arguments": {}})
+    second = tab.there("conversation").get_by_test_id("proposal").last
+    second.get_by_test_id("refuse").click()
+    expect(second).to_have_attribute("data-status", "rejected")
+
+
+# --- when something breaks -----------------------------------------------------------------------------------------
+
+
+def test_after_a_break_nothing_is_missing_and_nothing_is_twice(
+    tabs: Tabs, cable: Cable, gateway: Served, voices: Voices, space: str
+) -> None:
+    tab = tabs(cable, gateway)
+    tab.allow("ERR_|WebSocket|Failed to load")
+    tab.page.goto(f"{cable.url}/spaces/{space}")
+    tab.there("join-token").fill(token(space, "mara"))
+    tab.there("join-send").click()
+    tab.page.locator("[data-testid=room][data-phase=open]").wait_for()
+    voices.say("ops", "chat", text="one")
+    expect(tab.there("message")).to_have_count(1)
+    cable.cut()
+    expect(tab.there("banner")).to_contain_text("broke")
+    tab.there("say").fill("mine")
+    tab.there("send").click()
+    expect(tab.there("pending")).to_have_count(1)
+    for number in range(20):
+        voices.say("ops", "chat", text=f"while away {number}")
+    cable.mend()
+    expect(tab.there("banner")).to_have_count(0)
+    expect(tab.there("pending")).to_have_count(0)
+    expect(tab.there("message")).to_have_count(22)
+    texts = [one.inner_text() for one in tab.there("message").locator(".message__text").all()]
+    assert texts == ["one", *(f"while away {number}" for number in range(20)), "mine"]
+
+
+def test_whoever_is_sent_away_is_told_so(tab: Tab, voices: Voices, space: str) -> None:
+    come_in(tab, "ops", space)
+    voices.say("coordinator", "space/kick", participant_id="ops", reason="enough")
+    expect(tab.there("join")).to_be_visible()
+    expect(tab.page.get_by_role("alert")).to_be_visible()
+
+
+def test_json_of_the_room_is_valid(gateway: Served, space: str) -> None:
+    """What the page reads is what the gateway says to everybody."""
+    bearer = {"Authorization": f"Bearer {token(space, 'mara')}"}
+    told = gateway.request("GET", f"/spaces/{space}/envelopes", headers=bearer)
+    assert set(json.loads(told.body)) >= {"envelopes", "has_more", "first", "last"}

@@ -1,0 +1,127 @@
+"""The page folds a history into contexts by the gateway's own rules.
+
+`ui/src/spaces/recorded.json` holds conversations, and what the gateway's trees say of them; the page's tests
+(`ui/src/spaces/fold.test.ts`) hold its fold to it. Here it is checked that the gateway still says so.
+
+    python tests/page/test_page_space_rules.py      # writes it anew
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+from pellucid.envelopes import Defaults, Envelope, EnvelopeError, read
+from pellucid.envelopes.lifecycle import Lifecycle
+from pellucid.envelopes.translate import write
+from pellucid.envelopes.tree import Tree, trees
+
+RECORDED = Path(__file__).parents[2] / "ui" / "src" / "spaces" / "recorded.json"
+sys.path.append(str(Path(__file__).parents[1] / "envelopes"))
+
+from seed_flows import FLOWS  # noqa: E402
+
+KINDS = {
+    "reasoning/start": 5,
+    "reasoning/thought": 6,
+    "reasoning/hypothesis": 1,
+    "reasoning/conclusion": 3,
+    "reasoning/cancel": 1,
+    "chat": 4,
+    "mcp/request": 2,
+    "mcp/response": 2,
+    "mcp/proposal": 1,
+}
+PEOPLE = ("ada", "bob", "system:gateway")
+
+
+def scripts() -> list[list[Envelope]]:
+    """Conversations that a strict space accepts: the seed's, and some by chance."""
+    chance = random.Random(20260)
+    found = [_accepted(_numbered([json.loads(one) for one in flow])) for flow in FLOWS.values()]
+    return found + [_accepted(_numbered(_conversation(chance))) for _ in range(120)]
+
+
+def _conversation(chance: random.Random) -> list[Any]:
+    frames: list[dict[str, Any]] = []
+    for number in range(chance.randint(4, 26)):
+        starts = [frame["id"] for frame in frames if frame["kind"] == "reasoning/start"][-3:]
+        frames.append(_any(chance, number, [*starts, *starts, f"m{max(0, number - 2)}", "label"]))
+    return frames
+
+
+def _any(chance: random.Random, number: int, names: list[str]) -> dict[str, Any]:
+    kind = chance.choices(list(KINDS), list(KINDS.values()))[0]
+    frame: dict[str, Any] = {"id": f"m{number}", "kind": kind, "from": chance.choice(PEOPLE[:2]), "payload": {}}
+    if chance.random() < 0.7 and kind != "mcp/proposal":
+        depth = 2 if chance.random() < 0.35 else 1
+        frame["context"] = "/".join(chance.choice(names) for _ in range(depth))
+    if chance.random() < 0.5:
+        frame["correlation_id"] = [chance.choice(names)]
+    if kind == "reasoning/cancel" and chance.random() < 0.5:
+        frame["from"] = PEOPLE[2]
+    if kind == "reasoning/conclusion" and chance.random() < 0.2:
+        frame["payload"] = {"cancelled": True}
+    return frame
+
+
+def _numbered(frames: list[Any]) -> list[Envelope]:
+    said = []
+    for number, frame in enumerate(frames, 1):
+        sender = frame.pop("from", "agent")
+        try:
+            envelope = read(frame, None, Defaults(sender="x", id=frame.get("id", f"n{number}"), ts=number * 1000))
+        except EnvelopeError:
+            continue
+        said.append(_with(envelope, sender=sender))
+    return said
+
+
+def _with(envelope: Envelope, **changes: Any) -> Envelope:
+    fields = {name: getattr(envelope, name) for name in envelope.__struct_fields__}
+    return Envelope(**{**fields, **changes})
+
+
+def _accepted(said: list[Envelope]) -> list[Envelope]:
+    life, kept = Lifecycle(), []
+    for envelope in said:
+        numbered = _with(envelope, seq=len(kept) + 1)
+        if life.feed(numbered).accepted:
+            kept.append(numbered)
+    return kept
+
+
+def picture(tree: Tree) -> dict[str, Any]:
+    return {
+        "path": tree.path,
+        "owner": tree.owner,
+        "status": tree.status,
+        "start": tree.start.id if tree.start else None,
+        "answer": tree.answer,
+        "led_to": list(tree.led_to),
+        "steps": [
+            picture(said.tree) if said.tree is not None else said.envelope.seq
+            for said in tree.steps
+            if said.tree is not None or said.envelope is not None
+        ],
+    }
+
+
+def recorded() -> str:
+    rows = [
+        {"said": [write(one, "mew/v0.4") for one in script], "trees": [picture(tree) for tree in trees(script)]}
+        for script in scripts()
+        if script
+    ]
+    return "[\n" + ",\n".join(json.dumps(row, separators=(",", ":"), ensure_ascii=False) for row in rows) + "\n]\n"
+
+
+def test_what_the_page_is_held_to_is_what_the_gateway_says() -> None:
+    assert recorded() == RECORDED.read_text(encoding="utf-8"), "write it anew, and see whether the page agrees"
+
+
+if __name__ == "__main__":
+    RECORDED.write_text(recorded(), encoding="utf-8")

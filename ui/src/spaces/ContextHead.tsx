@@ -1,0 +1,88 @@
+// The head of a context: folded or open, how it stands, for how long, how sure; folded also what it came to.
+import { Seconds } from "../chat/Seconds"
+import { useStay } from "../chat/follow"
+import { StopIcon } from "../shell/icons"
+import { plain, visible } from "../text/visible"
+import { textAt, wordsOf } from "./envelope"
+import type { Context } from "./fold"
+import { useNow, useRoom } from "./room"
+import { titleOf } from "./rows"
+import { goesOn, StatusMark, statusOf, Sure, took, Who } from "./signs"
+
+interface Props {
+  context: Context
+  open: boolean
+  owner: string
+}
+
+export function ContextHead({ context, open, owner }: Props) {
+  const now = useNow()
+  const { toggle, cancel, mayCancel, live, skew, show } = useRoom()
+  const stay = useStay()
+  const running = context.status === "open" && context.start !== null
+  const approach = context.start ? textAt(context.start.payload, "approach") : undefined
+  const expected = context.start ? textAt(context.start.payload, "estimated_duration") : undefined
+  const guests = context.participants.filter((one) => one !== context.owner)
+  return (
+    <div className="context" data-testid="context" data-status={context.status} data-open={open}>
+      <div className="context__line">
+        <button
+          type="button"
+          className="context__toggle"
+          data-testid="fold"
+          aria-expanded={open}
+          onClick={() => {
+            stay()
+            toggle(context.key, !open)
+          }}
+        >
+          <span className="reasoning__chevron" aria-hidden="true" />
+          <StatusMark context={context} />
+          <span className="context__title" dir="auto">{visible(titleOf(context))}</span>
+        </button>
+        {running && live && mayCancel && (
+          <button type="button" className="icon-button context__cancel" data-testid="cancel" aria-label={`Cancel: ${plain(titleOf(context))}`} title="Cancel this reasoning" onClick={() => cancel(context)}>
+            <StopIcon />
+          </button>
+        )}
+      </div>
+      <div className="context__facts">
+        {context.owner !== owner && <Who id={context.owner} small />}
+        <span className="context__status">{statusOf(context)}</span>
+        {running && now === null ? <Seconds since={context.opened} running skew={skew} least={0} /> : <span className="seconds">{took(context, now ?? 0)}</span>}
+        {running && expected !== undefined && <span>of about <span dir="auto">{plain(expected)}</span></span>}
+        {context.confidence !== undefined && <Sure confidence={context.confidence} range={context.uncertainty} />}
+        {context.count > 1 && <span>{context.count - 1} {context.count === 2 ? "step" : "steps"}</span>}
+        {context.waiting.size > 0 && <span className="context__waiting">{context.waiting.size} waiting</span>}
+        {guests.length > 0 && <span className="context__guests">with {guests.slice(0, 4).map((id) => <Who key={id} id={id} small />)}</span>}
+        {open && approach !== undefined && <span dir="auto">{plain(approach)}</span>}
+        {context.answer && (
+          <button type="button" className="text-button context__answer" data-testid="to-answer" onClick={() => context.answer && show(context.answer)}>Its answer</button>
+        )}
+      </div>
+      {!open && context.conclusion && <p className="context__outcome" dir="auto">{visible(wordsOf(context.conclusion).slice(0, 400))}</p>}
+    </div>
+  )
+}
+
+/** In the conversation: that somebody thinks, or thought, and what came of it; it leads to the lane. */
+export function ContextLine({ context }: { context: Context }) {
+  const now = useNow()
+  const { show, skew } = useRoom()
+  const running = context.status === "open" && context.start !== null
+  return (
+    <button type="button" className="thinks" data-testid="thinks" data-status={context.status} onClick={() => show(context)}>
+      <span className="thinks__head">
+        <StatusMark context={context} />
+        <Who id={context.owner} />
+        <span className="thinks__status">
+          {running ? "thinks" : context.status === "open" ? (goesOn(context) ? "is at work" : "worked") : context.status === "concluded" ? "thought" : context.status === "cancelled" ? "was stopped" : "broke off"}
+        </span>
+        {running && now === null ? <Seconds since={context.opened} running skew={skew} /> : <span className="seconds">{took(context, now ?? 0)}</span>}
+        {context.confidence !== undefined && <Sure confidence={context.confidence} range={context.uncertainty} />}
+        {context.waiting.size > 0 && <span className="context__waiting">{context.waiting.size} waiting</span>}
+      </span>
+      <span className="thinks__words" dir="auto">{visible((context.conclusion ? wordsOf(context.conclusion) : "") || titleOf(context))}</span>
+    </button>
+  )
+}

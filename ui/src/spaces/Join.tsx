@@ -1,0 +1,63 @@
+// Coming in: which space, and the participant's token, which is kept in this tab and stands in no address.
+import { useEffect, useId, useRef, useState } from "react"
+
+import { Mark } from "../shell/icons"
+import { ThemeToggle } from "../shell/ThemeToggle"
+import { plain } from "../text/visible"
+
+interface Props {
+  /** The one that the address names; null: it names none. */
+  space: string | null
+  /** Why the last token was not taken. */
+  problem: string | null
+  onJoin: (space: string, token: string) => void
+}
+
+export function Join({ space, problem, onJoin }: Props) {
+  const [name, setName] = useState(space ?? "")
+  const [token, setToken] = useState("")
+  const message = useId()
+  const field = useRef<HTMLInputElement>(null)
+  useEffect(() => {
+    if (window.matchMedia("(hover: hover)").matches) field.current?.focus({ preventScroll: true })
+  }, [])
+  const ready = name.trim() !== "" && token.trim() !== ""
+  return (
+    <main className="sign-in" data-testid="join">
+      <div className="sign-in__theme"><ThemeToggle /></div>
+      <div className="sign-in__card">
+        <Mark />
+        <h1 className="sign-in__title" dir="auto">{space === null ? "A space" : plain(space)}</h1>
+        <p className="sign-in__lead">Agents and people in one room, and what each of them thinks. Come in with your token.</p>
+        <form className="sign-in__form" onSubmit={(event) => { event.preventDefault(); if (ready) onJoin(name.trim(), token.trim()) }}>
+          {space === null && (
+            <label className="sign-in__label">
+              Space
+              <input ref={field} className="sign-in__field" name="space" data-testid="join-space" autoComplete="off" spellCheck={false} required value={name} onChange={(event) => setName(event.target.value)} />
+            </label>
+          )}
+          <label className="sign-in__label">
+            Token
+            <input
+              ref={space === null ? null : field}
+              className="sign-in__field"
+              type="password"
+              name="token"
+              data-testid="join-token"
+              autoComplete="off"
+              spellCheck={false}
+              required
+              aria-invalid={problem !== null}
+              aria-describedby={problem === null ? undefined : message}
+              value={token}
+              onChange={(event) => setToken(event.target.value)}
+            />
+          </label>
+          <button type="submit" className="button button--first" data-testid="join-send" disabled={!ready}>Come in</button>
+        </form>
+        {problem !== null && <p id={message} className="form-error" role="alert">{problem}</p>}
+        <p className="sign-in__note">Each participant has a token of its own (<code>pellucid space create</code>). Yours is kept in this tab, until it is closed.</p>
+      </div>
+    </main>
+  )
+}

@@ -1,0 +1,86 @@
+// The panes of a room: the conversation, and a lane.
+import { memo, useCallback, useMemo } from "react"
+import type { ReactNode } from "react"
+
+import { familyOf } from "./envelope"
+import { ContextHead, ContextLine } from "./ContextHead"
+import type { Fold, Lane } from "./fold"
+import { useRoom } from "./room"
+import { Rows } from "./Rows"
+import type { Target } from "./Rows"
+import { isNotice, laneRows, mainRows } from "./rows"
+import type { Filter, Folds, Row } from "./rows"
+import { Who } from "./signs"
+import { Act, Message, Notice, Step } from "./Step"
+
+interface ConversationProps {
+  fold: Fold
+  rev: number
+  filter: Filter
+  target: Target | null
+  from: number
+  reading: boolean
+  onEarlier: () => void
+  foot: ReactNode
+}
+
+function drawMain(row: Row): ReactNode {
+  if (row.type === "head") return <ContextLine context={row.context} />
+  if (familyOf(row.said.envelope.kind) === "mcp") return <Act said={row.said} />
+  return isNotice(row.said.envelope) || familyOf(row.said.envelope.kind) === "reasoning" ? <Notice envelope={row.said.envelope} {...(row.before && { more: row.before })} /> : <Message said={row.said} />
+}
+
+export function ConversationPane({ fold, rev, filter, target, from, reading, onEarlier, foot }: ConversationProps) {
+  // eslint-disable-next-line react-hooks/exhaustive-deps -- the fold changes in place
+  const rows = useMemo(() => mainRows(fold.main, filter), [fold, rev, filter])
+  return (
+    <section className="pane pane--main" data-pane="" aria-label="The conversation" data-testid="conversation">
+      <Rows
+        rows={rows}
+        label="What was said to all"
+        target={target}
+        draw={drawMain}
+        before={
+          from > 1 && Number.isFinite(from) ? (
+            <button type="button" className="text-button pane__earlier" data-testid="earlier" disabled={reading} onClick={onEarlier}>
+              {reading ? "Reading…" : "Show what was said before"}
+            </button>
+          ) : null
+        }
+        empty={<p className="pane__empty">{reading ? "Reading…" : filter.text !== "" ? "Nothing of it here." : "Nothing has been said yet."}</p>}
+      />
+      <div className="pane__foot">{foot}</div>
+    </section>
+  )
+}
+
+interface LaneProps {
+  lane: Lane
+  rev: number
+  filter: Filter
+  folds: Folds
+  target: Target | null
+}
+
+export const LanePane = memo(function LanePane({ lane, rev, filter, folds, target }: LaneProps) {
+  const { colourOf } = useRoom()
+  // eslint-disable-next-line react-hooks/exhaustive-deps -- the lane changes in place
+  const rows = useMemo(() => laneRows(lane.items, filter, folds), [lane, rev, filter, folds])
+  const draw = useCallback(
+    (row: Row) =>
+      row.type === "head" ? <ContextHead context={row.context} open={row.open} owner={lane.id} /> : (
+        <Step said={row.said} owner={row.said.context?.owner ?? lane.id} expanded={folds.get(row.said.key) === true} />
+      ),
+    [lane.id, folds],
+  )
+  const contexts = lane.items.filter((item) => item.type === "context").length
+  return (
+    <section className="pane pane--lane" data-pane={lane.id} data-colour={colourOf(lane.id)} aria-label={lane.id} data-testid="lane">
+      <header className="pane__head">
+        <h2 className="pane__name"><Who id={lane.id} /></h2>
+        <span className="pane__count">{contexts === 0 ? "" : contexts === 1 ? "1 reasoning" : `${contexts} reasonings`}</span>
+      </header>
+      <Rows rows={rows} label={`What ${lane.id} thinks`} target={target} draw={draw} empty={<p className="pane__empty">{filter.text !== "" ? "Nothing of it here." : "Nothing yet."}</p>} />
+    </section>
+  )
+})

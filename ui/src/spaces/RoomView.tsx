@@ -1,0 +1,217 @@
+// The room: the conversation at one side, a lane for each agent beside it, the history at the foot.
+import { useCallback, useDeferredValue, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react"
+
+import { SearchIcon } from "../shell/icons"
+import { ThemeToggle } from "../shell/ThemeToggle"
+import { plain, visible } from "../text/visible"
+import { CANCEL, familyOf, mayPerhaps, REQUEST, wordsOf } from "./envelope"
+import { Filters, ViewSwitch } from "./Filters"
+import type { Item, Said } from "./fold"
+import { FilterIcon, LeaveIcon } from "./icons"
+import { ConversationPane, LanePane } from "./Panes"
+import { colours, NowContext, RoomContext } from "./room"
+import type { Room } from "./room"
+import type { Target } from "./Rows"
+import { ALL, placeOf } from "./rows"
+import type { Filter, Folds } from "./rows"
+import { Say } from "./Say"
+import { Scrubber } from "./Scrubber"
+import { SearchDialog } from "./SearchDialog"
+import type { SpaceSession } from "./session"
+import { Strip } from "./Strip"
+
+interface Props {
+  session: SpaceSession
+  /** To go, and why, where it is not by choice. */
+  onLeave: (why: string | null) => void
+}
+
+/** Where to: which pane, and which row of it. */
+interface Goal extends Target {
+  pane: string
+}
+
+export const MAIN = ""
+
+export function RoomView({ session, onLeave }: Props) {
+  const state = useSyncExternalStore(session.subscribe, session.snapshot)
+  const { fold, scrub, head } = state
+  const live = scrub.mode === "live"
+  const [colourOf] = useState(colours)
+  const [filter, setFilter] = useState<Filter>(ALL)
+  const settled = useDeferredValue(filter)
+  const [filtering, setFiltering] = useState(false)
+  const [searching, setSearching] = useState(false)
+  const [folds, setFolds] = useState<Folds>(new Map())
+  const [goal, setGoal] = useState<Goal | null>(null)
+  const [wanted, setWanted] = useState<number | null>(null)
+  const [answering, setAnswering] = useState<Said | null>(null)
+  const panes = useRef<HTMLDivElement>(null)
+
+  useEffect(() => {
+    if (state.phase === "refused") onLeave(state.problem)
+  }, [state.phase, state.problem, onLeave])
+
+  const change = useCallback((next: Filter) => {
+    setFilter((now) => {
+      // Another view begins as it is: what was opened by hand was opened in the one before.
+      if (now.view !== next.view) setFolds(new Map())
+      return next
+    })
+  }, [])
+
+  const toPane = useCallback((pane: string) => {
+    const element = panes.current?.querySelector<HTMLElement>(`[data-pane="${CSS.escape(pane)}"]`)
+    element?.scrollIntoView({ block: "nearest", inline: "center", behavior: "auto" })
+  }, [])
+
+  const show = useCallback((item: Item) => {
+    const { key, lane, within } = placeOf(item)
+    setFolds((now) => {
+      const next = new Map(now)
+      for (const context of within) next.set(context.key, true)
+      if (item.type === "context") next.set(item.key, true)
+      else if (item.compressed) next.set(item.compressed.key, true)
+      return next
+    })
+    // What is looked for is there, whatever the filter says.
+    setFilter((now) => {
+      const view = lane !== null && now.view === "main" ? "full" : now.view
+      return now.text === "" && now.hidden.size === 0 && now.without.size === 0 ? { ...now, view } : { ...ALL, view }
+    })
+    setGoal((now) => ({ pane: lane ?? MAIN, key, turn: (now?.turn ?? 0) + 1 }))
+  }, [])
+
+  useEffect(() => {
+    if (goal) toPane(goal.pane)
+  }, [goal, toPane])
+
+  // What was looked for by its number is shown as soon as it is here.
+  useEffect(() => {
+    if (wanted === null) return
+    const item = fold.find(wanted)
+    if (!item) return
+    setWanted(null)
+    show(item)
+  }, [wanted, fold, state, show])
+
+  const lookUp = (seq: number) => {
+    setSearching(false)
+    if (fold.find(seq) === undefined) session.goTo(seq)
+    setWanted(seq)
+  }
+
+  const { me, capabilities, skew } = state
+  const room = useMemo<Room>(
+    () => ({
+      me, live, skew: -skew, colourOf, show,
+      mayCancel: mayPerhaps(capabilities, CANCEL),
+      mayAsk: mayPerhaps(capabilities, REQUEST),
+      mayChat: mayPerhaps(capabilities, "chat"),
+      toggle: (key, open) => setFolds((now) => new Map(now).set(key, open)),
+      cancel: (context) => session.cancel(context),
+      approve: (said) => session.approve(said),
+      refuse: (said) => session.refuse(said),
+      reply: setAnswering,
+    }),
+    [me, live, skew, colourOf, show, capabilities, session],
+  )
+
+  const lanes = [...fold.lanes.values()].filter((lane) => lane.works && !settled.without.has(lane.id))
+  const shown = settled.view === "main" ? [] : lanes
+  const everybody = useMemo(() => {
+    const all = new Set(state.people.map(({ id }) => id))
+    for (const id of fold.lanes.keys()) if (!id.startsWith("system:")) all.add(id)
+    return [...all].toSorted((a, b) => a.localeCompare(b))
+    // eslint-disable-next-line react-hooks/exhaustive-deps -- the lanes grow in place
+  }, [state.people, fold, fold.lanes.size])
+  for (const id of everybody) colourOf(id)
+  const filtered = filter.hidden.size + filter.without.size + (filter.text === "" ? 0 : 1)
+
+  return (
+    <RoomContext value={room}>
+      <NowContext value={live ? null : fold.now}>
+        <div className="room" data-testid="room" data-phase={state.phase} data-live={live}>
+          <header className="room__top">
+            <h1 className="room__title" dir="auto">{plain(session.space)}</h1>
+            <ViewSwitch filter={filter} onFilter={change} />
+            <div className="room__actions">
+              <button type="button" className="icon-button" data-testid="open-search" aria-label="Search the space" title="Search" onClick={() => setSearching(true)}><SearchIcon /></button>
+              <button type="button" className="icon-button room__filter" data-testid="open-filter" aria-label={filtered > 0 ? `Filter (${filtered} set)` : "Filter"} title="Filter" aria-expanded={filtering} data-set={filtered > 0} onClick={() => setFiltering(!filtering)}><FilterIcon /></button>
+              <ThemeToggle />
+              <button type="button" className="icon-button" data-testid="leave" aria-label="Leave the space" title="Leave" onClick={() => onLeave(null)}><LeaveIcon /></button>
+            </div>
+          </header>
+          {filtering && <Filters filter={filter} people={everybody} onFilter={change} />}
+          <Strip people={state.people} lanes={shown} colourOf={colourOf} onPane={toPane} />
+          <Banner phase={state.phase} problem={state.problem} onDismiss={() => session.dismiss()} />
+          <main className="panes" ref={panes} data-testid="panes">
+            <ConversationPane
+              fold={fold}
+              rev={fold.rev}
+              filter={settled}
+              target={goal?.pane === MAIN ? goal : null}
+              from={state.from}
+              reading={state.reading}
+              onEarlier={() => void session.earlier()}
+              foot={
+                <Say
+                  me={me}
+                  people={state.people.filter(({ present }) => present).map(({ id }) => id)}
+                  past={!live}
+                  mute={me !== null && !room.mayChat}
+                  connected={me !== null}
+                  pending={state.pending}
+                  answering={answering}
+                  onAnswering={setAnswering}
+                  onSay={(text, more) => session.say(text, more)}
+                  onForget={(id) => session.forget(id)}
+                  onLive={() => session.live()}
+                />
+              }
+            />
+            {shown.map((lane) => (
+              <LanePane key={lane.id} lane={lane} rev={lane.rev} filter={settled} folds={folds} target={goal?.pane === lane.id ? goal : null} />
+            ))}
+            {settled.view !== "main" && shown.length === 0 && (
+              <div className="panes__none"><p>Nobody has reasoned here yet. Each agent that does gets a lane of its own.</p></div>
+            )}
+          </main>
+          <Scrubber
+            scrub={scrub}
+            head={head}
+            speed={state.speed}
+            list={state.list}
+            now={fold.now}
+            reading={state.reading}
+            onGo={(seq) => session.goTo(seq)}
+            onPlay={() => session.play()}
+            onPause={() => session.pause()}
+            onLive={() => session.live()}
+            onSpeed={(speed) => session.pace(speed)}
+          />
+          <Told state={state} />
+        </div>
+        {searching && <SearchDialog search={session.search} onShow={lookUp} onClose={() => setSearching(false)} />}
+      </NowContext>
+    </RoomContext>
+  )
+}
+
+function Banner({ phase, problem, onDismiss }: { phase: string; problem: string | null; onDismiss: () => void }) {
+  if (phase === "reconnecting") return <p className="banner" data-testid="banner" role="status">The connection broke. Connecting again; nothing will be missing.</p>
+  if (problem === null) return null
+  return (
+    <p className="banner banner--grave" data-testid="banner" role="alert">
+      <span dir="auto">{visible(problem)}</span>
+      {phase === "open" && <button type="button" className="text-button" onClick={onDismiss}>All right</button>}
+    </p>
+  )
+}
+
+/** What a screen reader is told: words of the conversation, not every thought. */
+function Told({ state }: { state: { phase: string; me: string | null; fold: { main: readonly Item[] }; scrub: { mode: string } } }) {
+  const last = state.scrub.mode === "live" ? state.fold.main.findLast((one) => one.type === "said" && familyOf(one.envelope.kind) === "chat") : undefined
+  const words = last?.type === "said" && last.envelope.from !== state.me ? `${plain(last.envelope.from)} says: ${plain(wordsOf(last.envelope)).slice(0, 200)}` : ""
+  return <div className="visually-hidden" role="status" aria-live="polite" data-testid="announcer">{state.phase === "open" ? words : ""}</div>
+}

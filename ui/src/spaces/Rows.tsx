@@ -1,0 +1,156 @@
+// A list of rows that may be thousands: only those near the screen are drawn, in groups; of the others the room that they
+// take is kept. It follows its end while its reader is there.
+import { memo, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react"
+import type { ReactNode, RefObject } from "react"
+
+import { StayContext, useFollowEnd } from "../chat/follow"
+import { DownIcon } from "../shell/icons"
+import type { Row } from "./rows"
+
+const GROUP = 24
+/** How far from the screen rows are drawn. */
+const AROUND = "900px 0px"
+const GUESS = 52
+
+export interface Target {
+  key: string
+  /** Another number goes there once more. */
+  turn: number
+}
+
+interface Props {
+  rows: readonly Row[]
+  label: string
+  target: Target | null
+  draw: (row: Row) => ReactNode
+  /** What stands before the first. */
+  before?: ReactNode
+  /** What is shown instead of no rows. */
+  empty?: ReactNode
+}
+
+export function Rows({ rows, label, target, draw, before, empty }: Props) {
+  const { box, inner, atEnd, toEnd, stay } = useFollowEnd()
+  const watch = useNear(box)
+  const groups = useMemo(() => {
+    const made: Row[][] = []
+    for (let from = 0; from < rows.length; from += GROUP) made.push(rows.slice(from, from + GROUP))
+    return made
+  }, [rows])
+
+  const wanted = target === null ? -1 : rows.findIndex((row) => row.key === target.key)
+  const gone = useRef(0)
+  const turn = target?.turn ?? 0
+  useLayoutEffect(() => {
+    if (wanted < 0 || gone.current === turn) return
+    const row = box.current?.querySelector<HTMLElement>(`[data-row="${CSS.escape(target?.key ?? "")}"]`)
+    if (!row) return
+    gone.current = turn
+    stay()
+    row.scrollIntoView({ block: "center", inline: "nearest" })
+    row.focus({ preventScroll: true })
+    row.classList.remove("row--found")
+    // So that it begins anew where it is the same row again.
+    void row.offsetWidth
+    row.classList.add("row--found")
+  }, [wanted, turn, target?.key, box, stay])
+
+  return (
+    <StayContext value={stay}>
+      <div className="rows">
+        <div className="rows__scroll" ref={box} data-scroller tabIndex={0} role="region" aria-label={label}>
+          <div className="rows__inner" ref={inner}>
+            {before}
+            {rows.length === 0 ? empty : (
+              <div role="list" aria-label={label}>
+                {groups.map((group, index) => (
+                  <Group key={index} rows={group} draw={draw} watch={watch} first={index >= groups.length - 3} forced={wanted >= 0 && Math.floor(wanted / GROUP) === index} />
+                ))}
+              </div>
+            )}
+          </div>
+        </div>
+        {!atEnd && (
+          <button type="button" className="jump-down rows__down" aria-label="To the end" title="To the end" onClick={toEnd}>
+            <DownIcon />
+          </button>
+        )}
+      </div>
+    </StayContext>
+  )
+}
+
+type Watch = (element: Element, told: (near: boolean, height: number) => void) => () => void
+
+function useNear(box: RefObject<HTMLElement | null>): Watch {
+  const [near] = useState(() => {
+    const told = new Map<Element, (near: boolean, height: number) => void>()
+    let observer: IntersectionObserver | null = null
+    const watch: Watch = (element, tell) => {
+      if (typeof IntersectionObserver === "undefined") {
+        tell(true, 0)
+        return () => undefined
+      }
+      observer ??= new IntersectionObserver(
+        (entries) => {
+          for (const entry of entries) told.get(entry.target)?.(entry.isIntersecting, entry.boundingClientRect.height)
+        },
+        { root: box.current, rootMargin: AROUND },
+      )
+      told.set(element, tell)
+      observer.observe(element)
+      return () => {
+        told.delete(element)
+        observer?.unobserve(element)
+      }
+    }
+    return watch
+  })
+  return near
+}
+
+interface GroupProps {
+  rows: readonly Row[]
+  draw: (row: Row) => ReactNode
+  watch: Watch
+  /** Drawn before anybody knows where it is. */
+  first: boolean
+  forced: boolean
+}
+
+const same = (a: readonly Row[], b: readonly Row[]) =>
+  a.length === b.length &&
+  a.every((row, index) => {
+    const other = b[index] as Row
+    if (row.key !== other.key || row.rev !== other.rev || row.depth !== other.depth || row.type !== other.type) return false
+    return row.type === "head" ? row.open === (other as typeof row).open && row.context === (other as typeof row).context : row.said === (other as typeof row).said
+  })
+
+const Group = memo(
+  function Group({ rows, draw, watch, first, forced }: GroupProps) {
+    const element = useRef<HTMLDivElement>(null)
+    const [near, setNear] = useState(first)
+    const height = useRef(rows.length * GUESS)
+    useEffect(() => {
+      const group = element.current
+      if (!group) return
+      return watch(group, (isNear, tall) => {
+        // Whoever has the focus in it keeps it.
+        if (!isNear && group.contains(document.activeElement)) return
+        if (!isNear && tall > 0) height.current = tall
+        setNear(isNear)
+      })
+    }, [watch])
+    const drawn = near || forced
+    return (
+      <div ref={element} role="none" className="rows__group" style={drawn ? undefined : { blockSize: `${height.current}px` }}>
+        {drawn && rows.map((row) => (
+          <div key={row.key} role="listitem" aria-level={row.depth + 1} tabIndex={-1} className={`row row--${row.type}`} data-row={row.key} data-depth={row.depth} style={{ "--depth": row.depth } as object}>
+            {draw(row)}
+          </div>
+        ))}
+      </div>
+    )
+  },
+  (a, b) => same(a.rows, b.rows) && a.draw === b.draw && a.first === b.first && a.forced === b.forced,
+)

@@ -1,0 +1,112 @@
+// Where a participant writes: to all or to one, in answer to something or not. What was sent stays in sight until the
+// space has it.
+import { useEffect, useId, useRef, useState } from "react"
+
+import { preview } from "../chat/words"
+import { CloseIcon, SendIcon } from "../shell/icons"
+import { plain, visible } from "../text/visible"
+import { wordsOf } from "./envelope"
+import type { Said } from "./fold"
+import type { Pending } from "./session"
+
+interface Props {
+  me: string | null
+  people: readonly string[]
+  /** The page does not stand at the living end. */
+  past: boolean
+  /** Its capabilities have no chat in them. */
+  mute: boolean
+  connected: boolean
+  pending: readonly Pending[]
+  answering: Said | null
+  onAnswering: (said: Said | null) => void
+  onSay: (text: string, more: { to?: string; answers?: string }) => void
+  onForget: (id: string) => void
+  onLive: () => void
+}
+
+export function Say({ me, people, past, mute, connected, pending, answering, onAnswering, onSay, onForget, onLive }: Props) {
+  const [text, setText] = useState("")
+  const [to, setTo] = useState("")
+  const field = useRef<HTMLTextAreaElement>(null)
+  const hint = useId()
+  useEffect(() => {
+    if (answering) field.current?.focus({ preventScroll: true })
+  }, [answering])
+
+  const ready = text.trim() !== "" && connected
+  const send = () => {
+    if (!ready) return
+    onSay(text.trim(), { ...(to !== "" && { to }), ...(answering && { answers: answering.envelope.id }) })
+    setText("")
+    onAnswering(null)
+  }
+
+  if (past) {
+    return (
+      <div className="say say--past" data-testid="say-past">
+        <p>This is how it was. Nothing is said into the past.</p>
+        <button type="button" className="text-button" onClick={onLive}>Back to now</button>
+      </div>
+    )
+  }
+  return (
+    <div className="say">
+      {pending.length > 0 && (
+        <ul className="say__pending">
+          {pending.map((one) => (
+            <li key={one.id} className="say__sent" data-testid="pending" data-failed={one.failure !== undefined}>
+              <span dir="auto" className="say__words">{visible(one.text)}</span>
+              {one.failure === undefined ? <span className="say__state">Sending…</span> : (
+                <>
+                  <span className="say__state say__state--failed" role="alert" dir="auto">{visible(one.failure)}</span>
+                  <button type="button" className="quiet-button" onClick={() => { setText(one.text); onForget(one.id); field.current?.focus() }}>Write it anew</button>
+                  <button type="button" className="quiet-button" onClick={() => onForget(one.id)}>Leave it</button>
+                </>
+              )}
+            </li>
+          ))}
+        </ul>
+      )}
+      {mute ? <p className="say__mute">You may read here, and not write in the conversation.</p> : (
+        <form className="composer" aria-label="Say something" onSubmit={(event) => { event.preventDefault(); send() }}>
+          {answering && (
+            <p className="say__answering">
+              <span className="say__words"><span aria-hidden="true">↩ </span>To <bdi>{plain(answering.envelope.from)}</bdi>: <span dir="auto">{plain(preview(wordsOf(answering.envelope)))}</span></span>
+              <button type="button" className="icon-button say__close" aria-label="Not in answer to it" onClick={() => onAnswering(null)}><CloseIcon /></button>
+            </p>
+          )}
+          <textarea
+            ref={field}
+            className="composer__field"
+            data-testid="say"
+            aria-label="Your words"
+            aria-describedby={hint}
+            dir="auto"
+            rows={1}
+            enterKeyHint="send"
+            placeholder={me === null ? "Say something" : `Say something as ${plain(me)}`}
+            value={text}
+            onChange={(event) => setText(event.target.value)}
+            onKeyDown={(event) => {
+              if (event.key !== "Enter" || event.shiftKey || event.altKey || event.nativeEvent.isComposing || event.keyCode === 229) return
+              event.preventDefault()
+              send()
+            }}
+          />
+          <div className="composer__row">
+            <label className="composer__tools say__to">
+              <span className="say__to-label">To</span>
+              <select className="select" data-testid="to" value={people.includes(to) ? to : ""} onChange={(event) => setTo(event.target.value)}>
+                <option value="">everybody</option>
+                {people.filter((one) => one !== me).map((one) => <option key={one} value={one}>{plain(one)}</option>)}
+              </select>
+            </label>
+            <button type="submit" className="round-button" data-testid="send" aria-label="Send" title="Send" disabled={!ready}><SendIcon /></button>
+          </div>
+          <span id={hint} className="visually-hidden">Enter sends, Shift and Enter begins a new line.</span>
+        </form>
+      )}
+    </div>
+  )
+}

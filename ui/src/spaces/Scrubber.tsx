@@ -1,0 +1,93 @@
+// The foot of a space: the whole of its history as one line. Drag it, step through it, play it; and back to now.
+import { useMemo } from "react"
+
+import type { Envelope } from "./envelope"
+import { PauseIcon, PlayIcon } from "./icons"
+import { useRoom } from "./room"
+import { atOf, bars, SPEEDS } from "./scrub"
+import type { Scrub, Speed } from "./scrub"
+import { At, timeText } from "./signs"
+
+interface Props {
+  scrub: Scrub
+  head: number
+  speed: Speed
+  list: readonly Envelope[]
+  /** What the page stands at, by the envelopes' own time. */
+  now: number
+  reading: boolean
+  onGo: (seq: number) => void
+  onPlay: () => void
+  onPause: () => void
+  onLive: () => void
+  onSpeed: (speed: Speed) => void
+}
+
+const MOST_BARS = 120
+
+export function Scrubber({ scrub, head, speed, list, now, reading, onGo, onPlay, onPause, onLive, onSpeed }: Props) {
+  const at = Math.min(atOf(scrub, head), Math.max(head, 1))
+  const live = scrub.mode === "live"
+  const playing = scrub.mode === "playing"
+  return (
+    <section className="scrubber" aria-label="The history" data-testid="scrubber" data-mode={scrub.mode} aria-busy={reading}>
+      <button type="button" className="icon-button" data-testid="play" aria-label={playing ? "Pause" : "Play the history"} title={playing ? "Pause" : "Play"} disabled={head === 0} onClick={playing ? onPause : onPlay}>
+        {playing ? <PauseIcon /> : <PlayIcon />}
+      </button>
+      <label className="scrubber__speed">
+        <span className="visually-hidden">Speed</span>
+        <select className="select" data-testid="speed" value={speed} onChange={(event) => onSpeed(Number(event.target.value) as Speed)}>
+          {SPEEDS.map((one) => <option key={one} value={one}>{one}×</option>)}
+        </select>
+      </label>
+      <div className="scrubber__track">
+        <Picture list={list} head={head} length={list.length} />
+        <input
+          type="range"
+          className="scrubber__range"
+          data-testid="scrub"
+          aria-label="Where in the history"
+          aria-valuetext={`${at} of ${head}${now > 0 ? `, ${timeText(now)}` : ""}${live ? ", live" : ""}`}
+          min={1}
+          max={Math.max(head, 1)}
+          step={1}
+          value={Math.max(at, 1)}
+          disabled={head === 0}
+          style={{ "--share": head > 1 ? (at - 1) / (head - 1) : 1 } as object}
+          onChange={(event) => {
+            const seq = Number(event.target.value)
+            if (seq >= head) onLive()
+            else onGo(seq)
+          }}
+        />
+      </div>
+      <span className="scrubber__place" data-testid="place">
+        {live ? null : <At ts={now} />}
+        <span className="scrubber__number">{at} / {head}</span>
+      </span>
+      <button type="button" className="live" data-testid="live" aria-pressed={live} onClick={onLive}>
+        <span className="live__dot" aria-hidden="true" />Live
+      </button>
+    </section>
+  )
+}
+
+/** Who said how much, when. Drawn anew when a hundredth was added, not with every envelope. */
+function Picture({ list, head, length }: { list: readonly Envelope[]; head: number; length: number }) {
+  const { colourOf } = useRoom()
+  const first = list[0]?.seq ?? 0
+  const count = Math.min(MOST_BARS, Math.max(head, 12))
+  const step = Math.max(1, Math.floor(head / MOST_BARS / 2))
+  const rough = Math.max(count, Math.ceil(head / step) * step)
+  // eslint-disable-next-line react-hooks/exhaustive-deps -- the list grows in place
+  const drawn = useMemo(() => bars(list, rough, count), [list, first, rough, count, Math.floor(length / step)])
+  return (
+    <svg className="scrubber__picture" viewBox={`0 0 ${count} 20`} preserveAspectRatio="none" aria-hidden="true">
+      {drawn.map((bar, index) =>
+        bar.who === null ? null : (
+          <rect key={index} data-colour={colourOf(bar.who)} x={index + 0.12} width={0.76} y={19 - bar.height * 17} height={bar.height * 17 + 1} />
+        ),
+      )}
+    </svg>
+  )
+}

@@ -1,0 +1,98 @@
+// Search in all that was ever said in the space, wherever it stands; what is found leads there.
+import { useEffect, useRef, useState } from "react"
+
+import { ApiError } from "../api/client"
+import { Dialog } from "../shell/Dialog"
+import { CloseIcon, SearchIcon } from "../shell/icons"
+import { useDebounced } from "../shell/useDebounced"
+import { plain, visible } from "../text/visible"
+import type { Results } from "./api"
+import { wordsOf } from "./envelope"
+import { At, Who } from "./signs"
+
+interface Props {
+  search: (query: string, before: number | null, signal: AbortSignal) => Promise<Results>
+  onShow: (seq: number) => void
+  onClose: () => void
+}
+
+interface Shown extends Results {
+  query: string
+  problem?: string
+}
+
+const NONE: Shown = { query: "", found: [], more: false, before: null }
+const said = (error: unknown) => (error instanceof ApiError ? error.message : "The search did not work.")
+
+export function SearchDialog({ search, onShow, onClose }: Props) {
+  const [query, setQuery] = useState("")
+  const settled = useDebounced(query.trim(), 250)
+  const [results, setResults] = useState<Shown>(NONE)
+  const [busy, setBusy] = useState(false)
+  const field = useRef<HTMLInputElement>(null)
+  useEffect(() => field.current?.focus(), [])
+
+  useEffect(() => {
+    if (settled === "") {
+      setResults(NONE)
+      return
+    }
+    const abort = new AbortController()
+    setBusy(true)
+    search(settled, null, abort.signal).then(
+      (answer) => { setResults({ query: settled, ...answer }); setBusy(false) },
+      (error: unknown) => {
+        if (abort.signal.aborted) return
+        setResults({ ...NONE, query: settled, problem: said(error) })
+        setBusy(false)
+      },
+    )
+    return () => abort.abort()
+  }, [settled, search])
+
+  const more = () => {
+    setBusy(true)
+    search(results.query, results.before, new AbortController().signal).then(
+      (answer) => { setResults({ ...results, ...answer, found: [...results.found, ...answer.found] }); setBusy(false) },
+      (error: unknown) => { setResults({ ...results, problem: said(error) }); setBusy(false) },
+    )
+  }
+
+  return (
+    <Dialog className="dialog finder" label="Search the space" onClose={onClose}>
+      <div className="finder__inner" data-testid="finder">
+        <div className="finder__head">
+          <label className="search finder__field">
+            <SearchIcon />
+            <span className="visually-hidden">Search in all that was said</span>
+            <input ref={field} type="search" className="search__field" data-testid="space-search" placeholder="Search in all that was said" dir="auto" value={query} onChange={(event) => setQuery(event.target.value)} />
+          </label>
+          <button type="button" className="icon-button" aria-label="Close the search" onClick={onClose}><CloseIcon /></button>
+        </div>
+        <div className="finder__found" aria-busy={busy} role="status">
+          {results.problem !== undefined && <p className="form-error">{results.problem}</p>}
+          {results.query !== "" && !busy && results.found.length === 0 && results.problem === undefined && <p className="side__empty">Nothing found.</p>}
+          {results.found.length > 0 && (
+            <ul className="finder__list">
+              {results.found.map(({ envelope, snippet }) => (
+                <li key={envelope.seq}>
+                  <button type="button" className="finder__one" data-testid="found" onClick={() => onShow(envelope.seq)}>
+                    <span className="finder__by"><Who id={envelope.from} small /><span className="step__label">{plain(envelope.kind)}</span><At ts={envelope.ts} full /></span>
+                    <span className="finder__words" dir="auto">{marked(snippet || wordsOf(envelope).slice(0, 300), results.query)}</span>
+                  </button>
+                </li>
+              ))}
+            </ul>
+          )}
+          {results.more && <button type="button" className="text-button side__more" disabled={busy} onClick={more}>{busy ? "Reading…" : "Show earlier"}</button>}
+        </div>
+      </div>
+    </Dialog>
+  )
+}
+
+function marked(text: string, query: string) {
+  const at = text.toLowerCase().indexOf(query.toLowerCase())
+  if (at < 0) return visible(text)
+  return <>{visible(text.slice(0, at))}<mark>{visible(text.slice(at, at + query.length))}</mark>{visible(text.slice(at + query.length))}</>
+}

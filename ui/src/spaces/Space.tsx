@@ -1,0 +1,92 @@
+// A space in the browser: who comes in, and the room. Loaded when an address asks for it, with its styles.
+import "../styles/spaces/colours.css"
+import "../styles/spaces/room.css"
+import "../styles/spaces/lanes.css"
+import "../styles/spaces/conversation.css"
+import "../styles/spaces/foot.css"
+import "../styles/spaces/small.css"
+import { useCallback, useEffect, useState } from "react"
+
+import { plain } from "../text/visible"
+import { Join } from "./Join"
+import { RoomView } from "./RoomView"
+import { SpaceSession } from "./session"
+import type { Socket } from "./session"
+
+const KEY = "pellucid.space."
+
+function kept(space: string): string | null {
+  try {
+    return sessionStorage.getItem(KEY + space)
+  } catch {
+    return null
+  }
+}
+
+function keep(space: string, token: string | null): void {
+  try {
+    if (token === null) sessionStorage.removeItem(KEY + space)
+    else sessionStorage.setItem(KEY + space, token)
+  } catch {
+    // A browser that keeps nothing asks again when the page is loaded again.
+  }
+}
+
+function open(space: string): Socket {
+  const url = new URL(`/spaces/${encodeURIComponent(space)}/ws`, location.href)
+  url.protocol = url.protocol === "https:" ? "wss:" : "ws:"
+  return new WebSocket(url) as unknown as Socket
+}
+
+export function Space({ name }: { name: string | null }) {
+  const [space, setSpace] = useState(name)
+  const [token, setToken] = useState(() => (name === null ? null : kept(name)))
+  const [problem, setProblem] = useState<string | null>(null)
+  const [session, setSession] = useState<SpaceSession | null>(null)
+
+  useEffect(() => {
+    document.title = space === null ? "Spaces · Pellucid" : `${plain(space)} · Pellucid`
+  }, [space])
+
+  useEffect(() => {
+    if (space === null || token === null) return
+    const made = new SpaceSession({ space, token, open: () => open(space) })
+    setSession(made)
+    made.start()
+    const look = () => {
+      if (document.visibilityState === "visible") made.hurry()
+    }
+    addEventListener("online", made.hurry)
+    document.addEventListener("visibilitychange", look)
+    return () => {
+      removeEventListener("online", made.hurry)
+      document.removeEventListener("visibilitychange", look)
+      made.leave()
+      setSession(null)
+    }
+  }, [space, token])
+
+  const leave = useCallback((why: string | null) => {
+    if (space !== null) keep(space, null)
+    setToken(null)
+    setProblem(why)
+  }, [space])
+
+  if (space === null || token === null) {
+    return (
+      <Join
+        key={space ?? ""}
+        space={space}
+        problem={problem}
+        onJoin={(chosen, typed) => {
+          keep(chosen, typed)
+          if (chosen !== name) history.replaceState(null, "", `/spaces/${encodeURIComponent(chosen)}`)
+          setProblem(null)
+          setSpace(chosen)
+          setToken(typed)
+        }}
+      />
+    )
+  }
+  return session && <RoomView key={space} session={session} onLeave={leave} />
+}

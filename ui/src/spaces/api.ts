@@ -1,0 +1,97 @@
+// The history of a space over HTTP, read with the participant's token. Failures are ApiErrors whose words people may read.
+import { ApiError } from "../api/client"
+import { readEnvelope } from "./envelope"
+import type { Envelope } from "./envelope"
+
+export interface Page {
+  envelopes: Envelope[]
+  /** There is more, further on in the direction in which it was read. */
+  more: boolean
+  /** From where to where was looked, also where this reader may see nothing of it. */
+  first: number | null
+  last: number | null
+}
+
+export interface Found {
+  envelope: Envelope
+  /** The words around what was found. */
+  snippet: string
+}
+
+export interface Results {
+  found: Found[]
+  more: boolean
+  before: number | null
+}
+
+export interface Asked {
+  after?: number
+  before?: number
+  limit?: number
+  newest?: boolean
+}
+
+export interface History {
+  page: (asked: Asked, signal?: AbortSignal) => Promise<Page>
+  /** The newest first; older ones are those before `before`. */
+  search: (query: string, before: number | null, signal?: AbortSignal) => Promise<Results>
+}
+
+type Obj = Record<string, unknown>
+
+const object = (value: unknown): Obj => (typeof value === "object" && value !== null ? (value as Obj) : {})
+const number = (value: unknown) => (typeof value === "number" && Number.isFinite(value) ? value : null)
+
+function rows(body: Obj): unknown[] {
+  for (const name of ["envelopes", "hits"]) if (Array.isArray(body[name])) return body[name]
+  return []
+}
+
+export function historyOf(space: string, token: string, ask: typeof fetch = (input, init) => fetch(input, init)): History {
+  const base = `/spaces/${encodeURIComponent(space)}`
+
+  async function get(path: string, query: Record<string, string | number | boolean | undefined>, signal?: AbortSignal): Promise<Obj> {
+    const given = new URLSearchParams()
+    for (const [name, value] of Object.entries(query)) if (value !== undefined) given.set(name, `${value}`)
+    let response: Response
+    try {
+      response = await ask(`${base}${path}?${given}`, {
+        headers: { accept: "application/json", authorization: `Bearer ${token}` },
+        credentials: "omit",
+        cache: "no-store",
+        signal: signal ?? null,
+      })
+    } catch (error) {
+      if (signal?.aborted) throw error
+      throw new ApiError("The gateway cannot be reached. Check your connection and try again.", 0)
+    }
+    const body = object(await response.json().catch(() => null))
+    if (response.ok) return body
+    const said = object(body["error"])["message"] ?? body["message"]
+    throw new ApiError(typeof said === "string" ? said : `The gateway answered with an error (${response.status}).`, response.status)
+  }
+
+  return {
+    async page({ after, before, limit = 500, newest }, signal) {
+      const body = await get("/envelopes", { after_seq: after, before_seq: before, limit, newest: newest || undefined, dialect: "mew/v0.4" }, signal)
+      const envelopes = rows(body).map(readEnvelope).filter((one) => one !== null)
+      return {
+        envelopes,
+        more: typeof body["has_more"] === "boolean" ? body["has_more"] : envelopes.length >= limit,
+        first: number(body["first"]),
+        last: number(body["last"]),
+      }
+    },
+
+    async search(query, before, signal) {
+      const body = await get("/search", { q: query, limit: 40, before_seq: before ?? undefined, dialect: "mew/v0.4" }, signal)
+      const found = rows(body).flatMap((row) => {
+        const one = object(row)
+        const envelope = readEnvelope(one["envelope"])
+        const snippet = one["snippet"]
+        return envelope ? [{ envelope, snippet: typeof snippet === "string" ? snippet : "" }] : []
+      })
+      return { found, more: body["has_more"] === true, before: number(body["before"]) }
+    },
+  }
+}

@@ -1,0 +1,49 @@
+// What comes over the wire is read with doubt, and its words are found wherever people and models put them.
+import fc from "fast-check"
+import { describe, expect, it } from "vitest"
+
+import { confidenceOf, mayPerhaps, readEnvelope, readFrame, resultOf, toolOf, uncertaintyOf, wordsOf } from "./envelope"
+import { Fold } from "./fold"
+import { ALL, laneRows, mainRows, searched, titleOf } from "./rows"
+
+describe("an envelope", () => {
+  it("is read from anything without harm", () => {
+    fc.assert(
+      fc.property(fc.anything(), fc.string(), fc.jsonValue(), (value, text, payload) => {
+        readFrame(text)
+        for (const one of [value, { kind: "reasoning/start", id: "a", seq: 1, payload, context: value }, { kind: text || "chat", seq: 2, payload, correlation_id: payload }]) {
+          const envelope = readEnvelope(one)
+          if (!envelope) continue
+          const fold = Fold.of([envelope])
+          for (const row of [...mainRows(fold.main, ALL), ...[...fold.lanes.values()].flatMap((lane) => laneRows(lane.items, ALL, new Map()))]) {
+            if (row.type === "head") titleOf(row.context)
+            else for (const of of [wordsOf, toolOf, resultOf, searched]) of(row.said.envelope)
+          }
+        }
+      }),
+    )
+  })
+
+  it("says its words in many places", () => {
+    const words = (kind: string, payload: object) => wordsOf({ kind, payload: payload as never })
+    expect(words("chat", { text: "a", message: "b" })).toBe("a")
+    expect(words("reasoning/thought", { content: "a" })).toBe("a")
+    expect(words("reasoning/thought", { reasoning: "a", action: "b" })).toBe("a")
+    expect(words("reasoning/question", { questions: ["a", "b"] })).toBe("a\nb")
+    expect(words("reasoning/start", { goal: "a" })).toBe("a")
+    expect(words("reasoning/conclusion", { decision: "a" })).toBe("a")
+    expect(words("reasoning/start", { message: 7 })).toBe("")
+  })
+
+  it("is as sure as a number from 0 to 1", () => {
+    expect([confidenceOf({ confidence: 0 }), confidenceOf({ metadata: { confidence: 1 } }), confidenceOf({ confidence: 7 }), confidenceOf({})]).toEqual([0, 1, undefined, undefined])
+    expect(uncertaintyOf({ uncertainty: { low: 0.2, high: 0.4, source: "tests" } })).toEqual({ low: 0.2, high: 0.4, source: "tests" })
+    expect(uncertaintyOf({ uncertainty: { low: 0.5, high: 0.4 } })).toBeUndefined()
+  })
+})
+
+it("what somebody may is guessed in their favour, and a plain no is a no", () => {
+  const may = (...capabilities: unknown[]) => mayPerhaps(capabilities, "reasoning/cancel")
+  expect([may("*"), may("reasoning/*"), may("reasoning.*"), may({ kind: ["chat", "**"] }), may("!chat"), may("/^reason/")]).toEqual([true, true, true, true, true, true])
+  expect([may(), may("chat", "mcp/*"), may({ kind: "reasoning/start" }), may({}), may(7)]).toEqual([false, false, false, false, false])
+})

@@ -1,0 +1,175 @@
+// One envelope of a space as the gateway writes it (mew/v0.4), and where the words stand in it. Whatever comes over the
+// wire is read with doubt: what is not what it must be is left out, and nothing throws.
+import type { Json } from "../api/types"
+
+export type Payload = Readonly<Record<string, Json | undefined>>
+
+export interface Envelope {
+  /** The order, and the key: the gateway's number in its space. 0 where it has none (a welcome, an error). */
+  seq: number
+  id: string
+  /** Milliseconds since 1970, as its sender says. */
+  ts: number
+  from: string
+  to: readonly string[]
+  kind: string
+  correlation: readonly string[]
+  context: string | null
+  payload: Payload
+}
+
+export const GATEWAY = "system:gateway"
+
+export const START = "reasoning/start"
+export const CONCLUSION = "reasoning/conclusion"
+export const CANCEL = "reasoning/cancel"
+export const REQUEST = "mcp/request"
+export const RESPONSE = "mcp/response"
+export const PROPOSAL = "mcp/proposal"
+export const WITHDRAW = "mcp/withdraw"
+export const REJECT = "mcp/reject"
+export const PRESENCE = "system/presence"
+
+const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === "object" && value !== null && !Array.isArray(value)
+
+const texts = (value: unknown): string[] =>
+  typeof value === "string" ? [value] : Array.isArray(value) ? value.filter((one): one is string => typeof one === "string") : []
+
+function time(value: unknown): number {
+  const read = typeof value === "number" ? value : typeof value === "string" ? Date.parse(value) : Number.NaN
+  return Number.isFinite(read) ? read : 0
+}
+
+/** null: it is none. */
+export function readEnvelope(value: unknown): Envelope | null {
+  if (!isObject(value) || typeof value["kind"] !== "string") return null
+  const { seq, id, from, kind, context, payload } = value
+  return {
+    seq: typeof seq === "number" && Number.isSafeInteger(seq) && seq > 0 ? seq : 0,
+    id: typeof id === "string" ? id : "",
+    ts: time(value["ts"]),
+    from: typeof from === "string" ? from : GATEWAY,
+    to: texts(value["to"]),
+    kind: kind.replaceAll(".", "/"),
+    correlation: texts(value["correlation_id"] ?? value["correlationId"]),
+    context: typeof context === "string" && context !== "" ? context : null,
+    payload: isObject(payload) ? (payload as Payload) : {},
+  }
+}
+
+export function readFrame(text: string): Envelope | null {
+  try {
+    return readEnvelope(JSON.parse(text))
+  } catch {
+    return null
+  }
+}
+
+export const familyOf = (kind: string) => kind.slice(0, kind.indexOf("/") < 0 ? undefined : kind.indexOf("/"))
+
+const WORDS: Record<string, readonly string[]> = {
+  chat: ["text", "message", "content"],
+  "reasoning/question": ["message", "content", "questions"],
+  "reasoning/hypothesis": ["hypothesis", "message", "content"],
+  "system/error": ["message", "error"],
+}
+const ANY = ["message", "reasoning", "text", "content", "input", "goal", "decision", "recommendation", "reason"]
+
+/** What it says, wherever its sender put that; empty where it says nothing. */
+export function wordsOf({ kind, payload }: Pick<Envelope, "kind" | "payload">): string {
+  for (const name of WORDS[kind] ?? ANY) {
+    const value = payload[name]
+    if (typeof value === "string" && value !== "") return value
+    const lines = Array.isArray(value) ? texts(value) : []
+    if (lines.length > 0) return lines.join("\n")
+  }
+  return ""
+}
+
+/** A text of the payload, or of what it says about itself (`metadata`). */
+export function textAt(payload: Payload, name: string): string | undefined {
+  const own = payload[name] ?? metadataOf(payload)[name]
+  return typeof own === "string" && own !== "" ? own : undefined
+}
+
+/** One text or several, as people and models write them. */
+export const textsAt = (payload: Payload, name: string): string[] => texts(payload[name] ?? metadataOf(payload)[name])
+
+export const metadataOf = (payload: Payload): Payload => (isObject(payload["metadata"]) ? (payload["metadata"] as Payload) : {})
+
+const share = (value: unknown) => (typeof value === "number" && value >= 0 && value <= 1 ? value : undefined)
+
+/** How sure its sender says to be, from 0 to 1. */
+export const confidenceOf = (payload: Payload): number | undefined => share(payload["confidence"]) ?? share(metadataOf(payload)["confidence"])
+
+export interface Range {
+  low: number
+  high: number
+  source?: string
+}
+
+export function uncertaintyOf(payload: Payload): Range | undefined {
+  const said = payload["uncertainty"] ?? metadataOf(payload)["uncertainty"]
+  if (!isObject(said)) return undefined
+  const low = share(said["low"])
+  const high = share(said["high"])
+  if (low === undefined || high === undefined || low > high) return undefined
+  return { low, high, ...(typeof said["source"] === "string" && { source: said["source"] }) }
+}
+
+/** The tool that it calls or proposes to call, or else the method. */
+export function toolOf({ payload }: Pick<Envelope, "payload">): string {
+  const { method, params } = payload
+  const name = isObject(params) ? params["name"] : undefined
+  if (method === "tools/call" && typeof name === "string" && name !== "") return name
+  return typeof method === "string" && method !== "" ? method : "something"
+}
+
+/** What the tool is called with. */
+export function argumentsOf({ payload }: Pick<Envelope, "payload">): Json | undefined {
+  const { method, params } = payload
+  if (method === "tools/call" && isObject(params)) return params["arguments"] as Json | undefined
+  return params
+}
+
+/** What came back, as short as it can be read: MCP wraps texts in blocks. */
+export function resultOf({ payload }: Pick<Envelope, "payload">): Json | undefined {
+  const { result, error } = payload
+  if (error !== undefined && error !== null) return isObject(error) && typeof error["message"] === "string" ? error["message"] : error
+  const blocks = isObject(result) ? result["content"] : undefined
+  if (Array.isArray(blocks) && blocks.length > 0) {
+    const lines = blocks.map((block) => (isObject(block) && block["type"] === "text" && typeof block["text"] === "string" ? block["text"] : null))
+    if (lines.every((line) => line !== null)) return lines.join("\n")
+  }
+  return result
+}
+
+export const failed = ({ payload }: Pick<Envelope, "payload">): boolean => {
+  const { result, error } = payload
+  return (error !== undefined && error !== null) || (isObject(result) && result["isError"] === true)
+}
+
+/** Nobody answers a notification. */
+export const wantsResponse = ({ payload }: Pick<Envelope, "payload">): boolean =>
+  !(typeof payload["method"] === "string" && payload["method"].startsWith("notifications/"))
+
+/** The thoughts that this one stands for. */
+export const compressedBy = ({ payload }: Pick<Envelope, "payload">): string[] => texts(metadataOf(payload)["compresses"])
+
+export interface Capability {
+  kind?: unknown
+}
+
+/** Whether somebody with these capabilities may send that kind, as far as a page can say: the gateway decides. */
+export function mayPerhaps(capabilities: readonly unknown[], kind: string): boolean {
+  return capabilities.some((one) => {
+    const patterns = isObject(one) ? one["kind"] : one
+    return (Array.isArray(patterns) ? patterns : [patterns]).some((pattern) => {
+      if (typeof pattern !== "string") return false
+      if (pattern === "*" || /[![\](){}|]/.test(pattern) || pattern.startsWith("/")) return true
+      const source = pattern.replaceAll(".", "/").replace(/[+^$\\]/g, "\\$&").replace(/\*\*|\*|\?/g, (glob) => (glob === "**" ? ".*" : glob === "*" ? "[^/]*" : "[^/]"))
+      return new RegExp(`^${source}$`).test(kind)
+    })
+  })
+}

@@ -1,0 +1,190 @@
+// The fold: it agrees with the gateway about every context, shows everything once, and is the same however it is fed.
+import { readFileSync } from "node:fs"
+import fc from "fast-check"
+import { describe, expect, it } from "vitest"
+
+import { readEnvelope } from "./envelope"
+import type { Envelope } from "./envelope"
+import { Fold, outcomeOf } from "./fold"
+import type { Context, Item } from "./fold"
+import { picture, said, scripts } from "./testkit"
+
+interface Told {
+  path: string
+  owner: string
+  status: string
+  start: string | null
+  answer: string | null
+  led_to: string[]
+  steps: (number | Told)[]
+}
+
+const recorded = JSON.parse(readFileSync("src/spaces/recorded.json", "utf8")) as { said: unknown[]; trees: Told[] }[]
+
+function told(context: Context): Told {
+  return {
+    path: context.path,
+    owner: context.owner,
+    status: context.status,
+    start: context.start?.id ?? null,
+    answer: context.answer ? answerId(context) : null,
+    led_to: [],
+    steps: context.steps.flatMap((step): (number | Told)[] => (step.type === "context" ? [told(step)] : [step.envelope.seq])),
+  }
+}
+
+const answerId = ({ answer }: Context) => answer?.envelope.id ?? null
+
+/** What the gateway says, with what came back to a request at the request: that is where the page shows it. */
+function expected(tree: Told, home: ReadonlyMap<number, number>, ids: ReadonlyMap<string, string>): Told {
+  return {
+    ...tree,
+    led_to: [],
+    answer: tree.answer === null ? null : (ids.get(tree.answer) ?? tree.answer),
+    steps: tree.steps.flatMap((step): (number | Told)[] => (typeof step === "object" ? [expected(step, home, ids)] : home.has(step) ? [] : [step])),
+  }
+}
+
+function all(items: readonly Item[]): Item[] {
+  return items.flatMap((item) => (item.type === "context" ? [item, ...all(item.steps)] : [item]))
+}
+
+describe("the page and the gateway", () => {
+  it.each(recorded.map((row, index) => [index, row] as const))("agree about conversation %i", (_, row) => {
+    const envelopes = row.said.map(readEnvelope).filter((one) => one !== null)
+    const fold = Fold.of(envelopes)
+    const home = new Map<number, number>()
+    const ids = new Map<string, string>()
+    for (const { seq, id } of envelopes) {
+      const item = fold.find(seq)
+      if (item?.type === "said" && item.envelope.seq !== seq) {
+        home.set(seq, item.envelope.seq)
+        ids.set(id, item.envelope.id)
+      }
+    }
+    const roots = fold.main.filter((item) => item.type === "context")
+    expect(roots.map(told)).toEqual(row.trees.map((tree) => expected(tree, home, ids)))
+  })
+})
+
+describe("a fold", () => {
+  it("is the same in any pieces", () => {
+    fc.assert(
+      fc.property(scripts, fc.nat(), (envelopes, cut) => {
+        const at = envelopes.length === 0 ? 0 : cut % envelopes.length
+        const fold = Fold.of(envelopes.slice(0, at))
+        const before = picture(fold)
+        expect(before).toEqual(picture(Fold.of(envelopes.slice(0, at))))
+        for (const envelope of envelopes.slice(at)) fold.feed(envelope)
+        expect(picture(fold)).toEqual(picture(Fold.of(envelopes)))
+      }),
+    )
+  })
+
+  it("shows everything, in one place", () => {
+    fc.assert(
+      fc.property(scripts, (envelopes) => {
+        const fold = Fold.of(envelopes)
+        const shown = new Set<Item>(all(fold.main))
+        for (const { seq } of envelopes) {
+          const item = fold.find(seq)
+          expect(item, `${seq}`).toBeDefined()
+          expect(shown.has(item as Item), `${seq}`).toBe(true)
+        }
+        expect(shown.size).toBe(all(fold.main).length)
+        const inLanes = [...fold.lanes.values()].flatMap((lane) => all(lane.items))
+        expect(new Set(inLanes).size).toBe(inLanes.length)
+        for (const item of shown) if (item.type === "context") expect(inLanes).toContain(item)
+      }),
+    )
+  })
+
+  it("counts what waits as what has no answer", () => {
+    fc.assert(
+      fc.property(scripts, (envelopes) => {
+        const fold = Fold.of(envelopes)
+        const waiting = all(fold.main).filter((item) => item.type === "said" && (outcomeOf(item) === "waiting" || item.proposal?.status === "open"))
+        const counted = [...fold.lanes.values()].flatMap((lane) => [...lane.waiting])
+        expect(new Set(counted)).toEqual(new Set(waiting))
+        const open = [...fold.openContexts].filter((one) => one.parent === null)
+        expect(new Set([...fold.lanes.values()].flatMap((lane) => [...lane.open]))).toEqual(new Set(open))
+        for (const one of open) expect([one.status, one.ended]).toEqual(["open", null])
+      }),
+    )
+  })
+
+  it("makes a row new when what it shows has changed", () => {
+    fc.assert(
+      fc.property(scripts, (envelopes) => {
+        const fold = new Fold()
+        let before = new Map<Item, [number, string]>()
+        for (const envelope of envelopes) {
+          fold.feed(envelope)
+          const now = new Map(all(fold.main).map((item) => [item, [item.rev, look(item)] as [number, string]]))
+          for (const [item, [rev, seen]] of now) {
+            const was = before.get(item)
+            if (was && was[1] !== seen) expect(rev, `${item.key}: ${was[1]} -> ${seen}`).toBeGreaterThan(was[0])
+          }
+          before = now
+        }
+      }),
+    )
+  })
+})
+
+/** What of an item its own row shows. */
+function look(item: Item): string {
+  if (item.type === "said") return JSON.stringify([item.response?.seq, item.proposal?.status, item.compressed?.key])
+  const { owner, start, status, confidence, count, waiting, conclusion, answer, participants } = item
+  return JSON.stringify([owner, start?.seq, status, confidence, count, waiting.size, conclusion?.seq, answer?.key, participants.length])
+}
+
+describe("what became of it", () => {
+  const fold = (...envelopes: Partial<Envelope>[]) => Fold.of(envelopes.map((one, index) => said({ seq: index + 1, ...one })))
+
+  it("a request waits until something comes back", () => {
+    const asked = { id: "r1", kind: "mcp/request", from: "a", context: "s", payload: { method: "tools/call", params: { name: "scan" } } }
+    const open = fold({ id: "s", kind: "reasoning/start", from: "a" }, asked)
+    expect(open.context("s")?.waiting.size).toBe(1)
+    const done = fold({ id: "s", kind: "reasoning/start", from: "a" }, asked, { kind: "mcp/response", from: "t", correlation: ["r1"], payload: { error: { message: "no" } } })
+    const request = done.find(2)
+    expect(request?.type === "said" && outcomeOf(request)).toBe("failed")
+    expect(done.find(3)).toBe(request)
+    expect(done.context("s")?.waiting.size).toBe(0)
+  })
+
+  it("a proposal is approved by a request, rejected, or withdrawn", () => {
+    const proposal = { id: "p", kind: "mcp/proposal", from: "a", payload: { method: "tools/call", params: { name: "deploy" } } }
+    for (const [kind, status] of [["mcp/request", "fulfilled"], ["mcp/reject", "rejected"], ["mcp/withdraw", "withdrawn"]] as const) {
+      const item = fold(proposal, { kind, from: "b", correlation: ["p"] }).find(1)
+      expect(item?.type === "said" && item.proposal?.status).toBe(status)
+    }
+  })
+
+  it("an answer leads to the reasoning that it came out of, by its trigger, its start or its label", () => {
+    for (const about of ["q", "s"]) {
+      const page = fold({ id: "q", from: "mara" }, { id: "s", kind: "reasoning/start", from: "a", correlation: ["q"] }, { kind: "reasoning/conclusion", from: "a", context: "s" }, { id: "x", from: "a", correlation: [about] })
+      const answer = page.find(4)
+      expect(answer?.type === "said" && answer.from.map(({ path }) => path)).toEqual(["s"])
+      expect(page.context("s")?.answer).toBe(answer)
+    }
+  })
+
+  it("a thought that stands for others takes them in", () => {
+    const page = fold(
+      { id: "s", kind: "reasoning/start", from: "a" },
+      { id: "t1", kind: "reasoning/thought", from: "a", context: "s" },
+      { id: "t2", kind: "reasoning/thought", from: "a", context: "s" },
+      { id: "t3", kind: "reasoning/thought", from: "a", context: "s", payload: { metadata: { compresses: ["t1", "t2", "nobody"] } } },
+    )
+    const [one, , whole] = [2, 3, 4].map((seq) => page.find(seq))
+    expect(whole?.type === "said" && whole.compresses).toBe(2)
+    expect(one?.type === "said" && one.compressed).toBe(whole)
+  })
+
+  it("a history that begins in the middle is read", () => {
+    const page = fold({ kind: "reasoning/thought", from: "a", context: "old/deep" }, { kind: "reasoning/conclusion", from: "a", context: "old/deep", payload: { message: "So." } }, { kind: "reasoning/conclusion", from: "b", context: "gone" })
+    expect(page.context("old/deep")?.status).toBe("concluded")
+    expect(page.context("gone")?.status).toBe("concluded")
+  })
+})

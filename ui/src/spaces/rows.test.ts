@@ -1,0 +1,114 @@
+// What is drawn: by what is folded, filtered and searched.
+import fc from "fast-check"
+import { describe, expect, it } from "vitest"
+
+import { outcomeOf, Fold } from "./fold"
+import type { Context, Item } from "./fold"
+import { ALL, GROUPS, groupOf, laneRows, mainRows, placeOf, searched } from "./rows"
+import type { Filter, Row } from "./rows"
+import { said, scripts } from "./testkit"
+
+const lanes = (fold: Fold, filter: Filter, folds = new Map<string, boolean>()): Row[] =>
+  [...fold.lanes.values()].flatMap((lane) => laneRows(lane.items, filter, folds))
+
+const item = (row: Row): Item => (row.type === "head" ? row.context : row.said)
+
+function contexts(fold: Fold): Context[] {
+  const found: Context[] = []
+  const look = (items: readonly Item[]) => {
+    for (const one of items) {
+      if (one.type === "context") {
+        found.push(one)
+        look(one.steps)
+      }
+    }
+  }
+  look(fold.main)
+  return found
+}
+
+const filters = fc.record({
+  view: fc.constantFrom("full", "folded", "main"),
+  without: fc.subarray(["ada", "bob"]).map((some) => new Set(some)),
+  hidden: fc.subarray([...GROUPS]).map((some) => new Set(some)),
+  text: fc.constantFrom("", "x", "ada", "nowhere to be found"),
+}) as fc.Arbitrary<Filter>
+
+describe("the rows", () => {
+  it("each have a key of their own, and hold nothing that is filtered away", () => {
+    fc.assert(
+      fc.property(scripts, filters, (envelopes, filter) => {
+        const fold = Fold.of(envelopes)
+        for (const rows of [mainRows(fold.main, filter), lanes(fold, filter)]) {
+          expect(new Set(rows.map(({ key }) => key)).size).toBe(rows.length)
+          for (const row of rows) {
+            if (row.type !== "said") continue
+            expect(filter.hidden.has(groupOf(row.said.envelope.kind))).toBe(false)
+            expect(filter.without.has(row.said.envelope.from)).toBe(false)
+            const words = [row.said.envelope, row.said.response].flatMap((one) => (one ? [searched(one)] : [])).join()
+            expect(words).toContain(filter.text)
+          }
+        }
+      }),
+    )
+  })
+
+  it("hold all of it where everything is opened, each step right under its context", () => {
+    fc.assert(
+      fc.property(scripts, (envelopes) => {
+        const fold = Fold.of(envelopes)
+        const all = contexts(fold)
+        const folds = new Map<string, boolean>(all.map(({ key }) => [key, true]))
+        for (const { seq } of envelopes) folds.set(`${seq}`, true)
+        const rows = lanes(fold, ALL, folds)
+        const shown = new Set(rows.map(item))
+        for (const context of all) {
+          expect(shown.has(context)).toBe(true)
+          for (const step of context.steps) expect(shown.has(step)).toBe(true)
+        }
+        const depths = new Map(rows.map((row) => [item(row), row.depth]))
+        for (const context of all) for (const step of context.steps) expect(depths.get(step)).toBe((depths.get(context) ?? 0) + 1)
+      }),
+    )
+  })
+
+  it("keep in sight what somebody has to act on, folded or not", () => {
+    fc.assert(
+      fc.property(scripts, (envelopes) => {
+        const fold = Fold.of(envelopes)
+        const rows = lanes(fold, { ...ALL, view: "folded" })
+        const shown = new Set(rows.map(item))
+        for (const lane of fold.lanes.values()) {
+          for (const waiting of lane.waiting) {
+            if (waiting.compressed) continue
+            expect(outcomeOf(waiting) === "waiting" || waiting.proposal?.status === "open").toBe(true)
+            expect(shown.has(waiting), waiting.key).toBe(true)
+          }
+        }
+      }),
+    )
+  })
+
+  it("lead to everything: where an item is said to be, it is", () => {
+    fc.assert(
+      fc.property(scripts, (envelopes) => {
+        const fold = Fold.of(envelopes)
+        for (const { seq } of envelopes) {
+          const found = fold.find(seq) as Item
+          const { key, lane, within } = placeOf(found)
+          const folds = new Map(within.map((one) => [one.key, true]))
+          if (found.type === "said" && found.compressed) folds.set(found.compressed.key, true)
+          const rows = lane === null ? mainRows(fold.main, ALL) : laneRows(fold.lanes.get(lane)?.items ?? [], ALL, folds)
+          const keys = rows.flatMap((row) => [row.key, ...(row.type === "said" ? (row.before ?? []).map((one) => one.key) : [])])
+          expect(keys).toContain(key)
+        }
+      }),
+    )
+  })
+
+  it("say in one line that several came", () => {
+    const came = (seq: number, id: string) => said({ seq, from: "system:gateway", kind: "system/presence", payload: { event: "join", participant: { id } } })
+    const rows = mainRows(Fold.of([came(1, "a"), came(2, "b"), said({ seq: 3 }), came(4, "c")]).main, ALL)
+    expect(rows.map((row) => row.type === "said" && (row.before ?? []).length)).toEqual([1, 0, 0])
+  })
+})

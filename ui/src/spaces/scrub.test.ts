@@ -1,0 +1,93 @@
+// The scrubber, and the log that it runs through.
+import fc from "fast-check"
+import { describe, expect, it } from "vitest"
+
+import type { Envelope } from "./envelope"
+import { Log } from "./log"
+import { atOf, bars, LIVE, LONGEST_PAUSE, played, stepped } from "./scrub"
+import type { Scrub } from "./scrub"
+import { said, scripts } from "./testkit"
+
+/** Played through in pieces of time. */
+function through(list: readonly Envelope[], pieces: readonly number[], speed: number): Scrub {
+  return pieces.reduce<Scrub>((scrub, passed) => played(scrub, list, passed, speed).scrub, { mode: "playing", at: 0, waited: 0 })
+}
+
+describe("playing", () => {
+  it("comes to the same place in any pieces of time, and never goes back", () => {
+    fc.assert(
+      fc.property(scripts, fc.array(fc.nat(9_000), { minLength: 1, maxLength: 12 }), fc.constantFrom(1, 2, 5, 20), (list, pieces, speed) => {
+        const all = pieces.reduce((sum, one) => sum + one, 0)
+        const [split, whole] = [through(list, pieces, speed), through(list, [all], speed)]
+        expect(split).toEqual(whole)
+        let before = 0
+        for (let count = 0; count <= pieces.length; count++) {
+          const at = atOf(through(list, pieces.slice(0, count), speed), 0)
+          expect(at).toBeGreaterThanOrEqual(before)
+          before = at
+        }
+        expect(before === 0 || list.some(({ seq }) => seq === before)).toBe(true)
+      }),
+    )
+  })
+
+  it("keeps the pauses, up to the longest one", () => {
+    const list = [said({ seq: 1, ts: 0 }), said({ seq: 2, ts: 1_000 }), said({ seq: 3, ts: 86_400_000 }), said({ seq: 4, ts: 5 })]
+    const at = (ms: number, speed = 1) => atOf(through(list, [ms], speed), 0)
+    expect([at(0), at(999), at(1_000), at(1_000 + LONGEST_PAUSE - 1)]).toEqual([1, 1, 2, 2])
+    // A clock that went back is no pause.
+    expect(at(1_000 + LONGEST_PAUSE)).toBe(4)
+    expect([at(499, 2), at(500, 2)]).toEqual([1, 2])
+    expect(played({ mode: "playing", at: 4, waited: 0 }, list, 1, 1).ended).toBe(true)
+    expect(played(LIVE, list, 10_000, 1)).toEqual({ scrub: LIVE, ended: false })
+  })
+
+  it("goes one by one, and back", () => {
+    fc.assert(
+      fc.property(scripts, (list) => {
+        let at = 0
+        for (const { seq } of list) expect((at = stepped(at, list, 1))).toBe(seq)
+        expect(stepped(at, list, 1)).toBe(at)
+        for (const { seq } of list.toReversed().slice(1)) expect((at = stepped(at, list, -1))).toBe(seq)
+      }),
+    )
+  })
+})
+
+it("the picture of it has a bar for each piece, none too high", () => {
+  fc.assert(
+    fc.property(scripts, fc.integer({ min: 1, max: 50 }), (list, count) => {
+      const head = list.at(-1)?.seq ?? 0
+      const drawn = bars(list, head, count)
+      expect(drawn).toHaveLength(count)
+      for (const { who, height } of drawn) {
+        expect(height).toBeGreaterThanOrEqual(0)
+        expect(height).toBeLessThanOrEqual(1)
+        expect(who === null).toBe(height === 0)
+      }
+    }),
+  )
+})
+
+describe("a log", () => {
+  it("is in order and without repeat, however its pieces come", () => {
+    fc.assert(
+      fc.property(scripts, fc.array(fc.tuple(fc.nat(), fc.nat())), fc.nat(), (list, pieces, seed) => {
+        const log = new Log()
+        for (const [from, length] of pieces) log.put(list.slice(from % (list.length + 1)).slice(0, length % 7))
+        const shuffled = list.toSorted((a, b) => ((a.seq * 7919 + seed) % 101) - ((b.seq * 7919 + seed) % 101))
+        const before = log.list.map(({ seq }) => seq)
+        const put = log.put(shuffled)
+        expect(log.list).toEqual(list)
+        if (put === "appended") expect(log.list.slice(0, before.length).map(({ seq }) => seq)).toEqual(before)
+        if (put === "nothing") expect(before).toEqual(list.map(({ seq }) => seq))
+        expect(log.put(list)).toBe("nothing")
+        for (const { seq } of list) expect(log.count(seq)).toBe(list.filter((one) => one.seq <= seq).length)
+      }),
+    )
+  })
+
+  it("takes no envelope without a number", () => {
+    expect(new Log().put([said({ seq: 0 })])).toBe("nothing")
+  })
+})

@@ -1,0 +1,92 @@
+// Where in the history the page stands: at its living end, at a number, or on the way from one number to the next, at
+// the pace at which it was said. Pure: the time that passed is handed in.
+import type { Envelope } from "./envelope"
+
+export const SPEEDS = [1, 2, 5, 20] as const
+export type Speed = (typeof SPEEDS)[number]
+
+export type Scrub =
+  | { mode: "live" }
+  | { mode: "paused"; at: number }
+  /** `waited`: of the pause before the next envelope, in its own time. */
+  | { mode: "playing"; at: number; waited: number }
+
+export const LIVE: Scrub = { mode: "live" }
+
+/** A pause is no longer than this, in milliseconds of the history: nobody watches a night go by. */
+export const LONGEST_PAUSE = 4_000
+
+export const atOf = (scrub: Scrub, head: number) => (scrub.mode === "live" ? head : scrub.at)
+
+/** The index of the first one after `at`. */
+function next(list: readonly Envelope[], at: number): number {
+  let low = 0
+  let high = list.length
+  while (low < high) {
+    const middle = (low + high) >>> 1
+    if ((list[middle] as Envelope).seq <= at) low = middle + 1
+    else high = middle
+  }
+  return low
+}
+
+/** How long the pause before the envelope at `index` is. */
+function pause(list: readonly Envelope[], index: number): number {
+  const before = list[index - 1]
+  const after = list[index]
+  return before && after ? Math.min(Math.max(after.ts - before.ts, 0), LONGEST_PAUSE) : 0
+}
+
+/** `passed` milliseconds later. Where nothing more is here it waits; `ended` says that it is at the end of the list. */
+export function played(scrub: Scrub, list: readonly Envelope[], passed: number, speed: number): { scrub: Scrub; ended: boolean } {
+  if (scrub.mode !== "playing") return { scrub, ended: false }
+  let index = next(list, scrub.at)
+  let left = scrub.waited + Math.max(passed, 0) * speed
+  let at = scrub.at
+  while (index < list.length) {
+    const wait = pause(list, index)
+    if (left < wait) return { scrub: { mode: "playing", at, waited: left }, ended: false }
+    left -= wait
+    at = (list[index] as Envelope).seq
+    index++
+  }
+  return { scrub: { mode: "playing", at, waited: 0 }, ended: true }
+}
+
+/** One envelope on, or back. */
+export function stepped(at: number, list: readonly Envelope[], by: 1 | -1): number {
+  const index = next(list, at)
+  return by > 0 ? (list[index]?.seq ?? at) : (list[index - 2]?.seq ?? list[0]?.seq ?? at)
+}
+
+export interface Bar {
+  /** Who said most there; null: nobody, or it is not here. */
+  who: string | null
+  /** How much, of the busiest: from 0 to 1. */
+  height: number
+}
+
+/** The history in so many bars, by number: how much of it is reasoning or talk, and whose. */
+export function bars(list: readonly Envelope[], head: number, count: number): Bar[] {
+  const most: Map<string, number>[] = Array.from({ length: count }, () => new Map<string, number>())
+  const chars = new Array<number>(count).fill(0)
+  for (const { seq, from, payload } of list) {
+    if (seq > head) break
+    const bucket = Math.min(count - 1, Math.floor(((seq - 1) / Math.max(head, 1)) * count))
+    const weight = Math.sqrt(1 + size(payload))
+    chars[bucket] = (chars[bucket] ?? 0) + weight
+    const who = most[bucket]
+    who?.set(from, (who.get(from) ?? 0) + weight)
+  }
+  const highest = Math.max(...chars, 1)
+  return chars.map((height, index) => ({
+    who: [...(most[index] ?? [])].reduce<[string, number] | null>((best, one) => (best && best[1] >= one[1] ? best : one), null)?.[0] ?? null,
+    height: height / highest,
+  }))
+}
+
+function size(payload: Envelope["payload"]): number {
+  let sum = 0
+  for (const value of Object.values(payload)) sum += typeof value === "string" ? value.length : 8
+  return sum
+}

@@ -1,0 +1,238 @@
+// A sitting: what comes over a socket that may break, and a history that is read beside it, become one log.
+import fc from "fast-check"
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest"
+
+import type { History } from "./api"
+import type { Envelope } from "./envelope"
+import { Fold } from "./fold"
+import { SpaceSession } from "./session"
+import type { Socket } from "./session"
+import { picture, said, scripts } from "./testkit"
+
+class Wire implements Socket {
+  onopen: ((event: never) => void) | null = null
+  onmessage: ((event: { data: unknown }) => void) | null = null
+  onclose: ((event: { code: number; reason: string }) => void) | null = null
+  readonly sent: { [name: string]: unknown }[] = []
+  send = (text: string) => void this.sent.push(JSON.parse(text) as { [name: string]: unknown })
+  close = () => undefined
+
+  say(envelope: Partial<Envelope> & { kind: string }): void {
+    const { correlation, ...rest } = envelope
+    this.onmessage?.({ data: JSON.stringify({ protocol: "mew/v0.4", ...rest, ...(correlation && { correlation_id: correlation }) }) })
+  }
+
+  welcome(head: number): void {
+    this.onopen?.(undefined as never)
+    this.say({ kind: "system/welcome", from: "system:gateway", payload: { you: { id: "mara", capabilities: ["*"] }, participants: [{ id: "ada" }], head } })
+  }
+}
+
+/** A gateway of which a reader gets pages of so many. */
+function kept(all: readonly Envelope[], size: number): History {
+  return {
+    page: ({ after = 0, before = Number.POSITIVE_INFINITY, newest = false }) => {
+      const found = all.filter(({ seq }) => seq > after && seq < before)
+      const envelopes = newest ? found.slice(-size) : found.slice(0, size)
+      return Promise.resolve({
+        envelopes,
+        more: found.length > envelopes.length,
+        first: envelopes[0]?.seq ?? null,
+        last: envelopes.at(-1)?.seq ?? null,
+      })
+    },
+    search: () => Promise.resolve({ found: [], more: false, before: null }),
+  }
+}
+
+function sitting(all: readonly Envelope[] = [], size = 7) {
+  const wires: Wire[] = []
+  let count = 0
+  const session = new SpaceSession({
+    space: "s", token: "secret", gather: 0, history: kept(all, size), random: () => `mine-${++count}`,
+    open: () => {
+      wires.push(new Wire())
+      return wires.at(-1) as Wire
+    },
+  })
+  session.start()
+  return { session, wires, wire: () => wires.at(-1) as Wire }
+}
+
+const settle = () => vi.advanceTimersByTimeAsync(5)
+
+beforeEach(() => void vi.useFakeTimers())
+afterEach(() => void vi.useRealTimers())
+
+describe("a sitting", () => {
+  it("joins by its first frame, and has the end of the history", async () => {
+    const all = Array.from({ length: 40 }, (_, index) => said({ seq: index + 1 }))
+    const { session, wire } = sitting(all)
+    wire().welcome(40)
+    await settle()
+    expect(wire().sent).toEqual([{ type: "join", space: "s", token: "secret", view: "full", dialect: "mew/v0.4" }])
+    expect(session.snapshot()).toMatchObject({ phase: "open", me: "mara", head: 40, from: 27 })
+    await session.earlier()
+    expect(session.snapshot().from).toBe(20)
+    session.leave()
+  })
+
+  it("has everything once, in order, whatever breaks and when", async () => {
+    await fc.assert(
+      fc.asyncProperty(scripts, fc.array(fc.nat(6), { minLength: 1 }), fc.nat(), async (all, pieces, start) => {
+        const head = all.length === 0 ? 0 : start % all.length
+        let told = all.slice(0, head)
+        const history: History = { ...kept(all, 3), page: (asked) => kept(told, 3).page(asked) }
+        const wires: Wire[] = []
+        const session = new SpaceSession({ space: "s", token: "t", gather: 0, history, open: () => (wires.push(new Wire()), wires.at(-1) as Wire) })
+        session.start()
+        wires[0]?.welcome(told.at(-1)?.seq ?? 0)
+        let index = head
+        for (const [turn, piece] of pieces.entries()) {
+          const wire = wires.at(-1) as Wire
+          for (const one of all.slice(index, index + piece)) wire.say(one)
+          index = Math.min(all.length, index + piece)
+          told = all.slice(0, index)
+          if (turn % 3 === 2) {
+            wire.onclose?.({ code: 1006, reason: "" })
+            await vi.advanceTimersByTimeAsync(30_000)
+            const next = wires.at(-1) as Wire
+            next.welcome(told.at(-1)?.seq ?? 0)
+            const after = Number(next.sent[0]?.["after_seq"])
+            for (const one of told) if (one.seq > after) next.say(one)
+          }
+          await settle()
+        }
+        while (session.snapshot().from > 1 && told.length > 0) await session.earlier()
+        await settle()
+        expect(session.snapshot().list).toEqual(told)
+        expect(picture(session.snapshot().fold)).toEqual(picture(Fold.of(told)))
+        session.leave()
+      }),
+      { numRuns: 40 },
+    )
+  })
+
+  it("reads what it was too slow for", async () => {
+    const all = Array.from({ length: 30 }, (_, index) => said({ seq: index + 1 }))
+    const { session, wire } = sitting(all)
+    wire().welcome(4)
+    for (const one of all.slice(4, 8)) wire().say(one)
+    wire().say({ kind: "system/gap", payload: { after_seq: 8, before_seq: 28, missed: 19 } })
+    for (const one of all.slice(27)) wire().say(one)
+    await settle()
+    expect(session.snapshot().list.map(({ seq }) => seq)).toEqual(all.map(({ seq }) => seq))
+    session.leave()
+  })
+
+  it("does not try again with a token that is not taken, and says why", async () => {
+    const { session, wires, wire } = sitting()
+    wire().onopen?.(undefined as never)
+    wire().say({ kind: "system/error", payload: { error: "unauthorized", message: "no such space or token" } })
+    wire().onclose?.({ code: 4401, reason: "invalid_token" })
+    await vi.advanceTimersByTimeAsync(60_000)
+    expect(session.snapshot()).toMatchObject({ phase: "refused", problem: "no such space or token" })
+    expect(wires).toHaveLength(1)
+  })
+})
+
+describe("the page at any number", () => {
+  it("is what it would be if nothing had been said since, on whatever way one comes there", async () => {
+    await fc.assert(
+      fc.asyncProperty(scripts, fc.array(fc.nat(), { maxLength: 8 }), async (all, jumps) => {
+        const { session, wire } = sitting(all, 5)
+        const head = all.at(-1)?.seq ?? 0
+        wire().welcome(head)
+        await settle()
+        for (const jump of jumps) {
+          const at = 1 + (jump % Math.max(head, 1))
+          session.goTo(at)
+          await settle()
+          const shown = session.snapshot()
+          expect(shown.from <= at || shown.from === 1 || all.length === 0).toBe(true)
+          expect(picture(shown.fold)).toEqual(picture(Fold.of(shown.list.filter(({ seq }) => seq <= at))))
+        }
+        session.live()
+        expect(picture(session.snapshot().fold)).toEqual(picture(Fold.of(session.snapshot().list)))
+        session.leave()
+      }),
+      { numRuns: 60 },
+    )
+  })
+
+  it("far from what is here, is read there, and plays on until it meets the rest", async () => {
+    const all = Array.from({ length: 9_000 }, (_, index) => said({ seq: index + 1, ts: 1_000 }))
+    const { session, wire } = sitting(all, 500)
+    wire().welcome(9_000)
+    await settle()
+    expect(session.snapshot().from).toBe(8_001)
+    session.goTo(1_200)
+    await settle()
+    expect(session.snapshot()).toMatchObject({ from: 701, scrub: { mode: "paused", at: 1_200 } })
+    expect(session.snapshot().fold.at).toBe(1_200)
+    session.play()
+    await vi.advanceTimersByTimeAsync(3_000)
+    expect(session.snapshot()).toMatchObject({ scrub: { mode: "live" }, from: 701, head: 9_000 })
+    expect(session.snapshot().list).toHaveLength(8_300)
+    session.leave()
+  })
+
+  it("goes on living behind a page that stands still", async () => {
+    const all = Array.from({ length: 5 }, (_, index) => said({ seq: index + 1 }))
+    const { session, wire } = sitting(all)
+    wire().welcome(5)
+    await settle()
+    session.goTo(3)
+    wire().say(said({ seq: 6 }))
+    await settle()
+    expect(session.snapshot()).toMatchObject({ head: 6, fold: { at: 3 } })
+    session.live()
+    expect(session.snapshot().fold.at).toBe(6)
+    session.leave()
+  })
+})
+
+describe("what is said", () => {
+  it("waits for its echo, is sent again after a break under the same id, and is told of when it is refused", async () => {
+    const { session, wires, wire } = sitting()
+    wire().welcome(0)
+    await settle()
+    session.say("hello", { to: "ada", answers: "q" })
+    expect(wire().sent.at(-1)).toMatchObject({ id: "mine-1", kind: "chat", to: ["ada"], correlation_id: ["q"], payload: { text: "hello" } })
+    expect(session.snapshot().pending).toEqual([{ id: "mine-1", text: "hello" }])
+    const first = wire().sent.at(-1)
+    wire().onclose?.({ code: 1006, reason: "" })
+    expect(session.snapshot().phase).toBe("reconnecting")
+    session.hurry()
+    wire().welcome(0)
+    expect(wires).toHaveLength(2)
+    expect(wire().sent.slice(1)).toEqual([first])
+    wire().say(said({ seq: 1, id: "mine-1", from: "mara" }))
+    await settle()
+    expect(session.snapshot().pending).toEqual([])
+    session.say("again")
+    wire().say({ kind: "system/error", correlation: ["mine-2"], payload: { error: "rate_limited", message: "too fast" } })
+    expect(session.snapshot().pending).toEqual([{ id: "mine-2", text: "again", failure: "too fast" }])
+    session.forget("mine-2")
+    expect(session.snapshot().pending).toEqual([])
+    session.leave()
+  })
+
+  it("a cancel names the context, an approval asks for what was proposed", async () => {
+    const { session, wire } = sitting()
+    wire().welcome(0)
+    wire().say(said({ seq: 1, id: "s", kind: "reasoning/start", from: "ada" }))
+    wire().say(said({ seq: 2, id: "p", kind: "mcp/proposal", from: "ada", payload: { method: "tools/call", params: { name: "deploy" } } }))
+    await settle()
+    const { fold } = session.snapshot()
+    const [context, proposal] = [fold.context("s"), fold.said("p")]
+    if (!context || !proposal) throw new Error("neither is there")
+    session.cancel(context)
+    expect(wire().sent.at(-1)).toMatchObject({ kind: "reasoning/cancel", context: "s" })
+    session.approve(proposal)
+    expect(wire().sent.at(-1)).toMatchObject({ kind: "mcp/request", correlation_id: ["p"], payload: { jsonrpc: "2.0", method: "tools/call", params: { name: "deploy" } } })
+    session.refuse(proposal)
+    expect(wire().sent.at(-1)).toMatchObject({ kind: "mcp/reject", correlation_id: ["p"] })
+    session.leave()
+  })
+})

@@ -1,0 +1,68 @@
+// The small signs of a space: who, how it stands, how sure.
+import { CheckIcon, CloseIcon } from "../shell/icons"
+import { plain } from "../text/visible"
+import { duration } from "../chat/words"
+import type { Range } from "./envelope"
+import type { Context, Status } from "./fold"
+import { useRoom } from "./room"
+
+/** The first letter or digit of a name. */
+const initial = (who: string) => (/[\p{L}\p{N}]/u.exec(who)?.[0] ?? "?").toUpperCase()
+
+export function Who({ id, small = false }: { id: string; small?: boolean }) {
+  const { colourOf, me } = useRoom()
+  return (
+    <span className={small ? "who who--small" : "who"} data-colour={colourOf(id)}>
+      <span className="who__mark" aria-hidden="true">{initial(id)}</span>
+      <bdi className="who__name">{plain(id)}</bdi>
+      {id === me && <span className="who__you">you</span>}
+    </span>
+  )
+}
+
+const WORDS: Record<Status, string> = { open: "Thinking", concluded: "Concluded", cancelled: "Cancelled", abandoned: "Abandoned" }
+
+/** It goes on, as far as anybody knows: nobody says of an implicit one that it is over. */
+export const goesOn = (context: Context) => context.status === "open" && context.ended === null
+
+export const statusOf = (context: Context) =>
+  context.status !== "open" || context.start !== null ? WORDS[context.status] : goesOn(context) ? "Under way" : "Over"
+
+export function StatusMark({ context }: { context: Context }) {
+  const { status, start } = context
+  const label = statusOf(context)
+  return (
+    <span className={`status status--${status === "open" && start === null ? "implicit" : status}`} role="img" aria-label={label} title={label} data-testid="status">
+      {status === "concluded" ? <CheckIcon /> : status === "cancelled" ? <CloseIcon /> : null}
+    </span>
+  )
+}
+
+export const percent = (share: number) => `${Math.round(share * 100)} %`
+
+export function Sure({ confidence, range }: { confidence: number; range?: Range | undefined }) {
+  const words = `${percent(confidence)} sure${range ? `, between ${percent(range.low)} and ${percent(range.high)}${range.source ? ` (${plain(range.source)})` : ""}` : ""}`
+  return (
+    <span className="sure" title={words} data-testid="confidence">
+      <svg className="sure__bar" viewBox="0 0 40 6" width="40" height="6" preserveAspectRatio="none" aria-hidden="true">
+        <rect className="sure__ground" width="40" height="6" rx="3" />
+        {range && <rect className="sure__range" x={range.low * 40} width={Math.max((range.high - range.low) * 40, 1)} height="6" />}
+        <rect className="sure__share" width={confidence * 40} height="6" rx="3" />
+      </svg>
+      {percent(confidence)}<span className="visually-hidden"> sure</span>
+    </span>
+  )
+}
+
+export const took = (context: Context, now: number) => duration(Math.max(0, (context.ended ?? Math.max(now, context.active)) - context.opened))
+
+const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" })
+const day = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" })
+
+export function At({ ts, full = false }: { ts: number; full?: boolean }) {
+  if (ts <= 0 || ts > 8.64e15) return null
+  const when = new Date(ts)
+  return <time className="at" dateTime={when.toISOString()} title={day.format(when)}>{(full ? day : clock).format(when)}</time>
+}
+
+export const timeText = (ts: number) => (ts > 0 && ts <= 8.64e15 ? day.format(new Date(ts)) : "")

@@ -1,0 +1,47 @@
+// Conversations for tests: by hand, and any that there could be.
+import fc from "fast-check"
+
+import type { Envelope, Payload } from "./envelope"
+import type { Fold, Item } from "./fold"
+
+export const said = (given: Partial<Envelope>): Envelope => ({
+  seq: 1, id: `id-${given.seq ?? 1}`, ts: (given.seq ?? 1) * 1000, from: "mara", to: [], kind: "chat", correlation: [], context: null, payload: {}, ...given,
+})
+
+const KINDS = [
+  "reasoning/start", "reasoning/start", "reasoning/thought", "reasoning/thought", "reasoning/hypothesis", "reasoning/conclusion", "reasoning/cancel",
+  "chat", "chat", "mcp/request", "mcp/response", "mcp/proposal", "mcp/reject", "mcp/withdraw", "system/presence", "something/else",
+]
+const names = fc.constantFrom("a", "b", "c", "m1", "m2", "m3", "m4", "m5", "label")
+
+const one = fc.record({
+  id: names,
+  kind: fc.constantFrom(...KINDS),
+  from: fc.constantFrom("ada", "bob", "cy", "system:gateway"),
+  context: fc.option(fc.array(names, { minLength: 1, maxLength: 3 }).map((parts) => parts.join("/"))),
+  correlation: fc.array(names, { maxLength: 2 }),
+  payload: fc.constantFrom<Payload>({}, { message: "x" }, { confidence: 0.5 }, { cancelled: true }, { triggered_by: "m1" }, { metadata: { compresses: ["m1", "m2"] } }, { event: "join", participant: { id: "ada" } }),
+  after: fc.nat(9_000),
+  hole: fc.nat(2),
+})
+
+/** Any conversation, in order, with holes in its numbers. */
+export const scripts: fc.Arbitrary<Envelope[]> = fc.array(one, { maxLength: 40 }).map((rows) => {
+  let seq = 0
+  let ts = 1_700_000_000_000
+  return rows.map(({ after, hole, ...row }) => said({ ...row, seq: (seq += 1 + hole), ts: (ts += after) }))
+})
+
+const drawn = (item: Item): unknown =>
+  item.type === "said"
+    ? [item.key, item.response?.seq, item.proposal?.status, item.from.map(({ key }) => key), item.answers?.key, item.compressed?.key]
+    : [item.key, item.owner, item.start?.seq, item.status, item.ended, item.confidence, item.count, item.answer?.key, item.ledTo.map(({ key }) => key), item.waiting.size, item.participants, item.steps.map(drawn)]
+
+/** All that a fold says, as data. */
+export const picture = (fold: Fold): unknown => ({
+  at: fold.at,
+  now: fold.now,
+  main: fold.main.map(drawn),
+  lanes: [...fold.lanes.values()].map((lane) => [lane.id, lane.works, lane.open.size, lane.waiting.size, lane.items.map(drawn)]),
+  present: [...fold.present],
+})
