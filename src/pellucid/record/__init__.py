@@ -1,0 +1,61 @@
+"""The tamper-evident record: what was stored, in which order, and that nobody changed it since.
+
+Each scope (a response, a conversation, a space) has one chain. What is stored there adds an entry: the digest of the
+content with a salt, and a hash over that and over the entry before. A checkpoint is a signature over how far the chains
+have come. So:
+
+* Content that was changed does not fit its digest; an entry that was changed, left out, added or moved does not fit the
+  hashes; who makes all hashes anew lacks the key to sign them; and who drops an end, or a whole scope, leaves a
+  checkpoint that names it.
+* What is erased goes with its salt. The chain stays whole, and the digest that is left in it can be compared with no
+  guess. That it was erased is an entry of its own.
+
+No input or output here, but for the file of the key (`keyfile`); no clock, and no randomness that is not handed in.
+
+* `digest` is what is hashed, and how; `chain` an entry and what it follows; `keys` who signs; `checkpoint` what is
+  signed. `lines` is the record as lines of JSON, and `verify` reads them and says what is wrong.
+"""
+
+from __future__ import annotations
+
+from .chain import Entry, Head, follow, genesis
+from .checkpoint import Checkpoint, signed
+from .digest import SALT_BYTES, canonical, digest, framed
+from .findings import Finding, Report, ScopeReport
+from .keyfile import RecordKeys, ensure_record_keys, env_record_keys, read_public_keys, read_record_keys
+from .keys import Recording, Signer, Trusted
+from .lines import Begin, CheckpointLine, End, EntryLine, KeyLine, Line, ScopeLine, UnrecordedLine
+from .verify import Verifier
+
+__all__ = [
+    "SALT_BYTES",
+    "Begin",
+    "Checkpoint",
+    "CheckpointLine",
+    "End",
+    "Entry",
+    "EntryLine",
+    "Finding",
+    "Head",
+    "KeyLine",
+    "Line",
+    "RecordKeys",
+    "Recording",
+    "Report",
+    "ScopeLine",
+    "ScopeReport",
+    "Signer",
+    "Trusted",
+    "UnrecordedLine",
+    "Verifier",
+    "canonical",
+    "digest",
+    "ensure_record_keys",
+    "env_record_keys",
+    "follow",
+    "framed",
+    "genesis",
+    "read_public_keys",
+    "read_record_keys",
+    "signed",
+]

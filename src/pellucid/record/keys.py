@@ -1,0 +1,151 @@
+"""Who signs the record (Ed25519), and by which keys a signature is checked.
+
+A signing key also seals: a seal is an HMAC by which the holder of the key, and nobody else, knows the end of a chain
+again that no checkpoint covers yet. Who changes a store without the key can neither sign nor seal.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import sha256
+from hmac import compare_digest
+from hmac import digest as hmac
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+    load_pem_public_key,
+)
+
+from ..errors import ConfigError
+from .chain import Head
+from .digest import canonical
+
+_BLOCK = re.compile(rb"-----BEGIN ([A-Z ]+)-----.+?-----END \1-----", re.DOTALL)
+_SEAL = b"pellucid/record/seal/1\n"
+
+
+class Signer:
+    """A private key."""
+
+    def __init__(self, key: Ed25519PrivateKey) -> None:
+        self._key = key
+        self._sealing = sha256(_SEAL + key.private_bytes_raw()).digest()
+        self.public = key.public_key().public_bytes_raw()
+        self.id = key_id(self.public)
+
+    @classmethod
+    def generate(cls) -> Signer:
+        return cls(Ed25519PrivateKey.generate())
+
+    def sign(self, data: bytes) -> bytes:
+        return self._key.sign(data)
+
+    def seal(self, owner: str, scope: str, head: Head, signed: int) -> bytes:
+        """Of a chain that has come so far, and is signed up to there."""
+        said = [owner, scope, head.number, head.hash.hex(), signed]
+        return hmac(self._sealing, canonical(said), "sha256")
+
+    def pem(self) -> bytes:
+        """The key itself: a secret."""
+        return self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+    def __repr__(self) -> str:
+        return f"Signer({self.id})"
+
+
+def key_id(public: bytes) -> str:
+    """By which a checkpoint names the key that signed it."""
+    return sha256(public).hexdigest()[:16]
+
+
+def public_pem(public: bytes) -> str:
+    key = Ed25519PublicKey.from_public_bytes(public)
+    return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+
+
+class Trusted:
+    """Public keys, by their ids."""
+
+    def __init__(self, keys: Iterable[bytes] = ()) -> None:
+        self._keys: dict[str, bytes] = {key_id(key): key for key in keys}
+
+    def __bool__(self) -> bool:
+        return bool(self._keys)
+
+    def __contains__(self, id: str) -> bool:
+        return id in self._keys
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._keys.values())
+
+    def add(self, key: bytes) -> None:
+        self._keys[key_id(key)] = key
+
+    def signed(self, id: str, data: bytes, signature: bytes) -> bool:
+        """Whether the key with this id, which is one of them, signed this."""
+        try:
+            Ed25519PublicKey.from_public_bytes(self._keys[id]).verify(signature, data)
+        except (InvalidSignature, ValueError):
+            return False
+        return True
+
+
+class Recording:
+    """Whether what is stored is recorded, and whose seals are on it.
+
+    `signers`: the first seals; by the others it is known again what they sealed. None: nothing is sealed."""
+
+    def __init__(self, enabled: bool = True, signers: Sequence[Signer] = ()) -> None:
+        self.enabled = enabled
+        self.signers = tuple(signers)
+        self.waiting = 0
+        """So many entries this process wrote since somebody set it to 0: what a checkpoint waits for."""
+
+    def seal(self, owner: str, scope: str, head: Head, signed: int) -> bytes | None:
+        return self.signers[0].seal(owner, scope, head, signed) if self.signers else None
+
+    def sealed(self, owner: str, scope: str, head: Head, signed: int, seal: bytes | None) -> bool:
+        """Whether one of them sealed this. Where there are none, everything is as it should be."""
+        if not self.signers:
+            return True
+        return seal is not None and any(
+            compare_digest(signer.seal(owner, scope, head, signed), seal) for signer in self.signers
+        )
+
+
+def read_signers(pem: bytes, where: str) -> tuple[list[Signer], list[bytes]]:
+    """The private keys in a PEM text, and the public ones of all keys in it. Raises `ConfigError`."""
+    signers: list[Signer] = []
+    publics: list[bytes] = []
+    for block in _BLOCK.finditer(pem):
+        try:
+            key = _load(block.group(), block.group(1))
+        except (ValueError, TypeError, UnsupportedAlgorithm):
+            key = None
+        if isinstance(key, Ed25519PrivateKey):
+            signers.append(Signer(key))
+            publics.append(signers[-1].public)
+        elif isinstance(key, Ed25519PublicKey):
+            publics.append(key.public_bytes_raw())
+        else:
+            raise ConfigError([f"{where}: {_WRONG}"])
+    if not publics:
+        raise ConfigError([f"{where}: {_WRONG}"])
+    return signers, publics
+
+
+_WRONG = "it must hold Ed25519 keys in PEM (-----BEGIN PRIVATE KEY-----), without a password"
+
+
+def _load(block: bytes, kind: bytes) -> object:
+    return load_pem_private_key(block, None) if kind.endswith(b"PRIVATE KEY") else load_pem_public_key(block)
+
+
+__all__ = ["Recording", "Signer", "Trusted", "key_id", "public_pem", "read_signers"]

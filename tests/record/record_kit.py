@@ -1,0 +1,69 @@
+"""What the tests of the record share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pellucid.envelopes import Envelope
+from pellucid.envelopes.verdict import Place
+from pellucid.record import Line, Recording, Report, ScopeReport, Signer, Trusted, Verifier
+from pellucid.storage import Append, ConversationEntry, Store, StoredEnvelope, StoredResponse, StoredSpace
+
+SIGNER = Signer.generate()
+OWNER = "ann"
+
+
+class Clock:
+    """It stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 1_700_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def response(id: str = "resp_1", owner: str = OWNER, **fields: Any) -> StoredResponse:
+    """One that is over, unless it is said otherwise."""
+    at = 1_700_000_000.25
+    usual: dict[str, Any] = {"created_at": at, "updated_at": at, "status": "completed", "model": "m"}
+    return StoredResponse(**{**usual, **fields}, id=id, owner=owner)
+
+
+def entry(id: str, item: bytes = b'"said"') -> ConversationEntry:
+    return ConversationEntry(id=id, item=item, message=b"[]")
+
+
+def space(name: str = "room", owner: str = OWNER) -> StoredSpace:
+    return StoredSpace(owner=owner, name=name, created_at=1.0, settings=b"{}")
+
+
+def said(seq: int, text: str = "hello", note: bytes = b"{}") -> StoredEnvelope:
+    envelope = Envelope(id=f"e{seq}", ts=1, sender="bob", kind="chat", payload={"text": text}, seq=seq)
+    return StoredEnvelope(envelope, 1_700_000_000_000 + seq, Place(), note)
+
+
+def saying(head: int, *texts: str, name: str = "room", **fields: Any) -> Append:
+    envelopes = [said(head + 1 + place, text) for place, text in enumerate(texts)]
+    return Append(owner=OWNER, space=name, expected=head, version=1, envelopes=envelopes, **fields)
+
+
+async def lines_of(store: Store, **which: Any) -> list[Line]:
+    lines: list[Line] = []
+    await store.record.tell(lines.append, **which)
+    return lines
+
+
+def checked(lines: list[Line], sealed: bool = True, **more: Any) -> tuple[Report, dict[str, ScopeReport]]:
+    """What comes of checking them, with the key of the tests."""
+    recording = Recording(signers=[SIGNER]) if sealed else None
+    verifier = Verifier(Trusted([SIGNER.public]), recording, **more)
+    through = [report for line in lines for report in verifier.feed(line)]
+    return verifier.end(), {report.scope: report for report in through}
+
+
+async def check(store: Store, **which: Any) -> dict[str, ScopeReport]:
+    """That the record is right; what there is of each scope."""
+    report, scopes = checked(await lines_of(store, **which))
+    assert report.findings == ()
+    return scopes

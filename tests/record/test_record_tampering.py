@@ -1,0 +1,234 @@
+"""Any sequence of what a store does leaves a record that is right; and whatever is done to the database otherwise, by
+whoever has not the key, is found."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Any
+
+import asyncpg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from record_kit import OWNER, SIGNER, Clock, checked, entry, lines_of, response, said, space
+from tampering import KEYS, TAMPERINGS, Nothing, Tables, Tampering, tampered
+
+from pellucid.record import Recording, Report
+from pellucid.storage import Append, Store, StoredConversation, open_store
+from service_postgres import PostgresServer
+
+Step = Callable[[Store, Clock, Random, int], Awaitable[object]]
+
+
+async def put(store: Store, clock: Clock, choose: Random, step: int) -> None:
+    conversation = choose.choice([None, "c1", "c2"])
+    items = [entry(f"i{choose.randrange(step + 1)}") for _ in range(choose.randrange(3))] if conversation else []
+    kept: dict[str, Any] = {"header": choose.randbytes(9), "log": choose.randbytes(3), "updated_at": clock.now + 0.25}
+    kept["error"] = choose.choice([None, b"e"])
+    expires = choose.choice([None, clock.now + 5])
+    new = response(f"r{step}", choose.choice([OWNER, "bob"]), conversation_id=conversation, expires_at=expires, **kept)
+    await store.responses.put(new, [], items)
+
+
+async def say(store: Store, clock: Clock, choose: Random, step: int) -> None:
+    head = await store.spaces.head(OWNER, "room")
+    assert head is not None
+    seqs = range(head.head + 1, head.head + 1 + choose.randrange(1, 4))
+    envelopes = [said(seq, choose.choice(["one", "two"])) for seq in seqs]
+    await store.spaces.append(Append(owner=OWNER, space="room", expected=head.head, version=1, envelopes=envelopes))
+
+
+async def add(store: Store, clock: Clock, choose: Random, step: int) -> None:
+    await store.conversations.append(OWNER, choose.choice(["c1", "c2"]), [entry(f"new{step}")])
+
+
+async def take_away(store: Store, clock: Clock, choose: Random, step: int) -> None:
+    match choose.randrange(5):
+        case 0:
+            await store.responses.delete(OWNER, f"r{choose.randrange(step + 1)}")
+        case 1:
+            await store.conversations.delete_entry(OWNER, choose.choice(["c1", "c2"]), f"i{choose.randrange(step + 1)}")
+        case 2:
+            seqs = [choose.randrange(1, 8) for _ in range(3)]
+            await store.spaces.erase(OWNER, "room", seqs, at=int(clock.now * 1000))
+        case 3:
+            await store.expire(clock.now)
+        case 4:
+            await store.record.erase(OWNER, choose.choice(["conversation:c1", "space:room"]))
+            await store.conversations.delete(OWNER, "c1")
+            await store.conversations.create(StoredConversation(id="c1", owner=OWNER, created_at=clock.now))
+
+
+async def sign(store: Store, clock: Clock, choose: Random, step: int) -> None:
+    await store.record.sign()
+
+
+STEPS: tuple[Step, ...] = (put, put, say, say, add, take_away, take_away, sign)
+
+
+async def history(store: Store, clock: Clock, choose: Random, steps: list[int]) -> None:
+    await store.spaces.put(space(), [])
+    for id in ("c1", "c2"):
+        await store.conversations.create(StoredConversation(id=id, owner=OWNER, created_at=clock.now))
+    for number, step in enumerate(steps):
+        clock.now += choose.choice([0, 1, 4])
+        await STEPS[step % len(STEPS)](store, clock, choose, number)
+
+
+async def verified(store: Store) -> Report:
+    return checked(await lines_of(store))[0]
+
+
+histories = st.lists(st.integers(0, len(STEPS) - 1), min_size=4, max_size=14)
+seeds = st.integers(0, 2**32)
+
+
+def in_memory(steps: list[int], seed: int, then: Callable[[Store], Awaitable[None]]) -> None:
+    async def run() -> None:
+        clock = Clock()
+        store = await open_store("sqlite://", clock=clock, recording=Recording(signers=[SIGNER]))
+        try:
+            await history(store, clock, Random(seed), steps)
+            assert (await verified(store)).findings == ()
+            await then(store)
+        finally:
+            await store.aclose()
+
+    asyncio.run(run())
+
+
+def _read(store: Store) -> Tables:
+    connection: sqlite3.Connection = store._database._writer  # type: ignore[attr-defined]
+    tables: Tables = {}
+    for name in KEYS:
+        cursor = connection.execute(f"SELECT * FROM {name}")
+        columns = [column[0] for column in cursor.description]
+        tables[name] = [dict(zip(columns, row, strict=True)) for row in cursor]
+    return tables
+
+
+def _write(store: Store, tables: Tables) -> None:
+    connection: sqlite3.Connection = store._database._writer  # type: ignore[attr-defined]
+    connection.execute("BEGIN")
+    for name, rows in tables.items():
+        connection.execute(f"DELETE FROM {name}")
+        for row in rows:
+            columns = ", ".join(f'"{column}"' for column in row)
+            connection.execute(
+                f"INSERT INTO {name} ({columns}) VALUES ({', '.join('?' * len(row))})", list(row.values())
+            )
+    connection.execute("COMMIT")
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(histories, seeds)
+def test_whatever_is_done_is_found(steps: list[int], seed: int) -> None:
+    async def then(store: Store) -> None:
+        before = _read(store)
+        choose = Random(seed)
+        for tampering in TAMPERINGS:
+            for _ in range(4):
+                try:
+                    after = tampered(before, tampering, choose)
+                    _write(store, after)
+                except Nothing:
+                    continue
+                except sqlite3.IntegrityError:
+                    store._database._writer.execute("ROLLBACK")  # type: ignore[attr-defined]
+                    continue
+                report = await verified(store)
+                assert report.findings, (tampering.__name__, difference(before, after))
+        _write(store, before)
+        assert (await verified(store)).findings == ()
+
+    in_memory(steps, seed, then)
+
+
+def difference(before: Tables, after: Tables) -> dict[str, Any]:
+    return {
+        name: (
+            [row for row in before[name] if row not in after[name]],
+            [row for row in after[name] if row not in before[name]],
+        )
+        for name in before
+        if before[name] != after[name]
+    }
+
+
+@pytest.mark.parametrize("tampering", TAMPERINGS, ids=lambda tampering: tampering.__name__)
+def test_and_found_in_postgresql(tampering: Tampering, postgres_server: PostgresServer, one_database: Any) -> None:
+    server, url = one_database
+    server.sql(url, "DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+
+    async def run() -> None:
+        clock = Clock()
+        store = await open_store(url, clock=clock, recording=Recording(signers=[SIGNER]))
+        connection = await asyncpg.connect(url)
+        try:
+            await history(store, clock, Random(5), [0, 2, 4, 1, 7, 3, 0, 5, 2, 1, 7, 6, 0, 3])
+            assert (await verified(store)).findings == ()
+            before = {name: [dict(row) for row in await connection.fetch(f"SELECT * FROM {name}")] for name in KEYS}
+            found = 0
+            for seed in range(4):
+                try:
+                    after = tampered(before, tampering, Random(seed))
+                    async with connection.transaction():
+                        for name, rows in after.items():
+                            await connection.execute(f"DELETE FROM {name}")
+                            for row in rows:
+                                columns = ", ".join(f'"{column}"' for column in row)
+                                values = ", ".join(f"${number + 1}" for number in range(len(row)))
+                                await connection.execute(
+                                    f"INSERT INTO {name} ({columns}) VALUES ({values})", *row.values()
+                                )
+                except (Nothing, asyncpg.PostgresError, asyncpg.DataError):
+                    continue
+                assert (await verified(store)).findings, difference(before, after)
+                found += 1
+            assert found
+        finally:
+            await connection.close()
+            await store.aclose()
+
+    asyncio.run(run())
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(histories, seeds)
+def test_what_is_gone_cannot_be_guessed(steps: list[int], seed: int) -> None:
+    """Whoever has the whole database, and the very words, cannot tell that it was these."""
+
+    async def then(store: Store) -> None:
+        lines = await lines_of(store)
+        tables = _read(store)
+        salts = {row["salt"] for row in tables["record_entries"] if row["salt"] is not None}
+        ended = [row for row in tables["record_entries"] if row["digest"] is not None and row["salt"] is None]
+        report = checked(lines)[0]
+        assert report.gone == len(ended)
+        assert report.contents == len(salts)
+
+    in_memory(steps, seed, then)
+
+
+def test_the_salt_is_not_in_the_file(tmp_path: Any) -> None:
+    """Once it is erased, neither the file nor its log has it: nothing is left to try guesses against."""
+    path = tmp_path / "store.db"
+
+    async def run() -> None:
+        store = await open_store(f"sqlite:///{path}", recording=Recording(signers=[SIGNER]))
+        for number in range(50):
+            await store.responses.put(response(f"r{number}", header=b"the very words"))
+        lines = await lines_of(store)
+        salts = [bytes.fromhex(line.salt) for line in lines if getattr(line, "salt", None)]  # type: ignore[union-attr]
+        assert len(salts) == 50
+        for number in range(50):
+            await store.responses.delete(OWNER, f"r{number}")
+        await store.aclose()
+        data = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+        assert b"the very words" not in data
+        assert not [salt for salt in salts if salt in data]
+
+    asyncio.run(run())
