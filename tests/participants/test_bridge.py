@@ -14,7 +14,7 @@ from room_kit import Frame, Room, until
 from pellucid import Agent, ApprovalRequired, RunContext
 from pellucid.envelopes import Envelope
 from pellucid.spaces import AgentInSpace, Participant, ToolsInSpace
-from pellucid.spaces.concerns import Concerns
+from pellucid.spaces.agents.concerns import Concerns
 from scripted import Call, Upstream, delta, say
 
 pytestmark = pytest.mark.anyio

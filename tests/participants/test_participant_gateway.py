@@ -30,7 +30,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The people here have no tools, and do not say so."""
-    monkeypatch.setattr("pellucid.spaces.bridge.DISCOVERY_SECONDS", 0.3)
+    monkeypatch.setattr("pellucid.spaces.agents.bridge.DISCOVERY_SECONDS", 0.3)
 
 
 def be(who: str, gateway: Served | Way, **more: Any) -> Participant:

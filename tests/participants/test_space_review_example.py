@@ -22,7 +22,7 @@ async def test_three_agents_review_a_change(
 ) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLE))
     example = importlib.import_module("review")
-    monkeypatch.setattr("pellucid.spaces.bridge.DISCOVERY_SECONDS", 0.3)
+    monkeypatch.setattr("pellucid.spaces.agents.bridge.DISCOVERY_SECONDS", 0.3)
     scripts = {
         "security": (
             calling("security_scan", reasoning="Auth changes need careful review", path="auth/"),

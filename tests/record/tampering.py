@@ -18,6 +18,7 @@ Tampering: TypeAlias = Callable[[Tables, Random], None]
 KEYS = {
     "record_scopes": ("owner", "scope"),
     "record_entries": ("owner", "scope", "number"),
+    "record_salts": ("owner", "scope", "subject", "kind", "number"),
     "record_checkpoints": ("owner", "number"),
     "responses": ("owner", "id"),
     "response_bodies": ("owner", "response_id"),
@@ -76,14 +77,12 @@ def change_a_value(tables: Tables, choose: Random) -> None:
 
 
 def _like(rows: list[Row], column: str) -> Any:
-    return next(
-        (row[column] for row in rows if row[column] is not None), b"" if column in ("salt", "more", "error") else None
-    )
+    return next((row[column] for row in rows if row[column] is not None), b"" if column in ("more", "error") else None)
 
 
 def forget_a_value(tables: Tables, choose: Random) -> None:
     name = choose.choice(["record_entries", "record_scopes"])
-    column = {"record_entries": choose.choice(["salt", "digest", "more"]), "record_scopes": "seal"}[name]
+    column = {"record_entries": choose.choice(["digest", "more"]), "record_scopes": "seal"}[name]
     row = _some([row for row in tables[name] if row[column] is not None], choose)
     row[column] = None
 
@@ -109,7 +108,7 @@ def insert_a_row(tables: Tables, choose: Random) -> None:
     if name == "record_checkpoints":
         row["number"] += 1000
         row["serial"] += 1000
-    elif name == "record_entries":
+    elif name in ("record_entries", "record_salts"):
         row["number"] += 1000
     elif name == "record_scopes":
         row["scope"] += "x"
@@ -164,17 +163,30 @@ def write_a_chain_anew(tables: Tables, choose: Random) -> None:
 def forge_a_content(tables: Tables, choose: Random) -> None:
     """Nobody said that; and the chain says they did."""
     head, chain = _scope(tables, choose)
-    row = _some([row for row in chain if row["salt"] is not None], choose)
-    row["salt"] = choose.randbytes(16)
-    row["digest"] = digest(row["salt"], [b"something else"])
+    row = _some(chain, choose)
+    salt = next((one for one in tables["record_salts"] if _same(one, row)), None)
+    if salt is None:
+        raise Nothing
+    salt["salt"] = choose.randbytes(16)
+    row["digest"] = digest(salt["salt"], [b"something else"])
     rechain(head, chain)
 
 
 def leave_an_entry_out(tables: Tables, choose: Random) -> None:
     head, chain = _scope(tables, choose)
     gone = _some(chain, choose)
-    tables["record_entries"].remove(gone)
+    _leave_out(tables, gone)
     rechain(head, [row for row in chain if row is not gone])
+
+
+def _same(one: Row, other: Row) -> bool:
+    return all(one[column] == other[column] for column in ("owner", "scope", "number"))
+
+
+def _leave_out(tables: Tables, gone: Row) -> None:
+    """An entry and its salt."""
+    tables["record_entries"].remove(gone)
+    tables["record_salts"] = [row for row in tables["record_salts"] if not _same(row, gone)]
 
 
 def _forget(tables: Tables, row: Row) -> None:
@@ -200,7 +212,7 @@ def cut_an_end_off(tables: Tables, choose: Random) -> None:
         raise Nothing
     kept = choose.randrange(1, len(chain))
     for row in chain[kept:]:
-        tables["record_entries"].remove(row)
+        _leave_out(tables, row)
         _forget(tables, row)
     rechain(head, chain[:kept])
 
@@ -209,7 +221,7 @@ def drop_a_scope(tables: Tables, choose: Random) -> None:
     """One that was signed, with all that is about it."""
     head, chain = _scope(tables, choose, lambda row: row["signed"] > 0)
     for row in chain:
-        tables["record_entries"].remove(row)
+        _leave_out(tables, row)
         _forget(tables, row)
     tables["record_scopes"].remove(head)
 

@@ -16,7 +16,7 @@ from pellucid.envelopes import Envelope
 from pellucid.envelopes.judging import LifecycleSettings, Mode
 from pellucid.envelopes.lifecycle import Lifecycle
 from pellucid.envelopes.shown import SpaceView, Subscriber, is_shown
-from pellucid.spaces.history import History
+from pellucid.spaces.past.history import History
 from pellucid.storage import Append, Store, StoredEnvelope, StoredSpace, open_store
 
 sys.path.append(str(Path(__file__).parents[1] / "envelopes"))

@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from pellucid.relay import Relay, open_relay
-from pellucid.spaces.keeper import Pace
-from pellucid.spaces.outlet import Frame, wire_of
-from pellucid.spaces.seats import Seat
-from pellucid.spaces.settings import SpaceSettings, read_settings
-from pellucid.spaces.space import Space
-from pellucid.spaces.spaces import Spaces
+from pellucid.spaces.runtime.keeper import Pace
+from pellucid.spaces.runtime.outlet import Frame, wire_of
+from pellucid.spaces.runtime.seats import Seat
+from pellucid.spaces.runtime.settings import SpaceSettings, read_settings
+from pellucid.spaces.runtime.space import Space
+from pellucid.spaces.runtime.spaces import Spaces
 from pellucid.storage import Store, StoredEnvelope, open_store
 
 OWNER = "owner"

@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 from pellucid.envelopes import DIALECTS, DialectName, Envelope, read
 from pellucid.envelopes.judging import Mode
 from pellucid.errors import RequestError
-from pellucid.spaces.history import REASONING_FORMS, History, ReasoningForm, export_format, reasoning_form
+from pellucid.spaces.past.history import REASONING_FORMS, History, ReasoningForm, export_format, reasoning_form
 
 MESSAGES = TypeAdapter(list[ChatCompletionMessageParam])
 TOOLS = TypeAdapter(list[ChatCompletionFunctionToolParam])

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from pellucid.envelopes import Envelope, context
 from pellucid.envelopes.shown import Subscriber
 from pellucid.errors import RequestError
-from pellucid.spaces.history import History
+from pellucid.spaces.past.history import History
 from service_postgres import PostgresServer, postgres_server
 
 __all__ = ["postgres_server"]

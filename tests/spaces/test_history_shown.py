@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from pellucid.envelopes import Envelope
 from pellucid.envelopes.judging import Mode
 from pellucid.envelopes.shown import SPACE_VIEWS, Subscriber
-from pellucid.spaces.history import REASONING_FORMS, History
+from pellucid.spaces.past.history import REASONING_FORMS, History
 
 SENDERS = ["alba", "bert", "cleo"]
 readers = st.builds(

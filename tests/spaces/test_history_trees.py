@@ -12,8 +12,8 @@ from life_kit import conversations, said, seed_flow
 from pellucid.envelopes import Envelope, context
 from pellucid.envelopes.reasoning import Status
 from pellucid.envelopes.tree import Tree, shape, trees
-from pellucid.spaces.grown import MOST, every_tree, in_order
-from pellucid.spaces.history import ContextLine, Contexts, History, Patterns
+from pellucid.spaces.past.grown import MOST, every_tree, in_order
+from pellucid.spaces.past.history import ContextLine, Contexts, History, Patterns
 from service_postgres import PostgresServer, postgres_server
 
 __all__ = ["postgres_server"]

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from space_kit import chat, frame, opened, sat, until, whole_log
 
 from pellucid.errors import PellucidError
-from pellucid.spaces import seats
-from pellucid.spaces.flood import QUIET, Guard
-from pellucid.spaces.settings import FloodLimits, Rate
+from pellucid.spaces.runtime import seats
+from pellucid.spaces.runtime.flood import QUIET, Guard
+from pellucid.spaces.runtime.settings import FloodLimits, Rate
 
 LIMITS = FloodLimits(chat=Rate(per_second=10, burst=5), bytes=Rate(per_second=1000, burst=2000), patience=3)
 

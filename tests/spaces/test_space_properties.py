@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from space_kit import EVERYBODY, Sink, opened, sat, until, whole_log
 
 from pellucid.envelopes.shown import is_shown
-from pellucid.spaces.living import load
-from pellucid.spaces.seats import Seat
-from pellucid.spaces.space import Space
-from pellucid.spaces.state import SpaceState
+from pellucid.spaces.runtime.living import load
+from pellucid.spaces.runtime.seats import Seat
+from pellucid.spaces.runtime.space import Space
+from pellucid.spaces.runtime.state import SpaceState
 
 NAMES = sorted(EVERYBODY)
 names = st.sampled_from(NAMES)

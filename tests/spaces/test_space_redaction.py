@@ -12,7 +12,7 @@ from space_kit import frame, opened, sat, until, whole_log
 
 from pellucid.envelopes.finding import Finder
 from pellucid.errors import RequestError
-from pellucid.spaces.settings import read_settings
+from pellucid.spaces.runtime.settings import read_settings
 
 parts = st.recursive(
     st.sampled_from(["a", "b", "[ab]", "[^a]", ".", "ab"]),

@@ -13,10 +13,10 @@ import pytest
 from space_kit import EVERYBODY, OWNER, QUICK, Sink, chat, frame, sat, until, whole_log
 
 from pellucid.relay import Relay, open_relay
-from pellucid.spaces.seats import Seat
-from pellucid.spaces.settings import SpaceSettings, read_settings
-from pellucid.spaces.space import Space
-from pellucid.spaces.spaces import Spaces
+from pellucid.spaces.runtime.seats import Seat
+from pellucid.spaces.runtime.settings import SpaceSettings, read_settings
+from pellucid.spaces.runtime.space import Space
+from pellucid.spaces.runtime.spaces import Spaces
 from pellucid.storage import Store, open_store
 from service_postgres import PostgresServer
 from service_postgres import postgres_server as postgres_server

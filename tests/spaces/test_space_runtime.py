@@ -10,10 +10,10 @@ import pytest
 from space_kit import OWNER, QUICK, Sink, chat, frame, opened, sat, until, whole_log
 
 from pellucid.errors import PellucidError
-from pellucid.spaces.notes import note_of
-from pellucid.spaces.settings import read_settings
-from pellucid.spaces.space import Space
-from pellucid.spaces.state import SpaceState
+from pellucid.spaces.runtime.notes import note_of
+from pellucid.spaces.runtime.settings import read_settings
+from pellucid.spaces.runtime.space import Space
+from pellucid.spaces.runtime.state import SpaceState
 from pellucid.storage import Append, StoredEnvelope
 from pellucid.storage.errors import StoreError, Unanswered
 

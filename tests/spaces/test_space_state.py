@@ -12,8 +12,8 @@ from test_space_properties import envelopes, names
 
 from pellucid.envelopes import GATEWAY, Defaults, Envelope, EnvelopeError, Present, read, said
 from pellucid.errors import RequestError
-from pellucid.spaces.settings import SpaceSettings, check_name, read_settings
-from pellucid.spaces.state import CONFIGURED, Doors, SpaceState
+from pellucid.spaces.runtime.settings import SpaceSettings, check_name, read_settings
+from pellucid.spaces.runtime.state import CONFIGURED, Doors, SpaceState
 from pellucid.storage import StoredEnvelope
 
 CAPABILITIES: dict[str, tuple[Any, ...]] = {

@@ -17,7 +17,7 @@ from pellucid.errors import ConfigError
 from pellucid.server import create_app
 from pellucid.server.config import Config, check_config
 from pellucid.server.space_config import USUAL, SpaceConfig, read_tokens
-from pellucid.spaces.settings import SpaceSettings
+from pellucid.spaces.runtime.settings import SpaceSettings
 from scripted import Upstream, say, serve
 from scripted.gateway import Served
 

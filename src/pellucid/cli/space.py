@@ -24,8 +24,8 @@ from ..errors import RequestError
 from ..server.access.config import OWNER_RULE, owner_fits
 from ..server.access.guard import LOCAL
 from ..server.space_config import USUAL
-from ..spaces.identity import digest_of, new_token
-from ..spaces.settings import SpaceSettings, check_name, read_settings
+from ..spaces.runtime.identity import digest_of, new_token
+from ..spaces.runtime.settings import SpaceSettings, check_name, read_settings
 from ..storage import AlreadyStored, Store, StoredParticipant, StoredSpace
 from . import space_export, space_join, space_replay, space_say, space_tail
 from .keys import _date, _print_json, _store_url, _where, _with_store

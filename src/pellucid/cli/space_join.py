@@ -15,8 +15,8 @@ from ..envelopes import kinds
 from ..envelopes.envelope import Envelope
 from ..envelopes.shown import SpaceView, space_view
 from ..errors import PellucidError, RequestError
+from ..spaces.client.participant import Participant
 from ..spaces.client.refusals import SpaceClosed
-from ..spaces.participant import Participant
 from ..text import meant
 from .space_lanes import Lanes
 from .space_options import json_option, participant, view_option, where

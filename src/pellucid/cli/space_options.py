@@ -9,8 +9,8 @@ import click
 
 from ..envelopes.shown import SPACE_VIEWS, SpaceView
 from ..spaces.client.address import Address, address
+from ..spaces.client.participant import Participant
 from ..spaces.client.remote import SpaceReader
-from ..spaces.participant import Participant
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -36,8 +36,8 @@ from ..runs.serving import ServerOwner
 from ..runs.summaries import Spent, SummarisedRun
 from ..sealing import Sealer
 from ..settings import ModelCall, ToolDefinition
-from ..spaces.keeper import Pace
-from ..spaces.spaces import Spaces
+from ..spaces.runtime.keeper import Pace
+from ..spaces.runtime.spaces import Spaces
 from ..storage import Store, StoredResponse, open_store
 from ..telemetry import log, place_of
 from ..tools import AnyTool, RunContext, ServerTools, gather

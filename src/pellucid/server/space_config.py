@@ -25,8 +25,8 @@ import msgspec
 from ..envelopes.capability import read_capabilities
 from ..envelopes.ids import participant as participant_id
 from ..errors import ConfigError, RequestError
-from ..spaces.identity import digest_of
-from ..spaces.settings import SpaceSettings, check_name, check_settings
+from ..spaces.runtime.identity import digest_of
+from ..spaces.runtime.settings import SpaceSettings, check_name, check_settings
 from ..storage import AlreadyStored, Store, StoredParticipant, StoredSpace
 from ..telemetry import log
 from .access.config import OWNER_RULE, owner_fits

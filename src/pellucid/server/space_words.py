@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..envelopes import Envelope, text_of
 from ..runs.summaries import Writer
-from ..spaces.compression import Compressor
+from ..spaces.runtime.compression import Compressor
 
 MOST = 16_000
 """Characters that are read for one such thought, of all that it stands for together."""

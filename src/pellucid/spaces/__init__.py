@@ -12,26 +12,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .bridge import AgentInSpace as AgentInSpace
+    from .agents.bridge import AgentInSpace as AgentInSpace
+    from .agents.offers import ToolsInSpace as ToolsInSpace
+    from .client.participant import Participant as Participant
     from .client.refusals import CallFailed as CallFailed
     from .client.refusals import Cancelled as Cancelled
     from .client.refusals import Kicked as Kicked
     from .client.refusals import Refused as Refused
     from .client.refusals import SpaceClosed as SpaceClosed
-    from .offers import ToolsInSpace as ToolsInSpace
-    from .participant import Participant as Participant
-    from .thinking import Thinking as Thinking
+    from .client.thinking import Thinking as Thinking
 
 _ROOM_OF = {
-    "AgentInSpace": "bridge",
-    "ToolsInSpace": "offers",
-    "Participant": "participant",
+    "AgentInSpace": "agents.bridge",
+    "ToolsInSpace": "agents.offers",
+    "Participant": "client.participant",
     "CallFailed": "client.refusals",
     "Cancelled": "client.refusals",
     "Kicked": "client.refusals",
     "Refused": "client.refusals",
     "SpaceClosed": "client.refusals",
-    "Thinking": "thinking",
+    "Thinking": "client.thinking",
 }
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, NoReturn
 from ...asgi import http
 from ...errors import PellucidError, RequestError
 from ...protocols import openresponses
-from ...spaces.space import Space
+from ...spaces.runtime.space import Space
 from ...view import Reader
 from ..access import Principal
 from ..access.credentials import credential

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...envelopes import time_text, write
-from ...spaces.identity import PREFIX, digest_of
-from ...spaces.settings import SpaceSettings
+from ...spaces.runtime.identity import PREFIX, digest_of
+from ...spaces.runtime.settings import SpaceSettings
 from ...storage import StoredSpace
 from ..access import Principal
 from ..access.credentials import credential

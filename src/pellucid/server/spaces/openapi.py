@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ...envelopes import DIALECTS
 from ...envelopes.shown import SPACE_VIEWS
 from ...protocols.openapi import STRING, Schema, parameter
-from ...spaces.history import EXPORT_FORMATS, REASONING_FORMS
+from ...spaces.past.history import EXPORT_FORMATS, REASONING_FORMS
 from .asked import MAX_SEQ, MAX_SPEED
 from .reading import MOST, NDJSON, USUALLY
 

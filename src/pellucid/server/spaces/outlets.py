@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...asgi import http
-from ...spaces.outlet import Frame
+from ...spaces.runtime.outlet import Frame
 from ..sockets import FRAMES, SMALL, Frames
 from ..websocket import WebSocket
 

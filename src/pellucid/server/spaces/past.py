@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from ...envelopes import Envelope
 from ...envelopes.shown import SpaceView
 from ...errors import PellucidError
-from ...spaces.history import History
+from ...spaces.past.history import History
 from ..services import Services
 from .asked import Replay
 from .door import Inside

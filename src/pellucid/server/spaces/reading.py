@@ -14,7 +14,7 @@ from ...envelopes import USUAL, DialectName, encode, write
 from ...envelopes.context import parse as path_of
 from ...envelopes.kinds import normal
 from ...errors import RequestError
-from ...spaces.history import History, export_format, reasoning_form
+from ...spaces.past.history import History, export_format, reasoning_form
 from ..access.credentials import credential
 from ..exchange import Exchange, whole_number
 from ..services import Services

@@ -16,7 +16,7 @@ from ...envelopes.envelope import EnvelopeError
 from ...envelopes.said import error, welcome
 from ...envelopes.shown import SpaceView
 from ...errors import PellucidError
-from ...spaces.outlet import frame_of
+from ...spaces.runtime.outlet import frame_of
 from ...telemetry import log, place_of
 from ..exchange import FAULT
 from ..services import Services

@@ -25,7 +25,7 @@ from ...envelopes.envelope import EnvelopeError
 from ...envelopes.said import error as said_error
 from ...envelopes.shown import space_view
 from ...errors import PellucidError
-from ...spaces.seats import Seat
+from ...spaces.runtime.seats import Seat
 from ...telemetry import log, place_of
 from ..access.credentials import credential
 from ..exchange import FAULT, Exchange

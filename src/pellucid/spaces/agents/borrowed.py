@@ -1,0 +1,170 @@
+"""The tools of others in a space, as an agent may be told of them: who has which, and what comes of calling one.
+
+They are asked for once (`tools/list`, to everybody), and again of whoever comes later. Whoever leaves takes theirs
+along. A tool that this participant may not call is proposed instead, and waits for somebody who may.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import uuid
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ...envelopes import kinds
+from ...envelopes.envelope import Envelope
+from ...parts import ToolCallPart
+from ...settings import ToolDefinition
+from ...tools.calling import arguments_of
+from ..client.participant import Participant, result_of
+from ..client.refusals import CallFailed
+from .offers import CALL, LIST
+
+MOST = 64
+"""How many tools of one participant an agent is told of."""
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+class Offer(NamedTuple):
+    who: str
+    """Empty: whoever has it."""
+    tool: str
+    """What it is called there."""
+    definition: ToolDefinition
+    """As the model is told."""
+
+
+class Borrowed:
+    """`known`: tools that nobody has to be asked about, by who has them (`""`: whoever it is)."""
+
+    def __init__(self, me: Participant, known: Mapping[str, Collection[ToolDefinition]] | None = None) -> None:
+        self._me = me
+        self._known = known or {}
+        self._of: dict[str, dict[str, ToolDefinition]] = {}
+        self._asked: dict[str, frozenset[str]] = {}
+        """Requests for lists, and of whom an answer is awaited."""
+        self._heard = asyncio.Event()
+
+    def hear(self, envelope: Envelope) -> list[str]:
+        """Ids of participants who are to be asked now."""
+        if envelope.kind == kinds.PRESENCE:
+            who = str(envelope.payload["participant"]["id"])
+            if envelope.payload.get("event") == "leave":
+                self._of.pop(who, None)
+                self._heard.set()
+            elif envelope.payload.get("event") == "join" and who != self._me.id and who not in self._of:
+                return [who]
+        elif envelope.kind == kinds.RESPONSE and any(id in self._asked for id in envelope.correlation_id):
+            self._of[envelope.sender] = _tools_in(envelope)
+            self._heard.set()
+        return []
+
+    async def ask(self, who: Collection[str] = ()) -> None:
+        """Nobody: everybody who is here."""
+        payload = {"jsonrpc": "2.0", "id": uuid.uuid4().hex, "method": LIST}
+        here = frozenset(who or self._me.participants)
+        if not here or not self._me.may(kinds.REQUEST, payload, to=tuple(who)):
+            return
+        self._asked[payload["id"]] = here
+        await self._me.send(kinds.REQUEST, payload, to=tuple(who), id=payload["id"])
+
+    async def settle(self, seconds: float) -> None:
+        """Wait until all who were asked have answered or gone, for so long at most."""
+        try:
+            async with asyncio.timeout(seconds):
+                while any(who not in self._of and who in self._me.participants for who in self._awaited()):
+                    self._heard.clear()
+                    await self._heard.wait()
+        except TimeoutError:
+            self._asked = {id: frozenset() for id in self._asked}  # people have no tools, and do not say so
+
+    def _awaited(self) -> set[str]:
+        return set().union(*self._asked.values())
+
+    def tools(self, but: Collection[str] = ()) -> dict[str, Offer]:
+        """By the name under which the model knows it. A name that is taken (`but`, or by another participant's tool)
+        has its owner's before it."""
+        found: dict[str, Offer] = {}
+        every = {who: {tool.name: tool for tool in tools} for who, tools in self._known.items()} | self._of
+        for who, tools in every.items():
+            for tool in tools.values():
+                name = tool.name
+                if name in found or name in but:
+                    name = re.sub(r"[^A-Za-z0-9_-]", "_", f"{who}_{name}")[:64]
+                if name not in found and name not in but and self._may(who, tool.name):
+                    found[name] = Offer(who, tool.name, msgspec.structs.replace(tool, name=name))
+        return found
+
+    def _may(self, who: str, tool: str) -> bool:
+        return self._way(who, tool, {}) is not None or self._me.may(kinds.PROPOSAL, _payload(tool, {}))
+
+    def _way(self, who: str, tool: str, arguments: Mapping[str, Any], open: bool = True) -> tuple[str, ...] | None:
+        """To whom a call is addressed; None: it may not be made. It is made before all, so that it can be seen what
+        comes of it, where nobody else would answer."""
+        several = sum(tool in tools for tools in self._of.values()) > 1
+        for to in ((), _to(who)) if open and not several else (_to(who),):
+            if self._me.may(kinds.REQUEST, _payload(tool, arguments), to=to):
+                return to
+        return None
+
+    async def call(self, offer: Offer, call: ToolCallPart, context: str | None, to: tuple[str, ...] = ()) -> Any:
+        """What came of it, as the model is told: text, or what JSON holds. `to`: among whom, if not before all. Raises
+        `PellucidError` for the space's own refusals, and nothing for a tool's."""
+        try:
+            arguments = arguments_of(call)
+        except ValueError as error:
+            return f"The arguments do not fit: {error}"
+        who, tool, _ = offer
+        way = self._way(who, tool, arguments, not to)
+        try:
+            if way is None:
+                return _plain(await self._me.proposed_call(tool, arguments, to=to, context=context))
+            return _plain(await self._me.call(tool, arguments, to=way, of=_to(who), context=context))
+        except CallFailed as failed:
+            why = failed.error.get("message") if isinstance(failed.error, dict) else failed.error
+            return f"{failed.info.message}{f': {why}' if isinstance(why, str) else ''}"
+
+
+def _payload(tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {"method": CALL, "params": {"name": tool, "arguments": dict(arguments)}}
+
+
+def _to(who: str) -> tuple[str, ...]:
+    return (who,) if who else ()
+
+
+def _tools_in(response: Envelope) -> dict[str, ToolDefinition]:
+    """What the answer to a `tools/list` offers, as far as it can be told to a model."""
+    try:
+        listed = result_of(response)["tools"][:MOST]
+    except (CallFailed, KeyError, TypeError):
+        return {}
+    tools: dict[str, ToolDefinition] = {}
+    for one in listed if isinstance(listed, list) else ():
+        if not isinstance(one, dict):
+            continue
+        name, about, schema = one.get("name"), one.get("description"), one.get("inputSchema")
+        if isinstance(name, str) and _NAME.fullmatch(name):
+            tools[name] = ToolDefinition(
+                name,
+                schema if isinstance(schema, dict) else {"type": "object"},
+                about if isinstance(about, str) else None,
+            )
+    return tools
+
+
+def _plain(result: Any) -> Any:
+    """An MCP result: its text, where it is text; else as it is."""
+    content = result.get("content") if isinstance(result, dict) else None
+    blocks = content if isinstance(content, list) else []
+    if blocks and all(isinstance(one, dict) and one.get("type") == "text" for one in blocks):
+        text = "\n".join(str(one.get("text", "")) for one in blocks)
+        return f"The call failed: {text}" if result.get("isError") is True else text
+    return result
+
+
+__all__ = ["Borrowed", "Offer"]

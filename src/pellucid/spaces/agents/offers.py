@@ -1,0 +1,112 @@
+"""Tools that a participant has for the others: `tools/list` and `tools/call`, answered in the space.
+
+    async with Participant(url, token=token) as me, ToolsInSpace(me, [git_diff, run_tests]):
+        await asyncio.Future()
+
+A request is answered if it is addressed to this participant alone, or to others too and names one of its tools.
+Replayed ones never are. A tool that fails is an answer that says so, without a word of what it broke on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from ...envelopes import kinds
+from ...envelopes.envelope import Envelope
+from ...errors import PellucidError
+from ...parts import RetryPromptPart, ToolCallPart
+from ...telemetry import log
+from ...tools import AnyTool, Attempts, Rules, RunContext, Toolbox, call_all
+from ..client.participant import Participant
+
+AT_ONCE = 8
+"""How many calls of one participant's tools run together."""
+
+LIST, CALL = "tools/list", "tools/call"
+
+_UNKNOWN = -32601
+_UNFIT = -32602
+
+
+class ToolsInSpace:
+    """Used as `async with`."""
+
+    def __init__(
+        self,
+        me: Participant,
+        tools: Sequence[AnyTool | Callable[..., Any]] = (),
+        *,
+        tool_timeout: float | None = 60.0,
+        deps: Any = None,
+        but: Callable[[Envelope], bool] | None = None,
+    ) -> None:
+        """`tools`: functions, as agents have them. `deps`: what those find in their context. `but`: of which requests
+        somebody else takes care. Raises `RequestError`."""
+        self._me = me
+        self._box = Toolbox(tools, Rules(timeout=tool_timeout, faults="tell"))
+        self._but = but
+        self._context: RunContext[Any] = RunContext(deps, None)
+        self._some = asyncio.Semaphore(AT_ONCE)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._told: Any = None
+
+    async def __aenter__(self) -> ToolsInSpace:
+        self._told = self._me.told(self._hear)
+        self._told.__enter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._told.__exit__(None, None, None)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _hear(self, envelope: Envelope) -> None:
+        if envelope.kind != kinds.REQUEST or envelope.sender == self._me.id:
+            return
+        method = envelope.payload.get("method")
+        if (envelope.to and self._me.id not in envelope.to) or (self._but is not None and self._but(envelope)):
+            return
+        if method == LIST or (method == CALL and (len(envelope.to) == 1 or kinds.tool_of(envelope) in self._box.names)):
+            task = asyncio.create_task(self._answer(envelope))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, request: Envelope) -> None:
+        try:
+            if request.payload.get("method") == LIST:
+                await self._me.respond(request, {"tools": [_listed(tool) for tool in self._box.definitions]})
+                return
+            async with self._some:
+                result, error = await self._call(request)
+            await self._me.respond(request, result, error=error)
+        except PellucidError as error:
+            log.warning("a request in a space could not be answered: %s", error.info.code or error.info.kind)
+
+    async def _call(self, request: Envelope) -> tuple[Any, dict[str, Any] | None]:
+        name = kinds.tool_of(request)
+        if name is None or self._box.get(name) is None:
+            return None, {"code": _UNKNOWN, "message": f"there is no tool {name!r} here"}
+        arguments = request.payload["params"].get("arguments") or {}
+        if not isinstance(arguments, dict):
+            return None, {"code": _UNFIT, "message": "`arguments` must be an object"}
+        call = ToolCallPart(name, arguments, request.id)
+        [made] = await call_all(self._box, [call], self._context, Attempts())
+        failed = isinstance(made, RetryPromptPart) or made.outcome != "success"
+        text = made.content if isinstance(made.content, str) else msgspec.json.encode(made.content).decode()
+        result: dict[str, Any] = {"content": [{"type": "text", "text": text}]}
+        if isinstance(made.content, dict) and not failed:
+            result["structuredContent"] = made.content
+        return result | ({"isError": True} if failed else {}), None
+
+
+def _listed(tool: Any) -> dict[str, Any]:
+    said = {"name": tool.name, "description": tool.description, "inputSchema": tool.parameters or {"type": "object"}}
+    return {name: value for name, value in said.items() if value is not None}
+
+
+__all__ = ["ToolsInSpace"]

@@ -1,0 +1,178 @@
+"""A space as JSON lines, in chunks of whole lines, read and written piece by piece.
+
+* `jsonl`: every envelope that the reader is given, as a participant gets it, and at the end one line that says how many
+  there were, of what, and their SHA-256: so that a file that was cut or changed is seen. With it stands the head of the
+  space's record, where one is kept: what `pellucid record verify` knows.
+* `chat-jsonl`: a line of training data for each outermost reasoning (`training`).
+* `otel`: an event of OpenTelemetry's GenAI conventions for each (`telling`).
+
+What is said while it is read is not in it. Of one reasoning, at most `grown.MOST` envelopes are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, Literal, TypeAlias, get_args
+
+import msgspec
+
+from ...envelopes import USUAL, DialectName, encode, kinds
+from ...envelopes.tree import Tree
+from ...errors import RequestError
+from ...text import meant
+from . import telling, training
+from .dialogue import Dialogue, dialogue
+from .grown import Grown, read_tree
+from .reading import Log
+from .shapes import nested
+
+ExportFormat: TypeAlias = Literal["jsonl", "chat-jsonl", "otel"]
+EXPORT_FORMATS: tuple[ExportFormat, ...] = get_args(ExportFormat)
+
+RecordHead: TypeAlias = Callable[[], Awaitable[Mapping[str, Any] | None]]
+"""The newest entry of the space's record; None: there is none."""
+
+MOST_TOOLS = 1_000
+"""The descriptions of so many tools are remembered, the last that were told."""
+
+_AT_ONCE = 50
+_encode = msgspec.json.Encoder().encode
+
+
+def export_format(name: str, param: str = "format") -> ExportFormat:
+    """The format of this name. Raises `RequestError` if there is none."""
+    chosen: ExportFormat = _chosen(name, EXPORT_FORMATS, param)
+    return chosen
+
+
+def reasoning_form(name: str, param: str = "reasoning") -> training.ReasoningForm:
+    """Where reasoning stands in training data. Raises `RequestError` if there is no such form."""
+    chosen: training.ReasoningForm = _chosen(name, training.REASONING_FORMS, param)
+    return chosen
+
+
+def _chosen(name: str, choices: tuple[Any, ...], param: str) -> Any:
+    if name in choices:
+        return name
+    raise RequestError(f"{param}: {name!r} is none; {meant(name, choices)}", code="invalid_value", param=param)
+
+
+async def envelopes(
+    log: Log,
+    *,
+    after: int = 0,
+    before: int | None = None,
+    dialect: DialectName = USUAL,
+    record: RecordHead | None = None,
+) -> AsyncIterator[bytes]:
+    """`jsonl`."""
+    digest, count, first, last = hashlib.sha256(), 0, None, None
+    async for batch in log.all(after=after, before=before):
+        chunk = b"".join(encode(stored.envelope, dialect) + b"\n" for stored in batch)
+        digest.update(chunk)
+        count += len(batch)
+        first, last = first or batch[0].envelope.seq, batch[-1].envelope.seq
+        yield chunk
+    told = {
+        "space": log.name,
+        "reader": log.reader.participant,
+        "view": log.reader.view,
+        "count": count,
+        "first_seq": first,
+        "last_seq": last,
+        "sha256": digest.hexdigest(),
+        "record": await record() if record is not None else None,
+    }
+    yield _encode({"export": told}) + b"\n"
+
+
+async def chats(
+    log: Log,
+    *,
+    after: int = 0,
+    before: int | None = None,
+    reasoning: training.ReasoningForm = "reasoning_content",
+    metadata: bool = True,
+    complete: bool = False,
+) -> AsyncIterator[bytes]:
+    """`chat-jsonl`. `complete`: only those with a question and an answer or conclusion."""
+    offers = _Offers(log)
+    async for grown, tree, said in _dialogues(log, after, before):
+        if complete and not training.is_complete(said):
+            continue
+        await offers.read(said.first.seq)
+        about = {"space": log.name, "context": tree.path, "status": tree.status, "cut": grown.has_more}
+        yield _encode(training.line(said, offers.known, about, form=reasoning, metadata=metadata)) + b"\n"
+
+
+async def events(log: Log, *, after: int = 0, before: int | None = None) -> AsyncIterator[bytes]:
+    """`otel`."""
+    async for _, tree, said in _dialogues(log, after, before):
+        about = {
+            "gen_ai.conversation.id": log.name,
+            "pellucid.space.context": tree.path,
+            "pellucid.space.status": tree.status,
+        }
+        yield _encode(telling.event(said, about)) + b"\n"
+
+
+async def _dialogues(log: Log, after: int, before: int | None) -> AsyncIterator[tuple[Grown, Tree, Dialogue]]:
+    """Every outermost reasoning that was opened in between, the oldest first."""
+    end = await log.head() + 1
+    end = end if before is None else min(before, end)
+    more = True
+    while more:
+        rows = await log.spaces.opened(log.owner, log.name, after=after, before=end, limit=_AT_ONCE, newest=False)
+        more = len(rows) == _AT_ONCE
+        inner = await nested(log, rows)
+        for stored in rows:
+            after = stored.envelope.seq
+            if stored.place.path is None or stored.place.path in inner:
+                continue
+            grown = await read_tree(log, stored.place.path)
+            if grown.first != after:
+                # It was implicit first, or is opened anew: its first opening tells of all.
+                continue
+            for tree in grown.trees:
+                said = await dialogue(log, grown, tree)
+                if said is not None:
+                    yield grown, tree, said
+
+
+class _Offers:
+    """The tools that were offered in the space up to some number: what `tools/list` was answered."""
+
+    def __init__(self, log: Log) -> None:
+        self.known: dict[str, Mapping[str, Any]] = {}
+        self._log = log
+        self._read = 0
+
+    async def read(self, up_to: int) -> None:
+        if up_to <= self._read:
+            return
+        async for batch in self._log.all(after=self._read, before=up_to, kinds=(kinds.RESPONSE,)):
+            for stored in batch:
+                self._learn(stored.envelope.payload.get("result"))
+        self._read = up_to - 1
+
+    def _learn(self, result: Any) -> None:
+        offered = result.get("tools") if isinstance(result, dict) else None
+        for tool in offered if isinstance(offered, list) else ():
+            if isinstance(tool, dict) and isinstance(name := tool.get("name"), str):
+                self.known.pop(name, None)
+                self.known[name] = tool
+        while len(self.known) > MOST_TOOLS:
+            del self.known[next(iter(self.known))]
+
+
+__all__ = [
+    "EXPORT_FORMATS",
+    "ExportFormat",
+    "RecordHead",
+    "chats",
+    "envelopes",
+    "events",
+    "export_format",
+    "reasoning_form",
+]

@@ -1,0 +1,84 @@
+"""Long reasoning, said shorter: after so many thoughts in a context the gateway says them in one.
+
+    {"kind": "reasoning/thought", "context": "msg-301", "payload": {"message": …, "metadata": {"compresses": [ids]}}}
+
+The thoughts themselves stay. It is done where the last of them was heard, so by one replica; and it is left undone
+where whoever writes it fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeAlias
+
+from ...envelopes import GATEWAY, Envelope
+from ...envelopes.kinds import STEPS, THOUGHT
+from ...errors import PellucidError
+from ...storage import Spaces, StoredEnvelope
+from ...telemetry import log, place_of
+from .ids import new_id
+from .state import SpaceState
+
+if TYPE_CHECKING:
+    from .space import Space
+
+Compressor: TypeAlias = Callable[[Sequence[Envelope]], Awaitable[str]]
+"""What these say, in fewer words; empty: nothing."""
+
+MOST_CONTEXTS = 1_000
+
+
+class Compressing:
+    def __init__(self, space: Space, spaces: Spaces, compressor: Compressor) -> None:
+        self._space = space
+        self._spaces = spaces
+        self._compressor = compressor
+        self._since: dict[str, list[int]] = {}
+        """The thoughts of each context that nobody said shorter yet: their numbers."""
+
+    def heard(self, stored: Sequence[StoredEnvelope]) -> None:
+        """These were said here, and are stored."""
+        settings = self._space.settings.compress
+        if settings is None:
+            return
+        for one in stored:
+            path, envelope = one.place.path, one.envelope
+            if path is None or envelope.sender == GATEWAY:
+                continue
+            if one.place.role == "ends":
+                self._since.pop(path, None)
+            elif envelope.kind in STEPS:
+                numbers = self._since.setdefault(path, [])
+                numbers.append(envelope.seq)
+                if len(numbers) >= settings.after:
+                    del self._since[path]
+                    self._space.do(self._compress(path, numbers))
+        while len(self._since) > MOST_CONTEXTS:
+            del self._since[next(iter(self._since))]
+
+    async def _compress(self, path: str, numbers: list[int]) -> None:
+        space = self._space
+        with suppress(PellucidError):
+            told = [await self._spaces.one(space.owner, space.name, number) for number in numbers]
+            thoughts = [one.envelope for one in told if one is not None and not one.envelope.extra.get("erased")]
+            try:
+                words = await self._compressor(thoughts)
+            except PellucidError:
+                return
+            except Exception as error:
+                log.warning("thoughts could not be said shorter: %s", place_of(error))
+                return
+            if not words or not thoughts:
+                return
+
+            def make(state: SpaceState, at: int) -> Envelope | None:
+                if not state.is_open(path):
+                    return None
+                payload = {"message": words, "metadata": {"compresses": [one.id for one in thoughts]}}
+                return Envelope(id=new_id(), ts=at, sender=GATEWAY, kind=THOUGHT, context=path, payload=payload)
+
+            await space.say(make)
+
+
+__all__ = ["Compressing", "Compressor"]

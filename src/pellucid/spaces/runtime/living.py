@@ -1,0 +1,117 @@
+"""A space's state in memory, which can be put back to what is stored.
+
+Judging changes the state before what was judged is stored. When it is not stored after all (another replica was faster,
+the store did not answer), `roll_back` makes the state anew from the last base, a dump, and what was stored since.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+import msgspec
+
+from ...envelopes.changes import Change
+from ...errors import PellucidError
+from ...storage import StoredEnvelope
+from .settings import SpaceSettings
+from .state import SpaceState
+
+REBASE = 256
+"""Envelopes after which the base is made anew."""
+RECENT = 512
+"""How many of the newest are at hand."""
+RECENT_BYTES = 4 << 20
+
+
+class Living:
+    def __init__(self, state: SpaceState) -> None:
+        self.state = state
+        self.recent = Recent()
+        self.head = state.head
+        """The newest that is known to be stored."""
+        self._base = state.dump()
+        self._since: list[StoredEnvelope] = []
+
+    def accept(self, stored: Sequence[StoredEnvelope], dump: bytes | None = None) -> None:
+        """These were judged, and are stored. `dump`: the state after them, where it was made already."""
+        self.head = self.state.head
+        for one in stored:
+            self.recent.add(one)
+        self._grow(stored, dump)
+
+    def absorb(self, stored: Sequence[StoredEnvelope]) -> list[tuple[Change, ...]]:
+        """These were stored by somebody else: what each changed."""
+        changes = [self.state.replay(one) for one in stored]
+        self.accept(stored)
+        return changes
+
+    def roll_back(self) -> None:
+        """What was judged and not accepted was never said."""
+        state = SpaceState.load(self.state.settings, self._base)
+        for one in self._since:
+            state.replay(one)
+        self.state = state
+
+    def forget(self) -> None:
+        """Keep nothing of what was said in memory: some of it may have been erased."""
+        self.recent = Recent()
+        self._base, self._since = self.state.dump(), []
+
+    def configure(self, settings: SpaceSettings) -> None:
+        self.state.configure(settings)
+
+    def _grow(self, stored: Sequence[StoredEnvelope], dump: bytes | None) -> None:
+        if dump is not None or len(self._since) + len(stored) > REBASE:
+            self._base, self._since = dump if dump is not None else self.state.dump(), []
+        else:
+            self._since += stored
+
+
+class Recent:
+    """The newest envelopes, so that who comes back after a moment, or sends again, need not be looked up."""
+
+    def __init__(self) -> None:
+        self._kept: deque[tuple[StoredEnvelope, int]] = deque()
+        self._named: dict[tuple[str, str], StoredEnvelope] = {}
+        self._size = 0
+
+    def add(self, one: StoredEnvelope) -> None:
+        size = 200 + len(one.note) + _size_of(one.envelope.payload) + _size_of(one.envelope.extra)
+        self._kept.append((one, size))
+        self._size += size
+        self._named[one.envelope.sender, one.envelope.id] = one
+        while len(self._kept) > RECENT or (self._size > RECENT_BYTES and len(self._kept) > 1):
+            gone, freed = self._kept.popleft()
+            self._size -= freed
+            key = (gone.envelope.sender, gone.envelope.id)
+            if self._named.get(key) is gone:
+                del self._named[key]
+
+    def named(self, sender: str, id: str) -> StoredEnvelope | None:
+        """The newest of this sender with this id."""
+        return self._named.get((sender, id))
+
+    def after(self, seq: int, limit: int) -> list[StoredEnvelope] | None:
+        """The next after `seq`. None: they are not all here."""
+        if not self._kept or self._kept[0][0].envelope.seq > seq + 1:
+            return None
+        skipped = seq + 1 - self._kept[0][0].envelope.seq
+        return [self._kept[n][0] for n in range(skipped, min(skipped + limit, len(self._kept)))]
+
+
+def _size_of(value: object) -> int:
+    return len(msgspec.json.encode(value)) if value else 0
+
+
+def load(settings: SpaceSettings, kept: tuple[int, bytes] | None) -> SpaceState:
+    """The state of a snapshot; of none, or of one that is not readable any more, a new one."""
+    if kept is not None:
+        try:
+            return SpaceState.load(settings, kept[1])
+        except (msgspec.MsgspecError, PellucidError):
+            pass
+    return SpaceState(settings)
+
+
+__all__ = ["Living", "Recent", "load"]

@@ -1,0 +1,144 @@
+"""How a seat gets to where the others are: from the history, out of a gap.
+
+A seat that is not in the audience has its own place in the log (`seat.at`), and is given what follows, page by page, as
+its outlet takes it. When nothing follows that was delivered to others, it is put into the audience: in the same step,
+so that nothing comes in between. What is not delivered yet is not read ahead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from ...envelopes.shown import is_shown
+from ...errors import PellucidError
+from ...storage import Spaces, StoredEnvelope
+from .living import Living
+from .outlet import frame_of
+from .seats import LATER, Seat, gap
+
+if TYPE_CHECKING:
+    from .space import Space
+
+PAGE = 200
+MOST_PAGES = 20
+"""In which so many envelopes are looked for as were asked for: others may hide between them."""
+TRIES = 5
+PAUSE = 0.5
+
+
+class Resuming:
+    def __init__(self, space: Space, spaces: Spaces, living: Living) -> None:
+        self._space = space
+        self._spaces = spaces
+        self._living = living
+
+    def begin(self, seat: Seat, after: int | None, history: int) -> None:
+        """Its welcome is written; nothing else is."""
+        space = self._space
+        seat.at = space.delivered if after is None else min(after, space.delivered)
+        if after is None and history > 0:
+            seat.task = space.do(self._keep(seat, history))
+        elif not self._from_memory(seat):
+            seat.task = space.do(self._keep(seat, 0))
+
+    def wait_for(self, seat: Seat) -> None:
+        """Its outlet is full: until it is drained."""
+        seat.task = self._space.do(self._drain(seat))
+
+    async def _drain(self, seat: Seat) -> None:
+        await seat.outlet.drained()
+        space = self._space
+        if seat.gone:
+            return
+        if seat.missed:
+            seat.write(gap(space.now_ms(), seat.participant, seat.at, space.delivered + 1, seat.missed))
+            seat.missed = 0
+        seat.task = None
+        space.audience.discard(seat)
+        space.audience.add(seat)
+
+    def _from_memory(self, seat: Seat) -> bool:
+        """Whether all that it missed is at hand, and written: then it is up to date."""
+        space = self._space
+        if seat.at < space.delivered:
+            told = self._living.recent.after(seat.at, PAGE + 1)
+            if told is None or len(told) > PAGE:
+                return False
+            self._give(seat, told)
+        space.audience.add(seat)
+        return True
+
+    async def _keep(self, seat: Seat, history: int) -> None:
+        space = self._space
+        tries = 0
+        while not seat.gone:
+            try:
+                if history:
+                    await self._replay(seat, history)
+                    history = 0
+                await self._catch_up(seat)
+                return
+            except PellucidError:
+                tries += 1
+                if tries == TRIES:
+                    seat.close(LATER, "the history does not answer; come back in a moment")
+                    return
+                await asyncio.sleep(PAUSE * tries)
+        space.audience.discard(seat)
+
+    async def _catch_up(self, seat: Seat) -> None:
+        space = self._space
+        while seat.at < space.delivered and not seat.gone:
+            told = self._living.recent.after(seat.at, PAGE)
+            if told is None:
+                told = await self._spaces.page(
+                    space.owner, space.name, after=seat.at, before=space.delivered + 1, limit=PAGE
+                )
+            if not told:
+                break
+            self._give(seat, told)
+            if seat.outlet.waiting:
+                await seat.outlet.drained()
+            else:
+                await asyncio.sleep(0)
+        if not seat.gone:
+            seat.task = None
+            space.audience.add(seat)
+
+    def _give(self, seat: Seat, told: list[StoredEnvelope]) -> None:
+        advisory, reader = self._space.advisory, seat.reader
+        frames = [
+            frame_of(one.envelope, seat.speaks)
+            for one in told
+            if is_shown(one.envelope, one.place, reader, advisory=advisory)
+        ]
+        seat.at = told[-1].envelope.seq
+        if frames:
+            seat.outlet.write(frames)
+
+    async def _replay(self, seat: Seat, many: int) -> None:
+        """The last that it may see, flagged."""
+        space = self._space
+        found: list[StoredEnvelope] = []
+        before = seat.at + 1
+        for _ in range(MOST_PAGES):
+            told = await self._spaces.page(
+                space.owner, space.name, before=before, limit=max(PAGE, min(many, 1000)), newest=True
+            )
+            shown = [one for one in told if is_shown(one.envelope, one.place, seat.reader, advisory=space.advisory)]
+            found = shown + found
+            if len(found) >= many or not told or told[0].envelope.seq <= 1:
+                break
+            before = told[0].envelope.seq
+        frames = [frame_of(replace(one.envelope, replayed=True), seat.speaks) for one in found[-many:]]
+        for start in range(0, len(frames), PAGE):
+            if seat.gone:
+                return
+            seat.outlet.write(frames[start : start + PAGE])
+            await seat.outlet.drained()
+
+
+__all__ = ["Resuming"]

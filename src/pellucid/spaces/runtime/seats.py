@@ -1,0 +1,196 @@
+"""A seat: one connection of a participant, at one replica.
+
+    seat = await space.sit("alice", outlet)
+    await seat.hear(frame)                    # what is wrong with it goes to the outlet, as `system/error`
+    await seat.leave()
+
+The welcome is written first; then what was said before, if it was asked for; then what is said, as it is stored. What
+is shown comes in its order, and nothing comes twice or is left out, but for a gap that is told (`system/gap`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from ...envelopes import GATEWAY, USUAL, DialectName, Envelope, EnvelopeError, said
+from ...envelopes.kinds import HEARTBEAT
+from ...envelopes.shown import Subscriber
+from ...errors import ErrorInfo, PellucidError
+from .flood import Bucket
+from .ids import new_id
+from .inbox import Answer
+from .outlet import Outlet, frame_of
+
+if TYPE_CHECKING:
+    from .space import Space
+
+MOST_WAITING = 128
+"""Envelopes of one seat that may wait to be judged before it is not heard any further."""
+BREATH = 64
+"""Refusals after which others get their turn."""
+GAP = "system/gap"
+POLICY = 1008
+KICKED = 4403
+GONE = 4404
+LATER = 1013
+BROKEN = 1011
+
+
+class Seat:
+    def __init__(self, space: Space, participant: str, outlet: Outlet, dialect: DialectName | None, reader: Subscriber):
+        self.participant = participant
+        self.outlet = outlet
+        self.dialect = dialect
+        """None: it has not shown yet which it speaks."""
+        self.speaks: DialectName = dialect or USUAL
+        self.reader = reader
+        self.capabilities: tuple[dict[str, Any], ...] = ()
+        """What it was told last that it may."""
+        self.group: tuple[object, ...] | None = None
+        self.at = 0
+        """How far it was given the log, while it is not in the audience."""
+        self.missed = 0
+        """How much it might have seen that it was not given, since it is behind."""
+        self.gone = False
+        """Nothing more is written to it."""
+        self.has_left = False
+        self.task: asyncio.Task[None] | None = None
+        """What brings it up to date."""
+        self._space = space
+        self._waiting = 0
+        self._room: asyncio.Future[None] | None = None
+        self._told = Bucket(space.settings.limits.errors)
+        self._untold = 0
+        self._later: asyncio.TimerHandle | None = None
+        self._refused = 0
+
+    async def hear(self, data: bytes | str | dict[str, Any], size: int | None = None) -> None:
+        """Take one frame. It comes back when the next may be taken; it raises nothing, whatever is in the frame.
+
+        `size`: its bytes, where `data` was read before."""
+        if self.gone:
+            return
+        space = self._space
+        try:
+            heard = space.read(self.participant, data, size, self)
+        except PellucidError as error:
+            if isinstance(error, EnvelopeError) and _is_heartbeat(error):
+                return
+            self.refuse(error)
+            if error.info.code == "rate_limited" and space.out_of_patience(self.participant):
+                self.close(POLICY, "it says more than the space takes, and goes on")
+            self._refused += 1
+            if self._refused % BREATH == 0:
+                await asyncio.sleep(0)
+            return
+        self._waiting += 1
+
+        def tell(answer: Answer) -> None:
+            self._waiting -= 1
+            self._answered(heard.envelope, answer)
+            if self._room is not None and not self._room.done():
+                self._room.set_result(None)
+
+        space.put(heard.item(tell))
+        while self._waiting >= MOST_WAITING or (self._waiting and space.is_full):
+            self._room = asyncio.get_running_loop().create_future()
+            try:
+                await self._room
+            finally:
+                self._room = None
+
+    async def leave(self) -> None:
+        """It is over. Idempotent."""
+        await self._space.left(self)
+
+    def speak(self, dialect: DialectName) -> None:
+        """It has shown which dialect it speaks."""
+        self.dialect = dialect
+        if dialect != self.speaks:
+            self.speaks = dialect
+            self._space.regroup(self)
+
+    def write(self, *envelopes: Envelope) -> None:
+        """What is for this seat alone."""
+        if not self.gone:
+            self.outlet.write([frame_of(one, self.speaks) for one in envelopes])
+
+    def refuse(self, error: PellucidError, about: Envelope | None = None) -> None:
+        """Tell it, unless it was told too much."""
+        space = self._space
+        now = space.now()
+        if self._told.wait(1, now) > 0:
+            self._untold += 1
+            if self._later is None:
+                self._later = asyncio.get_running_loop().call_later(1.0, self._catch_up_on_errors)
+            return
+        self._told.take(1)
+        more: dict[str, Any] = {}
+        if error.info.code == "capability_violation":
+            more["your_capabilities"] = list(space.capabilities(self.participant))
+        if self._untold:
+            more["dropped"], self._untold = self._untold, 0
+        self.write(said.error(new_id(), space.now_ms(), self.participant, error, about, **more))
+
+    def _catch_up_on_errors(self) -> None:
+        self._later = None
+        if self._untold and not self.gone:
+            many = self._untold
+            self.refuse(
+                PellucidError(
+                    ErrorInfo(
+                        "too_many_requests",
+                        f"{many} more were refused, and not told of one by one",
+                        code="rate_limited",
+                        retry_after=1.0,
+                    )
+                )
+            )
+
+    def _answered(self, envelope: Envelope, answer: Answer) -> None:
+        if self.gone:
+            return
+        if answer.error is not None:
+            self.refuse(answer.error, envelope)
+        # Who is not there yet is given it in its place, or told that it stands in a gap.
+        elif answer.stored and not answer.fresh and (self.group or answer.stored.envelope.seq <= self.at):
+            self.write(answer.stored.envelope)
+        if answer.extra:
+            self.write(*answer.extra)
+
+    def close(self, code: int, reason: str) -> None:
+        """The gateway closes it. Whoever holds the connection still says `leave`."""
+        if not self.gone:
+            self._space.unseat(self)
+            self.outlet.close(code, reason)
+
+    def stop(self) -> None:
+        """Nothing more is written to it."""
+        self.gone = True
+        if self._later is not None:
+            self._later.cancel()
+        if self.task is not None and self.task is not asyncio.current_task():
+            self.task.cancel()
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)
+
+
+def gap(at: int, participant: str, after: int, before: int, missed: int) -> Envelope:
+    """What a reader who was too slow is told: between these two, so many that it may see were left out."""
+    return Envelope(
+        id=new_id(),
+        ts=at,
+        sender=GATEWAY,
+        to=(participant,),
+        kind=GAP,
+        payload={"after_seq": after, "before_seq": before, "missed": missed},
+    )
+
+
+def _is_heartbeat(error: EnvelopeError) -> bool:
+    kind = error.attempted_kind
+    return kind is not None and kind.replace(".", "/") == HEARTBEAT
+
+
+__all__ = ["BROKEN", "GONE", "KICKED", "LATER", "POLICY", "Seat", "gap"]

@@ -1,0 +1,288 @@
+"""The state of a space: who may do what, who is there, which contexts and proposals are open.
+
+    outcome = state.judge(envelope, at, known)      # what becomes of the next envelope: accepted, or why not
+    changes = state.replay(stored)                  # what an accepted one did
+
+It is the fold of the log and of nothing else, so every replica has the same; what the configuration gives comes to it
+through the log too (`CONFIGURED`). The order of judging: whether the proposals refuse it; whether its sender may send
+it, and what it does about rights; whether it has its place in a context; what it does to proposals. What is refused
+changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from ...envelopes import GATEWAY, Envelope, kinds
+from ...envelopes.capability import read_capabilities
+from ...envelopes.changes import Change
+from ...envelopes.grants import GRANT_ACK, Ledger, LedgerState
+from ...envelopes.judging import LifecycleSettings
+from ...envelopes.lifecycle import Lifecycle
+from ...envelopes.proposals import Proposal, Proposals
+from ...envelopes.reasoning import State as Contexts
+from ...envelopes.shown import SpaceView, Subscriber
+from ...envelopes.verdict import Names
+from ...errors import ErrorInfo, PellucidError
+from ...storage import StoredEnvelope
+from .notes import Note, note_of
+from .settings import SpaceSettings
+
+CONFIGURED = "system/configured"
+"""What the configuration changed: doors, what everybody holds, templates. For nobody's eyes but the gateway's."""
+
+_RIGHTS = frozenset({kinds.GRANT, kinds.REVOKE, GRANT_ACK, kinds.INVITE, kinds.KICK})
+_REMARKS = frozenset({"reason", "email"})
+
+READ_REASONING = "reasoning/read"
+OBSERVE = "space/observe"
+
+NOBODY = Names()
+
+_ERASED = {"erased": True}
+
+
+class Doors(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the configuration gives, as it is written: or, in an envelope, what of it changed."""
+
+    always: tuple[str | dict[str, Any], ...] | None = None
+    doors: dict[str, tuple[str | dict[str, Any], ...] | None] = {}
+    """Each one's capabilities. None: they are not in it any more."""
+    templates: dict[str, tuple[str, ...]] | None = None
+
+
+class Kept(msgspec.Struct, omit_defaults=True):
+    """A state as plain data."""
+
+    head: int
+    at: int
+    doors: Doors
+    ledger: LedgerState
+    contexts: Contexts
+    proposals: dict[str, Proposal]
+    present: dict[str, int]
+    away: dict[str, int]
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What became of an envelope: `stored` if it was accepted, `error` if not."""
+
+    stored: StoredEnvelope | None = None
+    changes: tuple[Change, ...] = ()
+    error: ErrorInfo | None = None
+
+
+class SpaceState:
+    """One space's. `settings` is how it judges; what was accepted does the same under any."""
+
+    def __init__(self, settings: SpaceSettings) -> None:
+        self.settings = settings
+        self.head = 0
+        self.at = 0
+        """When the newest envelope was taken, in milliseconds since 1970. It never goes back."""
+        self.doors = Doors(always=(), templates={})
+        """The configuration, as the log has it."""
+        self.ledger = Ledger()
+        self.lifecycle = Lifecycle(self._life())
+        self.proposals = Proposals()
+        self.present: dict[str, int] = {}
+        """Who is there, and since when."""
+        self._written: dict[str, tuple[dict[str, Any], ...]] = {}
+        self._settled: tuple[Doors | None, Doors | None] = (None, None)
+        self.away: dict[str, int] = {}
+        """Who left contexts open, and when."""
+
+    def configure(self, settings: SpaceSettings) -> None:
+        """From now on it judges so."""
+        self.settings = settings
+        self.lifecycle.settings = self._life()
+
+    def _life(self) -> LifecycleSettings:
+        return replace(self.settings.lifecycle(), templates=dict(self.doors.templates or {}))
+
+    # --- judging
+
+    def judge(self, envelope: Envelope, at: int, known: Names = NOBODY, redacted: tuple[str, ...] = ()) -> Outcome:
+        """What becomes of the next envelope, at this time; the accepted one has the next number."""
+        at = max(at, self.at)
+        envelope = replace(envelope, seq=self.head + 1)
+        if (error := self.proposals.refusal(envelope)) is not None:
+            return Outcome(error=error)
+        before = self.ledger.dump() if envelope.kind in _RIGHTS else None
+        ruling = self.ledger.feed(envelope)
+        if ruling.refusal is not None:
+            return Outcome(error=ruling.refusal)
+        verdict = self.lifecycle.feed(envelope, at=at, known=known.ids, closed=known.paths)
+        if verdict.error is not None:
+            if before is not None:
+                self.ledger = Ledger.load(before)
+            return Outcome(error=verdict.error)
+        proposed = self.proposals.feed(envelope)
+        changes = (*ruling.events, *self._fold(envelope, at))
+        note = Note(
+            flags=(*verdict.flags, *proposed.flags),
+            ended=verdict.ended,
+            links=verdict.links,
+            proposals=proposed.changed,
+            by=ruling.decision.by,
+            source=ruling.decision.source,
+            redacted=redacted,
+            meaning=_meaning(envelope),
+        )
+        return Outcome(StoredEnvelope(envelope, at, verdict.place, note.dump()), changes)
+
+    def replay(self, stored: StoredEnvelope) -> tuple[Change, ...]:
+        """What an envelope that was accepted did."""
+        envelope = stored.envelope
+        if envelope.extra == _ERASED and (meaning := note_of(stored.note).meaning):
+            envelope = replace(envelope, payload=meaning)
+        changes = self.ledger.replay(envelope)
+        self.lifecycle.replay(envelope, at=stored.at)
+        self.proposals.replay(envelope)
+        return (*changes, *self._fold(envelope, stored.at))
+
+    def _fold(self, envelope: Envelope, at: int) -> tuple[Change, ...]:
+        """What is neither a right nor reasoning: who is there, and the configuration."""
+        self.head, self.at = envelope.seq, at
+        if envelope.kind in _RIGHTS or envelope.kind == CONFIGURED:
+            self._written.clear()
+        changes: tuple[Change, ...] = ()
+        if envelope.sender == GATEWAY:
+            if envelope.kind == kinds.PRESENCE:
+                self._presence(envelope.payload, at)
+            elif envelope.kind == CONFIGURED:
+                changes = self._configured(envelope.payload)
+        if self.away and envelope.family == "reasoning":
+            for one in [one for one in self.away if not self.lifecycle.open_of(one)]:
+                del self.away[one]
+        return changes
+
+    def _presence(self, payload: Mapping[str, Any], at: int) -> None:
+        who = payload.get("participant")
+        name = who.get("id") if isinstance(who, dict) else None
+        if not isinstance(name, str):
+            return
+        if payload.get("event") == "join":
+            self.present[name] = at
+            self.away.pop(name, None)
+        elif payload.get("event") == "leave":
+            self.present.pop(name, None)
+            if self.lifecycle.open_of(name):
+                self.away[name] = at
+
+    def _configured(self, payload: Mapping[str, Any]) -> tuple[Change, ...]:
+        try:
+            new = msgspec.convert(payload, Doors)
+            changes: list[Change] = []
+            if new.always is not None:
+                changes += self.ledger.everybody(read_capabilities(new.always))
+            for name, written in new.doors.items():
+                if written is None:
+                    changes += self.ledger.shut(name)
+                else:
+                    changes += self.ledger.door(name, read_capabilities(written))
+        except (msgspec.ValidationError, PellucidError):
+            # It was erased, or written by a version that knew more.
+            return ()
+        doors = {name: written for name, written in (self.doors.doors | new.doors).items() if written is not None}
+        self.doors = Doors(
+            always=self.doors.always if new.always is None else new.always,
+            doors=dict(doors),
+            templates=self.doors.templates if new.templates is None else new.templates,
+        )
+        self.lifecycle.settings = self._life()
+        return tuple(changes)
+
+    def unconfigured(self, wanted: Doors) -> dict[str, Any] | None:
+        """The payload of the `CONFIGURED` that makes `wanted` hold. None: it holds."""
+        have = self.doors
+        if self._settled[0] is have and self._settled[1] is wanted:
+            return None
+        doors = {name: written for name, written in wanted.doors.items() if have.doors.get(name) != written}
+        doors |= {name: None for name in have.doors if name not in wanted.doors}
+        changed = Doors(
+            always=None if wanted.always == have.always else wanted.always,
+            doors=doors,
+            templates=None if wanted.templates == have.templates else wanted.templates,
+        )
+        said: dict[str, Any] = msgspec.to_builtins(changed)
+        if not said:
+            self._settled = (have, wanted)
+        return said or None
+
+    # --- asked
+
+    def knows(self, id: str) -> bool:
+        """Whether one of the last envelopes had this id."""
+        return id in self.lifecycle.state.recent
+
+    def capabilities(self, participant: str) -> tuple[dict[str, Any], ...]:
+        """What they hold, as it was written."""
+        written = self._written.get(participant)
+        if written is None:
+            written = tuple(held.capability.written for held in self.ledger.held(participant))
+            self._written[participant] = written
+        return written
+
+    def subscriber(self, participant: str, view: SpaceView = "full") -> Subscriber:
+        """What they may read now."""
+        everyone = self.settings.read_reasoning == "everyone"
+        return Subscriber(
+            participant=participant,
+            view=view,
+            reasoning=everyone or self.ledger.may(participant, READ_REASONING),
+            observes=self.ledger.may(participant, OBSERVE),
+        )
+
+    def due(self, now: int) -> list[tuple[str, str]]:
+        """The contexts that are to be abandoned at this time, and why: `timed out`, or `disconnected`."""
+        found = {one.path: "timed out" for one in self.lifecycle.due(now)}
+        grace = self.settings.grace_seconds * 1000
+        for name, since in self.away.items():
+            if now - since >= grace:
+                found |= {one.path: "disconnected" for one in self.lifecycle.left(name)}
+        return list(found.items())
+
+    def is_open(self, path: str) -> bool:
+        return path in self.lifecycle.state.open
+
+    # --- kept
+
+    def dump(self) -> bytes:
+        return msgspec.json.encode(
+            Kept(
+                head=self.head,
+                at=self.at,
+                doors=self.doors,
+                ledger=self.ledger.dump(),
+                contexts=self.lifecycle.state,
+                proposals=self.proposals.state,
+                present=self.present,
+                away=self.away,
+            )
+        )
+
+    @classmethod
+    def load(cls, settings: SpaceSettings, data: bytes) -> SpaceState:
+        """The state that `dump` told of. Raises `msgspec.DecodeError` or `RequestError` for what is none."""
+        kept = msgspec.json.decode(data, type=Kept)
+        state = cls(settings)
+        state.head, state.at, state.doors = kept.head, kept.at, kept.doors
+        state.ledger = Ledger.load(kept.ledger)
+        state.lifecycle = Lifecycle(state._life(), kept.contexts)
+        state.proposals = Proposals(kept.proposals)
+        state.present, state.away = kept.present, kept.away
+        return state
+
+
+def _meaning(envelope: Envelope) -> dict[str, Any]:
+    if envelope.sender != GATEWAY and envelope.kind not in _RIGHTS:
+        return {}
+    return {name: value for name, value in envelope.payload.items() if name not in _REMARKS}
+
+
+__all__ = ["CONFIGURED", "OBSERVE", "READ_REASONING", "Doors", "Kept", "Outcome", "SpaceState"]

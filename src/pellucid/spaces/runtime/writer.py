@@ -1,0 +1,252 @@
+"""The one task of a space that judges, stores and delivers.
+
+    take all that waits -> judge it at the head -> append it in one transaction -> deliver it -> answer
+
+* Nobody is answered before what was said is stored. A refusal counts only at the head of the log: where nothing is
+  appended, the store is asked whether there is more, first.
+* When another replica was faster (`Overtaken`), the state is put back, what is new is read and delivered, and all is
+  judged again.
+* When the store does not say whether it did it, the log is asked. If that cannot be known either, whoever sent is told
+  `unavailable`; should it have been stored all the same, it is delivered when the store is back, and who sends it again
+  gets the same.
+* What the store refuses for one envelope's sake, it refuses for that one alone: then each is tried by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from ...envelopes.changes import Change
+from ...envelopes.verdict import Names
+from ...errors import ErrorInfo, PellucidError
+from ...storage import Append, Overtaken, Spaces, StoredEnvelope
+from ...storage.errors import Unanswered
+from ...telemetry import log, place_of
+from .batch import Batch
+from .configuration import Configuration
+from .inbox import Answer, Inbox, Item
+from .living import Living
+from .turns import Turns
+
+SNAPSHOT = 500
+"""Envelopes between two snapshots."""
+PAGE = 500
+
+
+class Delivery(Protocol):
+    def deliver(self, stored: Sequence[StoredEnvelope], changes: Sequence[tuple[Change, ...]]) -> None:
+        """These are stored, and the state is as they left it."""
+        ...
+
+    def told(self, stored: Sequence[StoredEnvelope]) -> None:
+        """This replica wrote these: others are to look."""
+        ...
+
+    def gone(self) -> None:
+        """There is no such space any more."""
+        ...
+
+
+class Writer:
+    """`clock` gives seconds since 1970."""
+
+    def __init__(
+        self,
+        spaces: Spaces,
+        living: Living,
+        configuration: Configuration,
+        turns: Turns,
+        delivery: Delivery,
+        clock: Callable[[], float],
+    ) -> None:
+        self.inbox = Inbox()
+        self.living = living
+        self.configuration = configuration
+        self._spaces = spaces
+        self._turns = turns
+        self._delivery = delivery
+        self._clock = clock
+        self._doubted = True
+        """Whether the log may have more than is known here."""
+
+    async def run(self) -> None:
+        while True:
+            items, stirred = await self.inbox.take()
+            self._doubted = self._doubted or stirred
+            try:
+                await self._write(items)
+            except PellucidError as error:
+                _tell_all(items, error)
+                if not items:
+                    # Nobody waits for it; whoever looks after the space asks again.
+                    await asyncio.sleep(0)
+            except Exception as error:
+                log.error("a space could not be written: %s", place_of(error))
+                self._doubted = True
+                self.living.roll_back()
+                _tell_all(items, _fault())
+            except BaseException:
+                _tell_all(items, _closing())
+                raise
+
+    async def _write(self, items: list[Item]) -> None:
+        while True:
+            async with self._turns.mine():
+                if self._doubted or self._turns.busy:
+                    await self.catch_up()
+                batch = Batch(self.living.state, round(self._clock() * 1000), self.configuration.name)
+                before = await self._before(items)
+                known = await self._known(items)
+                batch.judge(items, self.configuration, known, before, self.living)
+                if not batch.stored:
+                    if batch.refused and await self._is_behind():
+                        self._doubted = True
+                        continue
+                    batch.answer()
+                    return
+                if await self._store(items, batch):
+                    return
+
+    async def _store(self, items: list[Item], batch: Batch) -> bool:
+        """Whether it is over: stored, or refused for good."""
+        living, expected = self.living, self.living.head
+        last = batch.stored[-1].envelope.seq
+        dump = living.state.dump() if last // SNAPSHOT != expected // SNAPSHOT else None
+        append = Append(
+            owner=self.configuration.owner,
+            space=self.configuration.name,
+            expected=expected,
+            version=self.configuration.version,
+            envelopes=batch.stored,
+            state=dump,
+            participants=batch.invited,
+        )
+        try:
+            await self._spaces.append(append)
+        except Overtaken:
+            living.roll_back()
+            self._doubted = True
+            self._turns.overtaken()
+            return False
+        except (PellucidError, ValueError) as error:
+            living.roll_back()
+            self._doubted = True
+            if await self._happened(batch.stored):
+                batch.answer()
+                self._delivery.told(batch.stored)
+                return True
+            if len(items) > 1 and not isinstance(error, Unanswered):
+                for item in items:
+                    try:
+                        await self._write([item])
+                    except PellucidError as alone:
+                        _tell_all([item], alone)
+                return True
+            raise error if isinstance(error, PellucidError) else _fault() from error
+        except BaseException:
+            living.roll_back()
+            self._doubted = True
+            raise
+        living.accept(batch.stored, dump)
+        self._delivery.deliver(batch.stored, batch.changes)
+        batch.answer()
+        self._delivery.told(batch.stored)
+        return True
+
+    async def _happened(self, stored: Sequence[StoredEnvelope]) -> bool:
+        """Whether these are in the log, after an append that did not say. Raises what `catch_up` does."""
+        try:
+            await self.catch_up()
+            after = stored[0].envelope.seq - 1
+            there = await self._page(after, len(stored))
+        except PellucidError:
+            return False
+        return [one.envelope for one in there] == [one.envelope for one in stored]
+
+    # --- what others wrote
+
+    async def catch_up(self) -> None:
+        """Read and deliver what is new in the log. Raises `StoreError`, or `SpaceGone`."""
+        self._doubted = True
+        head = await self._spaces.head(self.configuration.owner, self.configuration.name)
+        if head is None or head.head < self.living.head:
+            # Removed; or the store was put back to an older state, and this is another space by the same name.
+            self._delivery.gone()
+            raise PellucidError(ErrorInfo("not_found", "there is no such space any more", code="space_not_found"))
+        if head.version != self.configuration.version:
+            await self.configuration.read(self._spaces)
+            self.living.configure(self.configuration.settings)
+            self.living.forget()
+        while self.living.head < head.head:
+            new = await self._page(self.living.head, PAGE)
+            if not new:
+                break
+            changes = self.living.absorb(new)
+            self._delivery.deliver(new, changes)
+        self._doubted = False
+
+    async def _is_behind(self) -> bool:
+        head = await self._spaces.head(self.configuration.owner, self.configuration.name)
+        return head is None or head != (self.living.head, self.configuration.version)
+
+    async def _page(self, after: int, limit: int) -> list[StoredEnvelope]:
+        return await self._spaces.page(self.configuration.owner, self.configuration.name, after=after, limit=limit)
+
+    # --- what only the history knows
+
+    async def _known(self, items: list[Item]) -> Names:
+        ids: set[str] = set()
+        paths: set[str] = set()
+        for item in items:
+            if item.envelope is not None:
+                names = self.living.state.lifecycle.unknown(item.envelope)
+                ids |= names.ids
+                paths |= names.paths
+        if not ids and not paths:
+            return Names()
+        return await self._spaces.known(
+            self.configuration.owner, self.configuration.name, Names(frozenset(ids), frozenset(paths))
+        )
+
+    async def _before(self, items: list[Item]) -> dict[tuple[str, str], StoredEnvelope]:
+        """What was said before by the same sender with the same id."""
+        found: dict[tuple[str, str], StoredEnvelope] = {}
+        for item in items:
+            envelope = item.envelope
+            if envelope is None or not item.named or not self.living.state.knows(envelope.id):
+                continue
+            key = (envelope.sender, envelope.id)
+            if key not in found and self.living.recent.named(*key) is None:
+                old = await self._spaces.by_id(
+                    self.configuration.owner, self.configuration.name, envelope.id, envelope.sender
+                )
+                if old is not None:
+                    found[key] = old
+        return found
+
+
+def _tell_all(items: Sequence[Item], error: PellucidError) -> None:
+    for item in items:
+        item.tell(Answer(error=error))
+
+
+def _fault() -> PellucidError:
+    return PellucidError(
+        ErrorInfo("server_error", "the space could not take this; that is a fault of this server", code="space_failed")
+    )
+
+
+def _closing() -> PellucidError:
+    return PellucidError(
+        ErrorInfo(
+            "unavailable",
+            "the space is being closed here; whether this was taken, its history tells",
+            code="space_closed",
+            retry_after=1.0,
+        )
+    )
+
+
+__all__ = ["Delivery", "Writer"]
