@@ -80,7 +80,10 @@ def seal_keys(config: Config) -> Callable[[], Keys]:
 def recording(config: Config) -> Recording:
     """Whether what is stored is recorded, and by whose key. Raises `ConfigError`."""
     if not config.record.enabled:
-        return Recording(enabled=False)
+        # What was recorded before may still be deleted, which its chains say.
+        path = config.record_key_path()
+        there = env_record_keys() or (read_record_keys(path) if path.exists() else None)
+        return Recording(False, there.signers if there is not None else ())
     keys = env_record_keys() or ensure_record_keys(config.record_key_path())
     return Recording(signers=keys.signers)
 

@@ -13,7 +13,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from typing import Any, cast
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
@@ -25,9 +24,6 @@ FRAMES = "pellucid.frames"
 RESTARTING = 1012
 INVALID_TEXT = 1007
 LINGER_SECONDS = 5.0
-DRAIN_SECONDS = 0.05
-SMALL = 16 * 1024
-"""What may wait for a client that keeps up, in bytes."""
 
 
 class Frames:
@@ -37,24 +33,23 @@ class Frames:
     def __init__(self, socket: WebSocketsSansIOProtocol) -> None:
         self._socket = socket
 
-    def write(self, wires: Sequence[bytes]) -> None:
-        """Never waits and never fails: to a socket that is closing, nothing is written."""
-        socket, transport = self._socket, self._socket.transport
+    def write(self, wire: bytes) -> None:
+        """One or more of them. Never waits and never fails: to a socket that is closing, nothing is written."""
+        socket = self._socket
+        transport = socket.transport
         if socket.handshake_complete and not (socket.close_sent or socket.disconnected or transport.is_closing()):
-            transport.writelines(wires)
+            transport.write(wire)
 
     @property
     def waiting(self) -> int:
-        """Bytes that the client has not taken yet, and its network neither."""
-        return 0 if self._socket.disconnected else self._socket.transport.get_write_buffer_size()
+        """Bytes that the client has not taken yet, and its network neither; 0 while they are few (this is asked for
+        each frame, and a transport is slow to count)."""
+        socket = self._socket
+        return 0 if socket.writable.is_set() or socket.disconnected else socket.transport.get_write_buffer_size()
 
     async def drained(self) -> None:
         """Until little waits; also when nobody is there any more."""
-        while self.waiting > SMALL:
-            # The transport only tells that less waits where much did.
-            await self._socket.writable.wait()
-            if self.waiting > SMALL:
-                await asyncio.sleep(DRAIN_SECONDS)
+        await self._socket.writable.wait()
 
 
 def sockets(unread_seconds: float) -> type[WebSocketsSansIOProtocol]:
@@ -139,4 +134,4 @@ def sockets(unread_seconds: float) -> type[WebSocketsSansIOProtocol]:
     return Socket
 
 
-__all__ = ["FRAMES", "SMALL", "Frames", "sockets"]
+__all__ = ["FRAMES", "Frames", "sockets"]

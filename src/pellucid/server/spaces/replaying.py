@@ -20,10 +20,9 @@ from ...spaces.runtime.outlet import frame_of
 from ...telemetry import log, place_of
 from ..exchange import FAULT
 from ..services import Services
-from ..sockets import SMALL
 from .asked import Replay
 from .door import Inside
-from .outlets import DirectOutlet, QueuedOutlet
+from .outlets import SMALL, DirectOutlet, QueuedOutlet
 from .past import history_of, playing
 
 
