@@ -151,10 +151,9 @@ def rewritten(lines: list[Line], scope: str = ROOM) -> list[Line]:
     entries = [line for line in lines if isinstance(line, EntryLine) and line.kind != "response"]
     hash = genesis(OWNER, scope)
     new: dict[int, EntryLine] = {}
-    for number, line in enumerate(entries, 1):
-        line = replace(line, number=number)
-        hash = follow(hash, line.entry)
-        new[id(entries[number - 1])] = replace(line, hash=hash.hex())
+    for number, old in enumerate(entries, 1):
+        hash = follow(hash, replace(old, number=number).entry)
+        new[id(old)] = replace(old, number=number, hash=hash.hex())
     for line in lines:
         if isinstance(line, ScopeLine) and line.scope == scope:
             line = replace(line, number=len(entries), hash=hash.hex())

@@ -159,7 +159,7 @@ def erase(owner: str | None, file: Path | None, store: str | None, scope: str, s
     of a response or an item, the number of an envelope. The record says that it was erased, and stays whole; what is
     left of it there can be compared with no guess."""
     config = _config(file)
-    recording = Recording(config.record.enabled, keys.signers if (keys := _keys(config)) is not None else ())
+    recording = recording_of(config)
 
     async def gone(kept: Store) -> int:
         owners = await kept.record.owners(scope)
@@ -176,6 +176,26 @@ def erase(owner: str | None, file: Path | None, store: str | None, scope: str, s
 
 
 @record.command()
+@_which
+@click.option("--all", "everything", is_flag=True, help="Whatever there is.")
+@_where
+def accept(owner: str | None, scope: str | None, everything: bool, file: Path | None, store: str | None) -> None:
+    """Take chains as they are whose end was written without the key, after you looked at them: their entries are signed
+    from then on, and each chain says that it was accepted. Until then `verify` names them."""
+    if not (owner or scope or everything):
+        raise click.UsageError("Which? Give --scope, --owner, or --all")
+    keys = _keys(_config(file))
+    if keys is None:
+        raise RequestError("there is no key here to seal them with; `pellucid serve` makes it once", kind="not_found")
+    many = _with_store(
+        store or _config(file).store_url(),
+        Recording(signers=keys.signers),
+        lambda kept: kept.record.accept(owner=owner, scope=scope),
+    )
+    click.echo(f"{_many(many, 'chain')} accepted.")
+
+
+@record.command()
 @_where
 def key(file: Path | None, store: str | None) -> None:
     """Print the public key, for whoever is to check the record without this gateway."""
@@ -188,6 +208,12 @@ def key(file: Path | None, store: str | None) -> None:
 
 def _config(file: Path | None) -> Config:
     return read_config(file or DEFAULT_FILE) if file is not None or DEFAULT_FILE.exists() else Config()
+
+
+def recording_of(config: Config) -> Recording:
+    """As the gateway records, for a command that changes what it keeps. Makes no key."""
+    keys = _keys(config)
+    return Recording(config.record.enabled, keys.signers if keys is not None else ())
 
 
 def _keys(config: Config) -> RecordKeys | None:

@@ -110,7 +110,7 @@ class End(msgspec.Struct, frozen=True, kw_only=True, tag_field="line", tag="end"
 
 Line: TypeAlias = Begin | KeyLine | CheckpointLine | ScopeLine | EntryLine | UnrecordedLine | End
 
-_decoder = msgspec.json.Decoder(Line)
+_decoder: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
 
 
 def encode_line(line: Line) -> bytes:

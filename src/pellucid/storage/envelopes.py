@@ -249,7 +249,7 @@ def erase_some(erasing: Erasing) -> Op[int]:
         yield Ask(_STRIP, bodies)
         gone = [text_id(body["seq"]) for body in bodies]
         yield from search.remove(erasing.owner, scope_of(erasing.name), gone)
-        gone_from = [record.Gone(owner, scope, None, subject) for owner, scope, subject in left]
+        gone_from = [record.Gone(owner, scope, ENVELOPE, subject) for owner, scope, subject in left]
         yield from record.end(erasing.recording, erasing.at, "erased", gone_from, left)
     return len(bodies)
 
@@ -260,7 +260,7 @@ def _remove(params: Params) -> Op[int]:
     gone = [text_id(row[0]) for row in rows]
     owner, scope = params["for_owner"], scope_of(params["for_name"])
     yield from search.remove(owner, scope, gone)
-    yield from record.end_of(params, [record.Gone(owner, scope, None, str(row[0])) for row in rows])
+    yield from record.end_of(params, [record.Gone(owner, scope, ENVELOPE, str(row[0])) for row in rows])
     return len(gone)
 
 

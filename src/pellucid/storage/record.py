@@ -2,11 +2,12 @@
 
 The rules:
 
-* What is stored adds an entry, and so does what goes. Entries are never changed, but for one thing: the salt of a
-  content that is gone is gone with it.
+* What is stored adds an entry, and so does what goes. Entries are never changed. The salts stand beside them, and one
+  whose content is gone is gone with it.
 * Whoever adds to a chain holds its row (`record_scopes`) until the transaction is over, so that two who write at once
   come one after the other. It has the hash that comes next, and a seal over that.
-* One call for all that is said in a transaction by one write: three statements, however many chains.
+* What follows an end that was written without the key has no seal either: so nobody has it sealed by waiting.
+* One call for all that is said in a transaction by one write: four statements, however many chains.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ import sqlalchemy as sa
 from ..record import SALT_BYTES, Entry, Head, Recording, canonical, digest, follow, genesis
 from ..record.chain import ranges
 from . import tables
+from .contents import ENVELOPE
 from .statement import Ask, Op, Params, Row, Statement, given, written
 
-_S, _E = tables.record_scopes, tables.record_entries
+_S, _E, _K = tables.record_scopes, tables.record_entries, tables.record_salts
 
 
 class Noted(NamedTuple):
@@ -36,6 +38,8 @@ class Noted(NamedTuple):
     content: Sequence[bytes] | None = None
     """What was stored, in pieces."""
     more: Mapping[str, Any] = {}
+    of: str | None = None
+    """As what it was stored, where the entry has another kind than that."""
 
 
 class Gone(NamedTuple):
@@ -43,8 +47,8 @@ class Gone(NamedTuple):
 
     owner: str
     scope: str
-    kind: str | None
-    """As what it was stored; None: whatever it was."""
+    kind: str
+    """As what it was stored."""
     subject: str | None
     """None: all of that kind in the scope."""
 
@@ -60,7 +64,7 @@ _TAKE = Statement(
         "SELECT asked.owner, asked.scope, 0, CAST('' AS bytea), 0, :at "
         "FROM json_to_recordset(CAST(:asked AS json)) AS asked(owner text, scope text) ORDER BY 1, 2 "
         "ON CONFLICT (owner, scope) DO UPDATE SET number = record_scopes.number "
-        "RETURNING owner, scope, number, hash, signed",
+        "RETURNING owner, scope, number, hash, signed, seal",
         at=sa.BigInteger,
         asked=sa.Text,
     ),
@@ -69,12 +73,12 @@ _TAKE = Statement(
         "SELECT json_extract(value, '$.owner'), json_extract(value, '$.scope'), 0, x'', 0, :at "
         "FROM json_each(:asked) WHERE true "
         "ON CONFLICT (owner, scope) DO UPDATE SET number = number "
-        "RETURNING owner, scope, number, hash, signed",
+        "RETURNING owner, scope, number, hash, signed, seal",
         at=sa.BigInteger,
         asked=sa.Text,
     ),
 )
-_ADD = Statement(sa.insert(_E))
+_ADD, _KEEP = Statement(sa.insert(_E)), Statement(sa.insert(_K))
 _MOVE = Statement(
     sa.update(_S)
     .where(_S.c.owner == given("for_owner"), _S.c.scope == given("for_scope"))
@@ -87,46 +91,30 @@ _MOVE = Statement(
 _HEAD = Statement(
     sa.select(_S.c.number, _S.c.hash).where(_S.c.owner == given("for_owner"), _S.c.scope == given("for_scope"))
 )
-_END = Statement(
-    written(
-        "UPDATE record_entries AS e SET salt = NULL "
-        "FROM json_to_recordset(CAST(:asked AS json)) AS asked(owner text, scope text, kind text, subject text) "
-        "WHERE e.owner = asked.owner AND e.scope = asked.scope AND e.subject = asked.subject AND e.salt IS NOT NULL "
-        "AND (asked.kind IS NULL OR e.kind = asked.kind) "
-        "RETURNING e.owner, e.scope, e.number, e.subject",
-        asked=sa.Text,
-    ),
-    sqlite=written(
-        "UPDATE record_entries SET salt = NULL FROM json_each(:asked) AS asked "
-        "WHERE owner = json_extract(asked.value, '$.owner') AND scope = json_extract(asked.value, '$.scope') "
-        "AND subject = json_extract(asked.value, '$.subject') AND salt IS NOT NULL "
-        "AND (json_extract(asked.value, '$.kind') IS NULL OR kind = json_extract(asked.value, '$.kind')) "
-        "RETURNING owner, scope, number, subject",
-        asked=sa.Text,
-    ),
-)
-_END_ALL = Statement(
-    written(
-        "UPDATE record_entries AS e SET salt = NULL "
-        "FROM json_to_recordset(CAST(:asked AS json)) AS asked(owner text, scope text, kind text) "
-        "WHERE e.owner = asked.owner AND e.scope = asked.scope AND e.salt IS NOT NULL "
-        "AND (asked.kind IS NULL OR e.kind = asked.kind) "
-        "RETURNING e.owner, e.scope, e.number, e.subject",
-        asked=sa.Text,
-    ),
-    sqlite=written(
-        "UPDATE record_entries SET salt = NULL FROM json_each(:asked) AS asked "
-        "WHERE owner = json_extract(asked.value, '$.owner') AND scope = json_extract(asked.value, '$.scope') "
-        "AND salt IS NOT NULL "
-        "AND (json_extract(asked.value, '$.kind') IS NULL OR kind = json_extract(asked.value, '$.kind')) "
-        "RETURNING owner, scope, number, subject",
-        asked=sa.Text,
-    ),
-)
 
 
-def append(recording: Recording, at: int, noted: Sequence[Noted]) -> Op[None]:
-    """Say this, in this order. `at` is the time in milliseconds."""
+def _ending(*columns: str) -> Statement:
+    """Those that are asked for are gone, and with them their salts."""
+    named = ", ".join(columns)
+    general = ", ".join(f"{column} text" for column in columns)
+    sqlite = ", ".join(f"json_extract(value, '$.{column}')" for column in columns)
+    delete = f"DELETE FROM record_salts WHERE ({named}) IN (SELECT {{}}) RETURNING owner, scope, number, subject"
+    recordset = f"{named} FROM json_to_recordset(CAST(:asked AS json)) AS asked({general})"
+    return Statement(
+        written(delete.format(recordset), asked=sa.Text),
+        sqlite=written(delete.format(f"{sqlite} FROM json_each(:asked)"), asked=sa.Text),
+    )
+
+
+_BROKEN = b""
+"""No seal."""
+
+_END, _END_ALL = _ending("owner", "scope", "subject", "kind"), _ending("owner", "scope", "kind")
+
+
+def append(recording: Recording, at: int, noted: Sequence[Noted], *, accept: bool = False) -> Op[None]:
+    """Say this, in this order. `at` is the time in milliseconds. `accept`: also where the end of a chain was written
+    without the key, which is otherwise not sealed any more."""
     if not noted or not recording.enabled:
         return
     scopes: dict[tuple[str, str], list[Noted]] = {}
@@ -135,25 +123,29 @@ def append(recording: Recording, at: int, noted: Sequence[Noted]) -> Op[None]:
     asked = canonical([{"owner": owner, "scope": scope} for owner, scope in sorted(scopes)]).decode()
     taken = yield Ask(_TAKE, {"asked": asked, "at": at})
     rows: list[Params] = []
+    salts: list[Params] = []
     moved: list[Params] = []
-    for owner, scope, number, hash, signed in taken:
+    for owner, scope, number, hash, signed, seal in taken:
         head = Head(number, bytes(hash) if number else genesis(owner, scope))
+        ours = accept or number == 0 or recording.sealed(owner, scope, head, signed, seal)
         for one in scopes[owner, scope]:
-            head, row = _next(head, at, one)
+            salt = None if one.content is None else urandom(SALT_BYTES)
+            head, row = _next(head, at, one, salt)
             rows.append(row)
+            if salt is not None:
+                salts.append({**row, "kind": one.of or one.kind, "salt": salt})
         named = {"for_owner": owner, "for_scope": scope, "to_number": head.number, "to_hash": head.hash}
-        moved.append({**named, "seal": recording.seal(owner, scope, head, signed)})
+        moved.append({**named, "seal": recording.seal(owner, scope, head, signed) if ours else _BROKEN})
     yield Ask(_ADD, rows)
+    if salts:
+        yield Ask(_KEEP, salts)
     yield Ask(_MOVE, moved)
     recording.waiting += len(rows)
 
 
-def _next(head: Head, at: int, noted: Noted) -> tuple[Head, Params]:
-    owner, scope, kind, subject, content, more = noted
-    salt = made = None
-    if content is not None:
-        salt = urandom(SALT_BYTES)
-        made = digest(salt, content)
+def _next(head: Head, at: int, noted: Noted, salt: bytes | None) -> tuple[Head, Params]:
+    owner, scope, kind, subject, content, more, _ = noted
+    made = None if salt is None or content is None else digest(salt, content)
     number = head.number + 1
     entry = Entry(
         number=number,
@@ -174,7 +166,6 @@ def _next(head: Head, at: int, noted: Noted) -> tuple[Head, Params]:
         "digest": made,
         "more": canonical(more) if more else None,
         "hash": hash,
-        "salt": salt,
     }
 
 
@@ -212,7 +203,7 @@ def _ended(kind: str, rows: Sequence[Row], left: Mapping[tuple[str, str, str], S
     together: dict[tuple[str, str], list[tuple[int, str]]] = {}
     for owner, scope, number, subject in sorted(rows, key=lambda row: (row[0], row[1], row[2])):
         if (content := left.get((owner, scope, subject))) is not None:
-            noted.append(Noted(owner, scope, kind, subject, content, {"ends": [[number, number]]}))
+            noted.append(Noted(owner, scope, kind, subject, content, {"ends": [[number, number]]}, ENVELOPE))
         else:
             together.setdefault((owner, scope), []).append((number, subject))
     for (owner, scope), ended in together.items():

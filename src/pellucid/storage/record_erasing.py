@@ -21,20 +21,17 @@ from .statement import Ask, Op, Params, Statement, each, given, written
 STEP = 200
 """So many go in one transaction."""
 
-_S, _E = tables.record_scopes, tables.record_entries
+_S, _K = tables.record_scopes, tables.record_salts
 _owner, _scope = given("for_owner"), given("for_scope")
 _OWNERS = Statement(sa.select(_S.c.owner).where(_S.c.scope == _scope).order_by(_S.c.owner))
-_live = sa.text("salt IS NOT NULL")
+_after = given("after_subject"), given("after_kind")
 _KEPT = Statement(
-    sa.select(_E.c.kind, _E.c.subject, _E.c.number)
-    .where(_E.c.owner == _owner, _E.c.scope == _scope, _E.c.number > given("after", sa.BigInteger), _live)
-    .order_by(_E.c.number)
+    sa.select(_K.c.kind, _K.c.subject)
+    .where(_K.c.owner == _owner, _K.c.scope == _scope, sa.tuple_(_K.c.subject, _K.c.kind) > sa.tuple_(*_after))
+    .order_by(_K.c.subject, _K.c.kind)
     .limit(sa.literal_column(str(STEP)))
 )
-_these = (
-    "SELECT kind, subject, number FROM record_entries "
-    "WHERE owner = :for_owner AND scope = :for_scope AND salt IS NOT NULL AND subject IN "
-)
+_these = "SELECT kind, subject FROM record_salts WHERE owner = :for_owner AND scope = :for_scope AND subject IN "
 _named = {"for_owner": sa.Text, "for_scope": sa.Text, "subjects": sa.Text}
 _THESE = Statement(
     written(_these + "(SELECT json_array_elements_text(CAST(:subjects AS json)))", **_named),
@@ -47,7 +44,6 @@ class Kept(NamedTuple):
 
     kind: str
     subject: str
-    number: int
 
 
 def owners(params: Params) -> Op[tuple[str, ...]]:
@@ -97,10 +93,11 @@ async def erase(
     if subjects:
         steps = [subjects[at : at + STEP] for at in range(0, len(subjects), STEP)]
         return sum([await database.write(_ERASE_EACH, {**params, "subjects": step}) for step in steps])
-    gone, after = 0, 0
-    while some := await database.read(_kept, {**params, "after": after}):
-        asked = {**params, "subjects": [kept.subject for kept in some]}
-        gone, after = gone + await database.write(_ERASE_EACH, asked), some[-1].number
+    gone, after = 0, {"after_subject": "", "after_kind": ""}
+    while some := await database.read(_kept, {**params, **after}):
+        subjects = list(dict.fromkeys(kept.subject for kept in some))
+        gone += await database.write(_ERASE_EACH, {**params, "subjects": subjects})
+        after = {"after_subject": some[-1].subject, "after_kind": some[-1].kind}
     if where == "conversation":
         await database.write(_WHOLE_EACH, {**params, "for_id": id})
     return gone

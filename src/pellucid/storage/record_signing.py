@@ -17,6 +17,7 @@ import sqlalchemy as sa
 
 from ..record import Checkpoint, Head, Recording, Signer, signed
 from . import tables
+from .record import Noted, append
 from .statement import Ask, Op, Params, Row, Statement, given
 
 STEP = 200
@@ -32,6 +33,17 @@ _UNSIGNED = Statement(
     .limit(given("most", sa.BigInteger))
     # One that is being written to is signed the next time.
     .with_for_update(skip_locked=True)
+)
+_only_owner, _only_scope = given("only_owner"), given("only_scope")
+_ENDS = Statement(
+    sa.select(_S.c.owner, _S.c.scope, _S.c.number, _S.c.hash, _S.c.signed, _S.c.seal)
+    .where(
+        sa.or_(_only_owner.is_(None), _S.c.owner == _only_owner),
+        sa.or_(_only_scope.is_(None), _S.c.scope == _only_scope),
+        _after,
+    )
+    .order_by(_S.c.owner, _S.c.scope)
+    .limit(given("most", sa.BigInteger))
 )
 _SOME = Statement(
     sa.select(sa.literal_column("1"))
@@ -84,6 +96,25 @@ def some(_: None) -> Op[bool]:
     return bool((yield Ask(_SOME, {})))
 
 
+class Accepting(NamedTuple):
+    recording: Recording
+    at: int
+    owner: str | None
+    scope: str | None
+    after: tuple[str, str] = ("", "")
+
+
+def accept(asked: Accepting) -> Op[Done]:
+    """Take the next of the ends that were written without the key as they are, and say so in their chains."""
+    recording, at, only_owner, only_scope, (owner, scope) = asked
+    only = {"only_owner": only_owner, "only_scope": only_scope}
+    rows = yield Ask(_ENDS, {**only, "after_owner": owner, "after_scope": scope, "most": STEP})
+    noted = [Noted(row[0], row[1], "accepted", "") for row in rows if not _sealed(recording, row)]
+    yield from append(recording, at, noted, accept=True)
+    on = (rows[-1][0], rows[-1][1]) if len(rows) == STEP else None
+    return Done(len(noted), 0, on)
+
+
 def _sealed(recording: Recording, row: Row) -> bool:
     owner, scope, number, hash, up_to, seal = row
     return recording.sealed(owner, scope, Head(number, bytes(hash)), up_to, seal)
@@ -134,4 +165,4 @@ def _hash(row: Row) -> str:
     return sha256(bytes(body) + bytes(signature)).hexdigest()
 
 
-__all__ = ["Done", "Signing", "sign", "some"]
+__all__ = ["Accepting", "Done", "Signing", "accept", "sign", "some"]

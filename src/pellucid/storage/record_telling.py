@@ -16,6 +16,7 @@ from ..record.checkpoint import read_body
 from ..record.lines import FORMAT, content_of
 from . import record_contents, record_unknown, tables
 from .commit import COMMIT, SNAPSHOT
+from .contents import ENVELOPE
 from .record import read_more
 from .statement import Ask, Op, Params, Row, Statement, given
 
@@ -23,6 +24,7 @@ PAGE = 200
 """So many entries are read at once, with their contents."""
 
 _S, _E, _C = tables.record_scopes, tables.record_entries, tables.record_checkpoints
+_K = tables.record_salts
 
 _LOWEST = -(2**62)
 _most = given("most", sa.BigInteger)
@@ -41,11 +43,20 @@ _CHECKPOINTS = Statement(
     .order_by(_C.c.serial)
     .limit(_most)
 )
-_ENTRY = ("owner", "scope", "number", "at", "kind", "subject", "digest", "more", "hash", "salt")
+_ENTRY = ("owner", "scope", "number", "at", "kind", "subject", "digest", "more", "hash")
+_WIDTH = len(_ENTRY) + 1  # and its salt
 _HEAD = ("number", "hash", "signed", "since", "seal")
 _ENTRIES = Statement(
-    sa.select(*(_E.c[name] for name in _ENTRY), *(_S.c[name] for name in _HEAD))
-    .select_from(_E.outerjoin(_S, sa.and_(_S.c.owner == _E.c.owner, _S.c.scope == _E.c.scope)))
+    sa.select(*(_E.c[name] for name in _ENTRY), _K.c.salt, *(_S.c[name] for name in _HEAD))
+    .select_from(
+        _E.outerjoin(_S, sa.and_(_S.c.owner == _E.c.owner, _S.c.scope == _E.c.scope)).outerjoin(
+            _K,
+            sa.and_(
+                *(_K.c[name] == _E.c[name] for name in ("owner", "scope", "subject", "number")),
+                _K.c.kind == sa.case((_E.c.kind == "erased", ENVELOPE), else_=_E.c.kind),
+            ),
+        )
+    )
     .where(_wanted(_E), sa.tuple_(_E.c.owner, _E.c.scope, _E.c.number) > sa.tuple_(*_after))
     .order_by(_E.c.owner, _E.c.scope, _E.c.number)
     .limit(_most)
@@ -122,11 +133,11 @@ def _chains(only: Params, say: Callable[[Line], None]) -> Op[None]:
     """Each with its entries; also one of which it is not kept where it ends."""
     after, last = _START, None
     while rows := (yield Ask(_ENTRIES, {**only, **after, "most": PAGE})):
-        contents = yield from record_contents.read([row[: len(_ENTRY)] for row in rows])
+        contents = yield from record_contents.read([row[:_WIDTH] for row in rows])
         for row, content in zip(rows, contents, strict=True):
             if row[:2] != last:
                 last = row[:2]
-                say(_scope_line(*row[:2], row[len(_ENTRY) :]))
+                say(_scope_line(row[0], row[1], row[_WIDTH:]))
             say(_entry_line(row, content))
         after = dict(zip(after, rows[-1], strict=False))
 
@@ -155,7 +166,7 @@ def _scope_line(owner: Any, scope: Any, head: Sequence[Any]) -> ScopeLine:
 
 
 def _entry_line(row: Row, content: bytes | None) -> EntryLine:
-    _, _, number, at, kind, subject, digest, more, hash, salt = row[: len(_ENTRY)]
+    _, _, number, at, kind, subject, digest, more, hash, salt = row[:_WIDTH]
     return EntryLine(
         number=_int(number),
         at=_int(at),

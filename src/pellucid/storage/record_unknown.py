@@ -20,7 +20,7 @@ from .statement import Ask, Op, Params, Statement, given
 STRETCH = 1_000
 """So many are looked at in one question."""
 
-_S, _E = tables.record_scopes, tables.record_entries
+_S, _E, _K = tables.record_scopes, tables.record_entries, tables.record_salts
 _R, _C, _I, _V = tables.responses, tables.conversations, tables.entries, tables.envelopes
 _most = given("most", sa.BigInteger)
 _only = given("only_owner")
@@ -48,9 +48,10 @@ def _stretch(owner: sa.Column[Any], id: sa.Column[Any], number: sa.ColumnElement
     )
 
 
-def _known(some: Any, scope: Any, subject: Any, kind: str | None) -> sa.ColumnElement[bool]:
-    live = [_E.c.owner == some.c.owner, _E.c.scope == scope, _E.c.subject == subject, sa.text("salt IS NOT NULL")]
-    return sa.exists().where(*live, *([_E.c.kind == kind] if kind is not None else []))
+def _known(some: Any, scope: Any, subject: Any, kind: str) -> sa.ColumnElement[bool]:
+    return sa.exists().where(
+        _K.c.owner == some.c.owner, _K.c.scope == scope, _K.c.subject == subject, _K.c.kind == kind
+    )
 
 
 def _asking(some: Any, scope: Any, subject: Any, known: Any, at: Any = _NULL, first: Any = _NULL) -> Statement:
@@ -76,9 +77,9 @@ def _items() -> Statement:
     some = _stretch(_I.c.owner, _I.c.conversation_id, _I.c.position, _I.c.id.label("item"))
     scope = _in("conversation", some.c.id)
     made = sa.select(_C.c.created_at).where(_C.c.owner == some.c.owner, _C.c.id == some.c.id).scalar_subquery()
-    there = sa.and_(_I.c.owner == _E.c.owner, _I.c.conversation_id == some.c.id, _I.c.id == _E.c.subject)
-    recorded = [_E.c.owner == some.c.owner, _E.c.scope == scope, _E.c.kind == ITEM, sa.text("salt IS NOT NULL")]
-    first = sa.select(sa.func.min(_I.c.position)).select_from(_E.join(_I, there)).where(*recorded).scalar_subquery()
+    there = sa.and_(_I.c.owner == _K.c.owner, _I.c.conversation_id == some.c.id, _I.c.id == _K.c.subject)
+    recorded = [_K.c.owner == some.c.owner, _K.c.scope == scope, _K.c.kind == ITEM]
+    first = sa.select(sa.func.min(_I.c.position)).select_from(_K.join(_I, there)).where(*recorded).scalar_subquery()
     return _asking(some, scope, some.c.item, _known(some, scope, some.c.item, ITEM), made * 1000.0, first)
 
 
@@ -86,9 +87,27 @@ def _envelopes() -> Statement:
     some = _stretch(_V.c.owner, _V.c.space, _V.c.seq, _V.c.at)
     scope, subject = _in("space", some.c.id), sa.cast(some.c.number, sa.Text)
     first = sa.select(_E.c.subject).where(_E.c.owner == some.c.owner, _E.c.scope == scope, _E.c.number == 1)
-    return _asking(some, scope, subject, _known(some, scope, subject, None), first=first.scalar_subquery())
+    return _asking(some, scope, subject, _known(some, scope, subject, ENVELOPE), first=first.scalar_subquery())
 
 
+def _salts() -> Statement:
+    some = (
+        sa.select(*_K.c)
+        .where(sa.or_(_only.is_(None), _K.c.owner == _only), sa.tuple_(*_SALT) > sa.tuple_(*_AFTER_SALT))
+        .order_by(*_SALT)
+        .limit(_most)
+        .subquery()
+    )
+    entry = [_E.c.owner == some.c.owner, _E.c.scope == some.c.scope, _E.c.number == some.c.number]
+    of = sa.case((_E.c.kind == "erased", ENVELOPE), else_=_E.c.kind)
+    known = sa.exists().where(*entry, _E.c.subject == some.c.subject, of == some.c.kind, _E.c.digest.is_not(None))
+    key = [some.c[column.name] for column in _SALT]
+    return Statement(sa.select(*key, known).order_by(*key))
+
+
+_SALT = [_K.c.owner, _K.c.scope, _K.c.subject, _K.c.kind, _K.c.number]
+_AFTER_SALT = [given(f"after_{column.name}", type(column.type)) for column in _SALT]
+_SALTS = _salts()
 _STRETCHES = {RESPONSE: _responses(), ITEM: _items(), ENVELOPE: _envelopes()}
 
 
@@ -108,6 +127,17 @@ def tell(only: Params, say: Callable[[UnrecordedLine], None]) -> Op[None]:
                     before = kind == ENVELOPE or _older(at, since.get(owner))
                 say(UnrecordedLine(owner=owner, scope=scope, kind=kind, subject=subject, before=before))
             after = dict(zip(after, rows[-1], strict=False))
+    yield from _loose(only, say)
+
+
+def _loose(only: Params, say: Callable[[UnrecordedLine], None]) -> Op[None]:
+    """Salts that are of no entry."""
+    after: Params = {**dict.fromkeys((f"after_{column.name}" for column in _SALT), ""), "after_number": -1}
+    while rows := (yield Ask(_SALTS, {**only, **after, "most": STRETCH})):
+        for owner, scope, subject, _, _, known in rows:
+            if not known and only["only_scope"] in (None, scope):
+                say(UnrecordedLine(owner=str(owner), scope=str(scope), kind="salt", subject=str(subject), before=False))
+        after = dict(zip(after, rows[-1], strict=False))
 
 
 def _older(at: float | None, began: int | None) -> bool:

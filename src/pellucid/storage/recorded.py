@@ -13,7 +13,7 @@ from .database import Database
 from .errors import StoreError
 from .names import storable
 from .record import milliseconds
-from .record_signing import Signing
+from .record_signing import Accepting, Signing
 from .record_telling import Telling
 from .statement import each
 
@@ -78,6 +78,19 @@ class Record:
             signed, refused, after = signed + done.signed, refused + done.refused, done.after
         return Signatures(signed, refused)
 
+    async def accept(self, *, owner: str | None = None, scope: str | None = None) -> int:
+        """Take the ends of chains that were written without the key as they are, and seal them; each chain says so. How
+        many there were. Of everything, one owner's, or one scope."""
+        if not (storable(owner or "") and storable(scope or "")):
+            return 0
+        many = 0
+        after: tuple[str, str] | None = ("", "")
+        while after is not None:
+            asked = Accepting(self.recording, milliseconds(self._clock()), owner, scope, after)
+            done = await self._database.write(_ACCEPT_EACH, asked)
+            many, after = many + done.signed, done.after
+        return many
+
     async def tell(
         self,
         tell: Callable[[Line], None],
@@ -119,7 +132,7 @@ class Record:
         return await record_erasing.erase(self._database, self.recording, self._clock(), owner, scope, tuple(subjects))
 
 
-_SIGN_EACH = each(record_signing.sign)
+_SIGN_EACH, _ACCEPT_EACH = each(record_signing.sign), each(record_signing.accept)
 
 
 __all__ = ["Record", "Signatures"]

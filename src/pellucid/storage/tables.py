@@ -241,17 +241,19 @@ record_entries = sa.Table(
     sa.Column("digest", sa.LargeBinary),
     sa.Column("more", sa.LargeBinary),
     sa.Column("hash", sa.LargeBinary, nullable=False),
-    sa.Column("salt", sa.LargeBinary),  # NULL: there is no content, or not any more
     sqlite_with_rowid=False,
 )
-_kept = sa.text("salt IS NOT NULL")
-sa.Index(
-    "record_entries_kept",
-    record_entries.c.owner,
-    record_entries.c.scope,
-    record_entries.c.subject,
-    sqlite_where=_kept,
-    postgresql_where=_kept,
+
+record_salts = sa.Table(
+    "record_salts",
+    metadata,
+    sa.Column("owner", sa.Text, primary_key=True),
+    sa.Column("scope", sa.Text, primary_key=True),
+    sa.Column("subject", sa.Text, primary_key=True),
+    sa.Column("kind", sa.Text, primary_key=True),  # of the content
+    sa.Column("number", sa.BigInteger, primary_key=True),
+    sa.Column("salt", sa.LargeBinary, nullable=False),
+    sqlite_with_rowid=False,
 )
 
 record_checkpoints = sa.Table(

@@ -23,7 +23,7 @@ def upgrade() -> None:
         sa.Column("seal", sa.LargeBinary),
         sqlite_with_rowid=False,
     )
-    unsigned, kept = sa.text("number > signed"), sa.text("salt IS NOT NULL")
+    unsigned = sa.text("number > signed")
     op.create_index(
         "record_scopes_unsigned",
         "record_scopes",
@@ -42,15 +42,17 @@ def upgrade() -> None:
         sa.Column("digest", sa.LargeBinary),
         sa.Column("more", sa.LargeBinary),
         sa.Column("hash", sa.LargeBinary, nullable=False),
-        sa.Column("salt", sa.LargeBinary),
         sqlite_with_rowid=False,
     )
-    op.create_index(
-        "record_entries_kept",
-        "record_entries",
-        ["owner", "scope", "subject"],
-        sqlite_where=kept,
-        postgresql_where=kept,
+    op.create_table(
+        "record_salts",
+        sa.Column("owner", sa.Text, primary_key=True),
+        sa.Column("scope", sa.Text, primary_key=True),
+        sa.Column("subject", sa.Text, primary_key=True),
+        sa.Column("kind", sa.Text, primary_key=True),
+        sa.Column("number", sa.BigInteger, primary_key=True),
+        sa.Column("salt", sa.LargeBinary, nullable=False),
+        sqlite_with_rowid=False,
     )
     op.create_table(
         "record_checkpoints",
@@ -64,5 +66,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    for table in ("record_checkpoints", "record_entries", "record_scopes"):
+    for table in ("record_checkpoints", "record_salts", "record_entries", "record_scopes"):
         op.drop_table(table)

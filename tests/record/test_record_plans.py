@@ -1,0 +1,34 @@
+"""What the record costs whoever stores does not grow with what it holds."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from pellucid.storage import open_store, record, record_contents, record_signing
+from pellucid.storage.sqlite import _DIALECT
+from pellucid.storage.statement import Statement
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_nothing_is_read_through(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    await (await open_store(f"sqlite:///{path}")).aclose()
+    database = sqlite3.connect(path)
+    seen = 0
+    for module in (record, record_contents, record_signing):
+        for value in vars(module).values():
+            for statement in value.values() if isinstance(value, dict) else [value]:
+                if not isinstance(statement, Statement):
+                    continue
+                text = statement.on(_DIALECT).text
+                for *_, step in database.execute("EXPLAIN QUERY PLAN " + text, [None] * text.count("?")):
+                    # The first of an index is no scan, whatever SQLite calls it.
+                    assert not step.startswith("SCAN record_") or "LIMIT" in text, (text, step)
+                    assert not step.endswith("(owner=?)") or "LIMIT" in text, (text, step)
+                seen += 1
+    database.close()
+    assert seen > 12
