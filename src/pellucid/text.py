@@ -35,6 +35,15 @@ def meant(name: object, choices: Iterable[str]) -> str:
     return f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known) or 'none'}"
 
 
+_PLACE = re.compile(r" - at `(?:key` in `)?\$\.?(.*?)`$")
+
+
+def misfit(told: str) -> tuple[str, str]:
+    """What msgspec says of a value that does not fit its type: what is wrong, and where in it (nothing: all of it)."""
+    found = _PLACE.search(told)
+    return (_PLACE.sub("", told), found.group(1)) if found else (told, "")
+
+
 class GrowingText:
     """`add` as often as you like; `value()` is all of it."""
 

@@ -12,7 +12,7 @@ import pytest
 from pellucid.envelopes import GATEWAY, Envelope
 from pellucid.envelopes.automaton import Steps
 from pellucid.envelopes.capability import Capability, read_capabilities
-from pellucid.envelopes.changes import Acknowledged, Ended, Granted, Invited, Kicked, Ruling
+from pellucid.envelopes.changes import Acknowledged, Granted, GrantEnded, Invited, Kicked, Ruling
 from pellucid.envelopes.grants import MAX_CAPABILITIES, MAX_GRANTS, Ledger
 
 _ids = count()
@@ -211,7 +211,7 @@ def test_a_narrower_door_ends_what_was_given_through_the_wider() -> None:
     ledger = space(admin=["*"], bob=[])
     fine(ledger.feed(grant("admin", "bob", "mcp/*", "chat")))
     (ended,) = ledger.door("admin", read_capabilities(["chat", "capability/*"]))
-    assert isinstance(ended, Ended)
+    assert isinstance(ended, GrantEnded)
     assert (may(ledger, "bob", "chat"), may(ledger, "bob", "mcp/request")) == (True, False)
     assert [event.why for event in ledger.shut("admin")] == ["source_ended"]
 

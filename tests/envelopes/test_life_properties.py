@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from pellucid.envelopes import GATEWAY, Envelope, context
 from pellucid.envelopes.judging import LifecycleSettings
-from pellucid.envelopes.lifecycle import Lifecycle, rebuild
+from pellucid.envelopes.lifecycle import Lifecycle
 from pellucid.envelopes.reasoning import State
 
 settings = st.builds(
@@ -42,7 +42,9 @@ def test_the_state_is_what_was_accepted(conversation: list[Envelope], how: Lifec
         else:
             assert written(space) == before, "what is refused changes nothing"
 
-    again = rebuild(accepted, how)
+    again = Lifecycle(how)
+    for envelope in accepted:
+        again.replay(envelope)
     assert again.state == space.state
     assert written(again) == written(space), "in the same order"
 

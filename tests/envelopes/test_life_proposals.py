@@ -8,7 +8,7 @@ from hypothesis import given
 from life_kit import conversations, said
 
 from pellucid.envelopes import Envelope
-from pellucid.envelopes.proposals import Proposal, Proposals, rebuild_proposals
+from pellucid.envelopes.proposals import Proposal, Proposals
 
 ASK = {"method": "tools/call", "params": {"name": "create_issue", "arguments": {}}}
 
@@ -105,6 +105,9 @@ def test_the_state_is_what_was_accepted(conversation: list[Envelope]) -> None:
             accepted.append(envelope)
         else:
             assert msgspec.json.encode(proposals.state) == before
-    assert rebuild_proposals(accepted).state == proposals.state
+    again = Proposals()
+    for envelope in accepted:
+        again.replay(envelope)
+    assert again.state == proposals.state
     kept = msgspec.json.decode(msgspec.json.encode(proposals.state), type=dict[str, Proposal])
     assert Proposals(kept)._fulfilled_by == proposals._fulfilled_by

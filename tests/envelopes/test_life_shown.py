@@ -9,7 +9,7 @@ from life_kit import SENDERS, conversations, life, said, seed_flow
 from msgspec.structs import replace
 
 from pellucid.envelopes import GATEWAY, Envelope
-from pellucid.envelopes.shown import SPACE_VIEWS, Subscriber, is_shown, shown, space_view
+from pellucid.envelopes.shown import SPACE_VIEWS, Subscriber, is_shown, space_view
 from pellucid.envelopes.verdict import Place
 from pellucid.errors import RequestError
 
@@ -22,6 +22,10 @@ def placed(conversation: list[Envelope]) -> list[tuple[Envelope, Place]]:
     space = life()
     told = [(envelope, space.feed(envelope)) for envelope in conversation]
     return [(envelope, verdict.place) for envelope, verdict in told if verdict.accepted]
+
+
+def shown(told: list[tuple[Envelope, Place]], reader: Subscriber, *, advisory: bool = False) -> list[Envelope]:
+    return [envelope for envelope, place in told if is_shown(envelope, place, reader, advisory=advisory)]
 
 
 @given(conversations(), readers, st.booleans())

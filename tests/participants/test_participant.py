@@ -247,6 +247,16 @@ async def test_who_is_too_fast_waits_and_says_it_again(room: Room) -> None:
     assert [one["payload"]["text"] for one in room.log] == [str(number) for number in range(6)]
 
 
+async def test_who_waits_after_the_end_waits_for_nothing(room: Room) -> None:
+    async with ada(room) as a:
+        pass
+    with pytest.raises(SpaceClosed):
+        async with asyncio.timeout(2), a.awaiting(lambda _: True) as found:
+            await found
+    with a.listening() as inbox:
+        assert await inbox.next() is None
+
+
 async def test_a_token_that_is_refused_is_said_at_once_and_stands_in_no_word(room: Room) -> None:
     with pytest.raises(SpaceClosed, match="no such token in this space") as closed:
         async with Participant(room.url, token="pst_secret"):

@@ -257,3 +257,28 @@ async def test_a_cancel_ends_the_agents_run(gateway: Served, upstream: Upstream)
         async with asyncio.timeout(5):
             await bridge.idle()
     assert upstream.calls(agent._model.name)[0].connection.closed.wait(2)  # type: ignore[union-attr]
+
+
+async def test_a_space_that_was_made_anew_is_begun_anew_and_told_once(
+    tmp_path_factory: pytest.TempPathFactory, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Over a gateway with an empty store, behind the same way: nothing of it is missing, and nothing is acted on."""
+    with a_gateway(tmp_path_factory.mktemp("old")) as old, a_gateway(tmp_path_factory.mktemp("new")) as new:
+        async with be("ada", new) as ada:
+            first = await ada.say("the first of the new")
+        async with a_way(old.port) as way, be("bob", way) as bob:
+            for number in range(20):
+                await bob.say(str(number))
+            stale = bob.seen
+            await until_said(bob, "19")
+            way.target = new.port
+            way.cut()
+            heard = await until_said(bob, "the first of the new")
+            assert [one.kind for one in heard].count("system/welcome") == 1
+            assert heard[0].payload["unknown_after_seq"] == stale
+            assert heard[-1].seq == first.seq < stale
+            assert all(one.replayed for one in heard if one.seq)
+            said = await bob.say("here I am")
+            assert (await until_said(bob, "here I am"))[-1].seq == said.seq == bob.seen
+            assert not said.replayed
+    assert sum("begins anew" in one.getMessage() for one in caplog.records) == 1

@@ -119,7 +119,12 @@ def test_what_is_wrong_is_one_sentence(space: Space) -> None:
         assert "pst_wrong" not in wrong.stderr
     assert space("tail", env={"PELLUCID_SPACE_URL": "http://127.0.0.1:1/spaces/x"}).exit_code == 1
     assert "names no space" in space("tail", env={"PELLUCID_SPACE_URL": "http://127.0.0.1:1"}).stderr
-    assert space("tail", env={"PELLUCID_SPACE_TOKEN": ""}).exit_code == 2
+    for missing in ("PELLUCID_SPACE_URL", "PELLUCID_SPACE_TOKEN"):
+        unsaid = space("tail", env={missing: ""})
+        assert (unsaid.exit_code, missing in unsaid.stderr) == (2, True)
+    nowhere = space("export", "-o", "nowhere/all.jsonl")
+    assert (nowhere.exit_code, nowhere.stderr) == (2, "Error: nowhere/all.jsonl: No such file or directory\n")
+    assert space("export", "--reasoning", "think").exit_code == 2
 
 
 def test_join_takes_lines(space: Space) -> None:

@@ -122,12 +122,23 @@ def test_a_record_is_taken_along_and_checked_elsewhere(gateway: Served, kept: Ke
     assert "line 1 is none of a record" in kept.does("verify", str(small), status=2).stderr
 
 
+def test_what_is_not_there_is_not_whole(gateway: Served, kept: Kept) -> None:
+    """A mistyped name, or another's home, must not be told that all is well."""
+    assert "nothing of space:reveiw" in kept.does("verify", "--scope", "space:reveiw", status=2).stderr
+    assert "nothing of nobody" in kept.does("verify", "--json", "--owner", "nobody", status=2).stderr
+    elsewhere = kept.folder / "elsewhere" / "kept.sqlite"
+    for command in ("verify", "export"):
+        assert "there is no store" in kept.does(command, "--store", f"sqlite:///{elsewhere}", status=2).stderr
+    assert not elsewhere.parent.exists()
+
+
 def test_what_is_erased_by_a_command(gateway: Served, kept: Kept, upstream: Upstream) -> None:
     name = "vllm:" + upstream.plays(say("Hm.", "Yes."))
     talk = post(gateway, "/v1/conversations", {}).json["id"]
     asked = {"model": name, "input": "Why?", "conversation": talk}
     first, second = (post(gateway, "/v1/responses", asked).json["id"] for _ in range(2))
     assert kept.does("erase", f"conversation:{talk}", first).stdout == "1 content erased.\n"
+    assert "nothing was erased" in kept.does("erase", f"conversation:{talk}", first, status=2).stderr
     assert gateway.request("GET", f"/v1/responses/{first}").status == 404
     assert gateway.request("GET", f"/v1/responses/{second}").status == 200
     kept.does("erase", f"conversation:{talk}")

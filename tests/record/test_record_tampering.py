@@ -38,7 +38,8 @@ async def say(store: Store, clock: Clock, choose: Random, step: int) -> None:
     assert head is not None
     seqs = range(head.head + 1, head.head + 1 + choose.randrange(1, 4))
     envelopes = [said(seq, choose.choice(["one", "two"])) for seq in seqs]
-    await store.spaces.append(Append(owner=OWNER, space="room", expected=head.head, version=1, envelopes=envelopes))
+    at_head = Append(owner=OWNER, space="room", expected=head.head, version=head.version, envelopes=envelopes)
+    await store.spaces.append(at_head)
 
 
 async def add(store: Store, clock: Clock, choose: Random, step: int) -> None:

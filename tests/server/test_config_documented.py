@@ -13,7 +13,7 @@ import msgspec
 from pellucid.server.config import Config
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ("configuration.md", "access.md", "telemetry.md", "spaces.md")
+PAGES = ("configuration.md", "access.md", "telemetry.md", "spaces.md", "record.md")
 ELSEWHERE = {("models", "*", "settings"), ("providers", "*", "limits")}
 """Whose keys are told elsewhere: in agents.md, and at [limits]."""
 

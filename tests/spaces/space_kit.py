@@ -10,6 +10,7 @@ from typing import Any
 
 from pellucid.relay import Relay, open_relay
 from pellucid.spaces.runtime.keeper import Pace
+from pellucid.spaces.runtime.making import make
 from pellucid.spaces.runtime.outlet import Frame, wire_of
 from pellucid.spaces.runtime.seats import Seat
 from pellucid.spaces.runtime.settings import SpaceSettings, read_settings
@@ -97,7 +98,7 @@ async def sat(space: Space, participant: str, **how: Any) -> tuple[Seat, Sink]:
 
 async def whole_log(space: Space) -> list[StoredEnvelope]:
     out: list[StoredEnvelope] = []
-    while page := await space._store.spaces.page(space.owner, space.name, after=len(out), limit=1000):
+    while page := await space.writer._spaces.page(space.owner, space.name, after=len(out), limit=1000):
         out += page
     assert [one.envelope.seq for one in out] == list(range(1, len(out) + 1))
     return out
@@ -114,7 +115,7 @@ async def opened(
     if not isinstance(settings, SpaceSettings):
         settings = read_settings(settings or {})
     try:
-        await spaces.make(OWNER, "room", settings, EVERYBODY)
+        await make(store.spaces, OWNER, "room", settings, EVERYBODY)
         yield spaces, await spaces.space("room"), store
     finally:
         await spaces.aclose()

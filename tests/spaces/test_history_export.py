@@ -21,7 +21,14 @@ from pydantic import TypeAdapter
 from pellucid.envelopes import DIALECTS, DialectName, Envelope, read
 from pellucid.envelopes.judging import Mode
 from pellucid.errors import RequestError
-from pellucid.spaces.past.history import REASONING_FORMS, History, ReasoningForm, export_format, reasoning_form
+from pellucid.spaces.past.history import (
+    REASONING_FORMS,
+    History,
+    ReasoningForm,
+    Stretch,
+    export_format,
+    reasoning_form,
+)
 
 MESSAGES = TypeAdapter(list[ChatCompletionMessageParam])
 TOOLS = TypeAdapter(list[ChatCompletionFunctionToolParam])
@@ -97,7 +104,7 @@ def test_exports_and_replays_of_much_hold_no_more_than_of_little(kept: Kept) -> 
 
     for some, much in (
         (history.export("jsonl", before=1_000), history.export("jsonl")),
-        (history.replay(before=1_000), history.replay()),
+        (history.replay(Stretch(before=1_000)), history.replay()),
     ):
         assert most_held(much) < 1.5 * most_held(some)
 

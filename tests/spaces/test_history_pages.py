@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from history_kit import Kept, Said, kept_in
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 from pellucid.envelopes import Envelope, context
 from pellucid.envelopes.shown import Subscriber
 from pellucid.errors import RequestError
-from pellucid.spaces.past.history import History
+from pellucid.spaces.past.history import History, Stretch
 from service_postgres import PostgresServer, postgres_server
 
 __all__ = ["postgres_server"]
@@ -124,8 +125,8 @@ def test_a_replay_is_what_was_shown_flagged(
     ]
 
 
-async def _replayed(history: History, **asked: object) -> list[Envelope]:
-    return [one async for batch in history.replay(**asked) for one in batch]  # type: ignore[arg-type]
+async def _replayed(history: History, sleep: Any = asyncio.sleep, **asked: Any) -> list[Envelope]:
+    return [one async for batch in history.replay(Stretch(**asked), sleep=sleep) for one in batch]
 
 
 class Slept:
@@ -181,7 +182,7 @@ def test_a_replay_that_is_cancelled_in_a_pause_stops(kept: Kept) -> None:
             await asyncio.Event().wait()
 
         async def listen() -> None:
-            async for batch in talk_.history("b").replay(speed=1, sleep=sleep):
+            async for batch in talk_.history("b").replay(Stretch(speed=1), sleep=sleep):
                 told.extend(batch)
 
         task = asyncio.create_task(listen())

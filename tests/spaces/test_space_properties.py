@@ -131,8 +131,13 @@ def test_all_see_one_order_and_what_they_may(script: list[tuple[Any, ...]], how:
                         assert (one["id"], one["from"]) == (kept.id, kept.sender)
                 if granted or seat.gone:
                     continue  # rights changed on the way, or it left
-                heads = [one["payload"]["head"] for one in sink.of("system/welcome")]
-                start = heads[0] if after is None else min(after, heads[0])
+                welcome = sink.of("system/welcome")[0]["payload"]
+                is_foreign = after is not None and after > welcome["head"]
+                assert welcome.get("unknown_after_seq") == (after if is_foreign else None)
+                start = welcome["head"] if after is None else 0 if is_foreign else after
+                for one in sink.said:
+                    if one.get("seq") and one["from"] != seat.participant:
+                        assert one.get("replayed", False) == (is_foreign and one["seq"] <= welcome["head"])
                 advisory = how["addresses"] == "advisory"
                 expected = [
                     one.envelope.seq

@@ -13,6 +13,7 @@ import pytest
 from space_kit import EVERYBODY, OWNER, QUICK, Sink, chat, frame, sat, until, whole_log
 
 from pellucid.relay import Relay, open_relay
+from pellucid.spaces.runtime.making import add, make
 from pellucid.spaces.runtime.seats import Seat
 from pellucid.spaces.runtime.settings import SpaceSettings, read_settings
 from pellucid.spaces.runtime.space import Space
@@ -51,7 +52,7 @@ async def two(path: Path | str, relay_url: str | None, settings: SpaceSettings |
     for spaces in replicas:
         await spaces.start()
     try:
-        tokens = await replicas[0].make(OWNER, "room", settings or read_settings({}), {**EVERYBODY, **AGENTS})
+        tokens = await make(stores[0].spaces, OWNER, "room", settings or read_settings({}), {**EVERYBODY, **AGENTS})
         yield Both(stores, relays, replicas, tokens)
     finally:
         for spaces in replicas:
@@ -190,7 +191,7 @@ def test_who_is_added_under_way_may_come(tmp_path: Path, relay_url: str | None) 
         async with two(tmp_path, relay_url) as both:
             here, _ = await rooms(both)
             ada, sink = await sat(here, "ada")
-            tokens = await Spaces(both.stores[1], both.relays[1]).add(OWNER, "room", {"new": ["chat"]})
+            tokens = await add(both.stores[1].spaces, OWNER, "room", {"new": ["chat"]})
             space, who = await both.replicas[0].admit("room", tokens["new"])
             assert (space, who) == (here, "new")
             await here.post("new", {"kind": "chat", "payload": {"text": "hello"}})

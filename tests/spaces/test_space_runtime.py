@@ -10,6 +10,7 @@ import pytest
 from space_kit import OWNER, QUICK, Sink, chat, frame, opened, sat, until, whole_log
 
 from pellucid.errors import PellucidError
+from pellucid.spaces.runtime.making import declare, make
 from pellucid.spaces.runtime.notes import note_of
 from pellucid.spaces.runtime.settings import read_settings
 from pellucid.spaces.runtime.space import Space
@@ -137,8 +138,8 @@ def test_an_invitation_is_a_token_for_the_inviter_alone() -> None:
 
 def test_admission() -> None:
     async def scene() -> None:
-        async with opened() as (spaces, _space, _store):
-            tokens = await spaces.make(OWNER, "other", read_settings({}), {"ada": ["chat"]})
+        async with opened() as (spaces, _space, store):
+            tokens = await make(store.spaces, OWNER, "other", read_settings({}), {"ada": ["chat"]})
             for name in ("room", "nowhere"):
                 with pytest.raises(PellucidError) as unknown:
                     await spaces.admit(name, "pst_nobody")
@@ -146,9 +147,10 @@ def test_admission() -> None:
                 with pytest.raises(PellucidError) as foreign:
                     await spaces.admit(name, tokens["ada"])
                 assert foreign.value.info.kind == "forbidden"
-            assert await spaces.of_token(tokens["ada"]) == (("other", "ada"),)
+            other, who = await spaces.admit("other", tokens["ada"])
+            assert (other.name, who) == ("other", "ada")
             with pytest.raises(PellucidError, match="already"):
-                await spaces.make(OWNER, "other", read_settings({}), {})
+                await make(store.spaces, OWNER, "other", read_settings({}), {})
 
     asyncio.run(scene())
 
@@ -400,13 +402,14 @@ def test_a_change_of_settings_holds_at_once() -> None:
     """Also for those who sit there: who is not in it any more is let go."""
 
     async def scene() -> None:
-        async with opened() as (spaces, _space, _store):
+        async with opened() as (spaces, _space, store):
             token = {name: (["chat"], f"secret {name}") for name in ("eve", "fay")}
-            await spaces.declare(OWNER, "toml", read_settings({}), token)
+            await declare(store.spaces, OWNER, "toml", read_settings({}), token)
             toml = await spaces.space("toml")
             eve, _ = await sat(toml, "eve")
             _, fay = await sat(toml, "fay")
-            await spaces.declare(
+            await declare(
+                store.spaces,
                 OWNER,
                 "toml",
                 read_settings({"redact": [{"name": "n", "pattern": "[0-9]+"}]}),

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_space_properties import envelopes, names
 
-from pellucid.envelopes import GATEWAY, Defaults, Envelope, EnvelopeError, Present, read, said
+from pellucid.envelopes import GATEWAY, Defaults, Envelope, EnvelopeError, Present, kinds, read, said
 from pellucid.errors import RequestError
 from pellucid.spaces.runtime.settings import SpaceSettings, check_name, read_settings
-from pellucid.spaces.runtime.state import CONFIGURED, Doors, SpaceState
+from pellucid.spaces.runtime.state import Doors, SpaceState
 from pellucid.storage import StoredEnvelope
 
 CAPABILITIES: dict[str, tuple[Any, ...]] = {
@@ -38,7 +38,7 @@ steps = st.one_of(
 
 def configured(state: SpaceState, wanted: Doors) -> Envelope | None:
     payload = state.unconfigured(wanted)
-    return payload and Envelope(id="c", ts=0, sender=GATEWAY, to=(GATEWAY,), kind=CONFIGURED, payload=payload)  # type: ignore[return-value]
+    return payload and Envelope(id="c", ts=0, sender=GATEWAY, to=(GATEWAY,), kind=kinds.CONFIGURED, payload=payload)  # type: ignore[return-value]
 
 
 def spoken(state: SpaceState, step: tuple[Any, ...], number: int) -> Envelope | None:

@@ -260,16 +260,20 @@ async def test_what_is_erased_keeps_its_place(store: Store) -> None:
     await store.spaces.put(room(), [])
     told = said(2, "secret", kind="reasoning/start", path="msg-2", role="opens", extra={"x": "secret too"})
     told = replace(told, envelope=replace(told.envelope, context_operation={"secret": 1}, to=("bob",)))
+    flagged = b'{"flags":[{"code":"unknown_reference","message":"nothing is called \'secret\'"}],"by":{"kind":"*"}}'
+    told = replace(told, note=flagged)
     marked = said(3, "secret", extra={"erased": True})  # its sender says so, and it is not
     await store.spaces.append(append([said(1, "secret"), told, marked], 0))
     assert await store.spaces.erase(OWNER, ROOM, [2, 2, 9, -1, 2**70], at=5) == 1
     assert await store.spaces.erase(OWNER, ROOM, [2], at=5) == 0
     assert await store.spaces.erase("bob", ROOM, [1], at=5) == 0
     bare = replace(told.envelope, payload={}, extra={"erased": True}, context_operation=None)
-    assert await store.spaces.one(OWNER, ROOM, 2) == replace(told, envelope=bare)
+    assert await store.spaces.one(OWNER, ROOM, 2) == replace(told, envelope=bare, note=b'{"by":{"kind":"*"}}')
     assert [one.envelope.seq for one in await store.spaces.search(OWNER, ROOM, "secret")] == [3, 1]
     assert [one.envelope.seq for one in await store.spaces.page(OWNER, ROOM, within="msg-2")] == [2]
-    assert await store.spaces.append(append([said(4)], 3)) == (4, 1)
+    with pytest.raises(Overtaken):
+        await store.spaces.append(append([said(4)], 3))
+    assert await store.spaces.append(append([said(4)], 3, 2)) == (4, 2)
     assert await store.spaces.erase(OWNER, ROOM, [3], at=5) == 1
     assert [one.envelope.seq for one in await store.spaces.search(OWNER, ROOM, "secret")] == [1]
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from storage_kit import opened
+from storage_kit import opened, response
 
 WRITERS, EACH = 4, 150
 
@@ -62,3 +62,44 @@ def test_four_write_at_once(tmp_path: Path) -> None:
                     assert await store.responses.find_item("ann", f"msg_{name}_{number}") == row.id
 
     asyncio.run(check())
+
+
+VISITOR = """
+import asyncio, sys
+sys.path.insert(0, sys.argv[1])
+from storage_kit import opened
+
+async def main():
+    async with opened(sys.argv[2]) as store:
+        print(await store.responses.get("ann", sys.argv[3]) is not None)
+
+asyncio.run(main())
+"""
+
+
+def test_who_leaves_takes_nothing_from_who_stays(tmp_path: Path) -> None:
+    """A gateway opens its store a second time when it starts, to see whether there are keys. Then commands come and go
+    beside it: the last one out of SQLite's house removes the log of changes, and must know that it is not the last."""
+    kept = tmp_path / "kept.sqlite"
+    url = f"sqlite:///{kept}"
+    visit = [sys.executable, "-c", VISITOR, str(Path(__file__).parent), url]
+
+    def visitor_sees(id: str) -> bool:
+        return subprocess.run([*visit, id], capture_output=True, text=True, check=True, timeout=30).stdout == "True\n"
+
+    def log() -> int:
+        return Path(f"{kept}-wal").stat().st_ino
+
+    async def stay() -> None:
+        async with opened(url) as store:
+            async with opened(url):
+                pass
+            before = log()
+            for number in range(2):
+                await store.responses.put(response(f"resp_{number}"), [])
+                assert await asyncio.to_thread(visitor_sees, f"resp_{number}")
+                assert log() == before
+
+    asyncio.run(stay())
+    assert visitor_sees("resp_1")
+    assert kept.stat().st_mode & 0o777 == 0o600

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 import msgspec
-from rich.console import Console
 from rich.table import Table
 
 from ..errors import RequestError
@@ -21,34 +16,11 @@ from ..server.access.config import OWNER_RULE, owner_fits
 from ..server.access.keys import Hasher, new_key
 from ..server.access.pepper import find_pepper
 from ..server.access.policy import Policy, read_policy, write_policy
-from ..server.config import Config, read_config
-from ..storage import Store, StoredKey, open_store
+from ..storage import Store, StoredKey
 from ..view import VIEWS, View
-from .options import DEFAULT_FILE
-
-T = TypeVar("T")
-F = TypeVar("F", bound=Callable[..., Any])
+from .kept import configuration, date, json_option, print_json, print_table, where, with_store
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-
-
-def _where(command: F) -> F:
-    """Where keys are kept: where the gateway's configuration says, as long as nothing else is said here."""
-    for option in (
-        click.option("--json", "as_json", is_flag=True, help="Print JSON."),
-        click.option("--store", metavar="URL", help="Another store than the configuration's."),
-        click.option("--config", "file", type=click.Path(path_type=Path), help="The gateway's file (pellucid.toml)."),
-    ):
-        command = option(command)
-    return command
-
-
-def _read(file: Path | None) -> Config:
-    return read_config(file or DEFAULT_FILE) if file is not None or DEFAULT_FILE.exists() else Config()
-
-
-def _store_url(file: Path | None) -> str:
-    return _read(file).store_url()
 
 
 def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
@@ -86,7 +58,8 @@ def keys() -> None:
 @click.option("--streams", type=_MOST, metavar="N", help="Responses at once.")
 @click.option("--max-body-bytes", type=_MOST, metavar="N", help="The largest request.")
 @click.option("--max-output-tokens", type=_MOST, metavar="N", help="The longest answer.")
-@_where
+@json_option
+@where
 def create(
     owner: str,
     name: str,
@@ -127,7 +100,7 @@ def create(
         max_output_tokens=max_output_tokens,
     )
     key, now = new_key(), time.time()
-    access = _read(file).access
+    access = configuration(file).access
     pepper = access.pepper_file
     row = StoredKey(
         id=key.id,
@@ -139,12 +112,12 @@ def create(
         revoked_at=None,
         policy=write_policy(policy),
     )
-    others = _with_store(store or _store_url(file), lambda kept: _added(kept, row))
+    others = with_store(file, store, lambda kept: _added(kept, row))
     if not others and access.keys is not False and not access.guarded:
         soon = f"within {access.key_seconds:g} s"
         click.echo(f"The first key: {soon} the gateway asks everybody for one, for good (docs/access.md).", err=True)
     if as_json:
-        _print_json({"key": key.text, **_shown(row, now)})
+        print_json({"key": key.text, **_shown(row, now)})
     else:
         click.echo(f"{key.id} of {owner}, which cannot be shown again:", err=True)
         click.echo(key.text)
@@ -159,35 +132,34 @@ async def _added(kept: Store, row: StoredKey) -> int:
 
 @keys.command("list")
 @click.option("--owner", metavar="WHO", help="Only those of this tenant.")
-@_where
+@json_option
+@where
 def list_keys(owner: str | None, file: Path | None, store: str | None, as_json: bool) -> None:
     """List the keys: whose they are and what they may do. Secrets are not kept."""
-    rows, now = _with_store(store or _store_url(file), lambda kept: kept.keys.list(owner)), time.time()
+    rows, now = with_store(file, store, lambda kept: kept.keys.list(owner)), time.time()
     shown = [_shown(row, now) for row in rows]
     if as_json:
-        _print_json(shown)
+        print_json(shown)
         return
     table = Table("id", "owner", "name", "state", "made", "expires", "policy", box=None, pad_edge=False)
     for key in shown:
         rules = " ".join(f"{name}={msgspec.json.encode(value).decode()}" for name, value in key["policy"].items())
         expires = (key["expires_at"] or "never")[:10]
         table.add_row(key["id"], key["owner"], key["name"], key["state"], key["created_at"][:10], expires, rules)
-    console = Console(markup=False, highlight=False)
-    if not console.is_terminal:
-        console.width = 400
-    console.print(table)
+    print_table(table)
 
 
 @keys.command()
 @click.argument("id")
-@_where
+@json_option
+@where
 def revoke(id: str, file: Path | None, store: str | None, as_json: bool) -> None:
     """Revoke the key with this ID (`key_…`). Gateways that just used it forget it within seconds (docs/access.md)."""
-    if not _with_store(store or _store_url(file), lambda kept: kept.keys.revoke(id, time.time())):
+    if not with_store(file, store, lambda kept: kept.keys.revoke(id, time.time())):
         told = f"there is no key {id!r}, or it is revoked already; `pellucid keys list` shows them"
         raise RequestError(told, kind="not_found")
     if as_json:
-        _print_json({"id": id, "revoked": True})
+        print_json({"id": id, "revoked": True})
     else:
         click.echo(f"{id} is revoked.")
 
@@ -206,33 +178,8 @@ def _shown(row: StoredKey, now: float) -> dict[str, Any]:
         "owner": row.owner,
         "name": row.name,
         "state": state,
-        "created_at": _date(row.created_at),
-        "expires_at": _date(row.expires_at),
-        "revoked_at": _date(row.revoked_at),
+        "created_at": date(row.created_at),
+        "expires_at": date(row.expires_at),
+        "revoked_at": date(row.revoked_at),
         "policy": policy,
     }
-
-
-def _date(seconds: float | None) -> str | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
-
-
-def _print_json(value: Any) -> None:
-    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
-
-
-def _with_store(url: str, do: Callable[[Store], Awaitable[T]]) -> T:
-    async def work() -> T:
-        async with _opened(url) as store:
-            return await do(store)
-
-    return asyncio.run(work())
-
-
-@asynccontextmanager
-async def _opened(url: str) -> AsyncIterator[Store]:
-    store = await open_store(url)
-    try:
-        yield store
-    finally:
-        await store.aclose()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,33 +19,19 @@ from ..record import (
     KeyLine,
     Line,
     Recording,
-    RecordKeys,
     ScopeReport,
     Verifier,
     ensure_record_keys,
     env_record_keys,
     read_public_keys,
-    read_record_keys,
 )
 from ..record.checkpoint import Signed
 from ..record.keys import key_id, public_pem
 from ..record.lines import decode_line, encode_line
-from ..server.config import Config, read_config
-from ..storage import AlreadyStored, Store, open_store
-from .options import DEFAULT_FILE
+from ..storage import AlreadyStored, Store
+from .kept import configuration, json_option, print_json, record_keys, recording_of, where, with_store
 
-T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _where(command: F) -> F:
-    """Where the record is: where the gateway's configuration says, as long as nothing else is said here."""
-    for option in (
-        click.option("--store", metavar="URL", help="Another store than the configuration's."),
-        click.option("--config", "file", type=click.Path(path_type=Path), help="The gateway's file (pellucid.toml)."),
-    ):
-        command = option(command)
-    return command
 
 
 def _which(command: F) -> F:
@@ -67,8 +52,8 @@ def record() -> None:
 @_which
 @click.option("--public-key", type=click.Path(path_type=Path), help="The key (PEM) that must have signed it.")
 @click.option("--known", type=click.Path(path_type=Path), help="An older export, whose checkpoints must be in it.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@_where
+@json_option
+@where
 @click.argument("exported", metavar="[FILE|-]", required=False)
 @click.pass_context
 def verify(
@@ -102,19 +87,25 @@ def verify(
         for line in _lines(exported):
             told(verifier.feed(line))
     else:
-        config = _config(file)
-        keys = _keys(config)
+        config = configuration(file)
+        keys = record_keys(config)
         recording = Recording(signers=keys.signers) if keys is not None else None
         verifier = Verifier(trusted if trusted is not None else keys and keys.trusted, recording, before)
-        _with_store(
-            store or config.store_url(),
-            Recording(),
+        with_store(
+            file,
+            store,
             lambda kept: kept.record.tell(lambda line: told(verifier.feed(line)), owner=owner, scope=scope),
+            there=True,
         )
     report = verifier.end()
+    if not report.scopes and report.right and (owner or scope):
+        which = " of ".join(one for one in (scope, owner) if one)
+        raise RequestError(
+            f"the record has nothing of {which}; without it, `verify` lists what there is", kind="not_found"
+        )
     if as_json:
         shown = {"right": report.right, **msgspec.to_builtins(report), "chains": msgspec.to_builtins(scopes)}
-        click.echo(msgspec.json.format(msgspec.json.encode(shown), indent=2).decode())
+        print_json(shown)
     else:
         click.echo(
             f"{_many(report.scopes, 'chain')} with {_many(report.entries, 'entry', 'entries')}: "
@@ -132,11 +123,11 @@ def verify(
 @record.command()
 @_which
 @click.option("--output", "-o", type=click.Path(path_type=Path), help="The file to write it to (standard output).")
-@_where
+@where
 def export(owner: str | None, scope: str | None, output: Path | None, file: Path | None, store: str | None) -> None:
     """Write the record as lines of JSON: checkpoints, entries, and the contents that are still there. What was not
     signed yet is signed first. `pellucid record verify FILE` checks it, wherever it is."""
-    config = _config(file)
+    config = configuration(file)
     keys = env_record_keys() or ensure_record_keys(config.record_key_path())
     lines = [KeyLine(id=key_id(public), pem=public_pem(public)) for public in keys.trusted]
 
@@ -146,20 +137,18 @@ def export(owner: str | None, scope: str | None, output: Path | None, file: Path
         with _writing(output) as out:
             await kept.record.tell(lambda line: _put(out, line), owner=owner, scope=scope, keys=lines)
 
-    _with_store(store or config.store_url(), Recording(signers=keys.signers), write)
+    with_store(file, store, write, Recording(signers=keys.signers), there=True)
 
 
 @record.command()
 @click.option("--owner", metavar="O", help="The tenant whose it is, if several have one of this name.")
-@_where
+@where
 @click.argument("scope")
 @click.argument("subjects", nargs=-1, metavar="[SUBJECT]…")
 def erase(owner: str | None, file: Path | None, store: str | None, scope: str, subjects: tuple[str, ...]) -> None:
     """Erase what was stored in a SCOPE (conversation:ID, response:ID, space:NAME): all of it, or each SUBJECT: the id
     of a response or an item, the number of an envelope. The record says that it was erased, and stays whole; what is
     left of it there can be compared with no guess."""
-    config = _config(file)
-    recording = recording_of(config)
 
     async def gone(kept: Store) -> int:
         owners = await kept.record.owners(scope)
@@ -171,68 +160,43 @@ def erase(owner: str | None, file: Path | None, store: str | None, scope: str, s
             )
         return await kept.record.erase(owner or owners[0], scope, subjects)
 
-    many = _with_store(store or config.store_url(), recording, gone)
+    many = with_store(file, store, gone, recording_of(configuration(file)), there=True)
+    if not many and subjects:
+        raise RequestError(f"nothing was erased: none of these is in {scope} (any more)", kind="not_found")
     click.echo(f"{_many(many, 'content')} erased.")
 
 
 @record.command()
 @_which
 @click.option("--all", "everything", is_flag=True, help="Whatever there is.")
-@_where
+@where
 def accept(owner: str | None, scope: str | None, everything: bool, file: Path | None, store: str | None) -> None:
     """Take chains as they are whose end was written without the key, after you looked at them: their entries are signed
     from then on, and each chain says that it was accepted. Until then `verify` names them."""
     if not (owner or scope or everything):
         raise click.UsageError("Which? Give --scope, --owner, or --all")
-    keys = _keys(_config(file))
+    keys = record_keys(configuration(file))
     if keys is None:
         raise RequestError("there is no key here to seal them with; `pellucid serve` makes it once", kind="not_found")
-    many = _with_store(
-        store or _config(file).store_url(),
-        Recording(signers=keys.signers),
+    many = with_store(
+        file,
+        store,
         lambda kept: kept.record.accept(owner=owner, scope=scope),
+        Recording(signers=keys.signers),
+        there=True,
     )
     click.echo(f"{_many(many, 'chain')} accepted.")
 
 
 @record.command()
-@_where
+@where
 def key(file: Path | None, store: str | None) -> None:
     """Print the public key, for whoever is to check the record without this gateway."""
-    keys = _keys(_config(file))
+    keys = record_keys(configuration(file))
     if keys is None:
         raise RequestError("there is no key yet; `pellucid serve` makes it once", kind="not_found")
     for public in keys.trusted:
         click.echo(public_pem(public), nl=False)
-
-
-def _config(file: Path | None) -> Config:
-    return read_config(file or DEFAULT_FILE) if file is not None or DEFAULT_FILE.exists() else Config()
-
-
-def recording_of(config: Config) -> Recording:
-    """As the gateway records, for a command that changes what it keeps. Makes no key."""
-    keys = _keys(config)
-    return Recording(config.record.enabled, keys.signers if keys is not None else ())
-
-
-def _keys(config: Config) -> RecordKeys | None:
-    """The gateway's, if they are here."""
-    keys, path = env_record_keys(), config.record_key_path()
-    if keys is not None:
-        return keys
-    return read_record_keys(path) if path.exists() else None
-
-
-def _with_store(url: str, recording: Recording, do: Callable[[Store], Awaitable[T]]) -> T:
-    async def work() -> T:
-        store = await open_store(url, recording=recording)
-        try:
-            return await do(store)
-        finally:
-            await store.aclose()
-
-    return asyncio.run(work())
 
 
 def _lines(path: str) -> Iterator[Line]:

@@ -14,8 +14,7 @@ from rich.table import Table
 from ..errors import RequestError
 from ..sealing import Key, Keys, change_keys, ensure_keys, env_keys, read_keys
 from ..sealing.keyfile import ENV
-from ..server.config import Config, read_config
-from .options import DEFAULT_FILE
+from .kept import configuration
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -38,8 +37,7 @@ def _where(command: F) -> F:
 def _path(file: Path | None, config: Path | None) -> Path:
     if file is not None:
         return file
-    read = read_config(config or DEFAULT_FILE) if config is not None or DEFAULT_FILE.exists() else Config()
-    return read.seal_keys_path()
+    return configuration(config).seal_keys_path()
 
 
 @click.group("seal-keys")

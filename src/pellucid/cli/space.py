@@ -7,7 +7,6 @@ or within seconds.
 from __future__ import annotations
 
 import sys
-import time
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +14,6 @@ from typing import Any
 
 import click
 import msgspec
-from rich.console import Console
 from rich.table import Table
 
 from ..envelopes.capability import read_capabilities
@@ -24,11 +22,11 @@ from ..errors import RequestError
 from ..server.access.config import OWNER_RULE, owner_fits
 from ..server.access.guard import LOCAL
 from ..server.space_config import USUAL
-from ..spaces.runtime.identity import digest_of, new_token
+from ..spaces.runtime import making
 from ..spaces.runtime.settings import SpaceSettings, check_name, read_settings
-from ..storage import AlreadyStored, Store, StoredParticipant, StoredSpace
+from ..storage import Store, StoredParticipant, StoredSpace
 from . import space_export, space_join, space_replay, space_say, space_tail
-from .keys import _date, _print_json, _store_url, _where, _with_store
+from .kept import configuration, date, json_option, print_json, print_table, recording_of, where, with_store
 
 Wanted = tuple[str, list[Any]]
 """Somebody who is to come in, and what they may."""
@@ -78,7 +76,8 @@ def space() -> None:
 @click.option("--owner", default=LOCAL, show_default=True, metavar="WHO", help="The tenant whose keys list it.")
 @click.option("--settings", "settings_file", type=click.Path(path_type=Path), help="A TOML or JSON file of settings.")
 @click.option("--reasoning", type=click.Choice(["strict", "flag", "off"]), help="How strictly reasoning is judged.")
-@_where
+@json_option
+@where
 def create(
     name: str,
     participants: list[Wanted],
@@ -94,38 +93,35 @@ def create(
     if not owner_fits(owner):
         raise RequestError(f"--owner: {OWNER_RULE}")
     settings = _settings(settings_file, {} if reasoning is None else {"reasoning": reasoning})
-    row = StoredSpace(owner=owner, name=name, created_at=time.time(), settings=settings.dump(), origin="made")
-    tokens, rows = _made(participants)
 
-    async def work(kept: Store) -> None:
-        if await kept.spaces.get(name) is not None:
-            raise AlreadyStored(f"there is a space {name!r} already; `pellucid space add` adds participants")
-        await kept.spaces.put(row, rows)
+    async def work(kept: Store) -> dict[str, str]:
+        return await making.make(kept.spaces, owner, name, settings, dict(participants))
 
-    _with_store(store or _store_url(file), work)
+    tokens = with_store(file, store, work)
     _tell(name, participants, tokens, as_json)
 
 
 @space.command()
 @click.argument("name")
 @_PARTICIPANT
-@_where
+@json_option
+@where
 def add(name: str, participants: list[Wanted], file: Path | None, store: str | None, as_json: bool) -> None:
     """Add participants to the space NAME, and print their tokens."""
     if not participants:
         raise click.UsageError("Who? Give --participant ID, or ID=KIND,KIND…")
-    tokens, rows = _made(participants)
 
-    async def work(kept: Store) -> None:
-        await kept.spaces.add((await _there(kept, name)).owner, name, rows)
+    async def work(kept: Store) -> dict[str, str]:
+        return await making.add(kept.spaces, (await _there(kept, name)).owner, name, dict(participants))
 
-    _with_store(store or _store_url(file), work)
+    tokens = with_store(file, store, work)
     _tell(name, participants, tokens, as_json)
 
 
 @space.command("list")
 @click.option("--owner", metavar="WHO", help="Only those of this tenant.")
-@_where
+@json_option
+@where
 def list_spaces(owner: str | None, file: Path | None, store: str | None, as_json: bool) -> None:
     """List the spaces and who is in them. Tokens are not kept."""
 
@@ -134,25 +130,23 @@ def list_spaces(owner: str | None, file: Path | None, store: str | None, as_json
             _shown(row, await kept.spaces.participants(row.owner, row.name)) for row in await kept.spaces.list(owner)
         ]
 
-    shown = _with_store(store or _store_url(file), work)
+    shown = with_store(file, store, work)
     if as_json:
-        _print_json(shown)
+        print_json(shown)
         return
     table = Table("name", "owner", "envelopes", "made", "participants", box=None, pad_edge=False)
     for row in shown:
         who = " ".join(participant["id"] for participant in row["participants"])
         table.add_row(row["name"], row["owner"], str(row["head"]), row["created_at"][:10], who)
-    console = Console(markup=False, highlight=False)
-    if not console.is_terminal:
-        console.width = 400
-    console.print(table)
+    print_table(table)
 
 
 @space.command()
 @click.argument("name")
 @click.option("--participant", "ids", multiple=True, metavar="ID", help="Only this participant; can be repeated.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@_where
+@json_option
+@where
 def delete(name: str, ids: tuple[str, ...], yes: bool, file: Path | None, store: str | None, as_json: bool) -> None:
     """Delete the space NAME with all that was said in it; or participants of it, whose tokens open nothing then."""
     if not ids and not yes:
@@ -175,9 +169,9 @@ def delete(name: str, ids: tuple[str, ...], yes: bool, file: Path | None, store:
             )
         await kept.spaces.put(row, [one for one in there if one.id in own and one.id not in ids])
 
-    _with_store(store or _store_url(file), work)
+    with_store(file, store, work, recording_of(configuration(file)))
     if as_json:
-        _print_json({"name": name, "deleted": True} | ({"participants": list(ids)} if ids else {}))
+        print_json({"name": name, "deleted": True} | ({"participants": list(ids)} if ids else {}))
     else:
         click.echo(f"{', '.join(ids)} of {name}: deleted." if ids else f"{name} is deleted.")
 
@@ -200,25 +194,10 @@ def _settings(file: Path | None, more: dict[str, Any]) -> SpaceSettings:
     return read_settings(table | more, "--settings")
 
 
-def _made(participants: list[Wanted]) -> tuple[dict[str, str], list[StoredParticipant]]:
-    tokens = {id: new_token() for id, _ in participants}
-    rows = [
-        StoredParticipant(
-            id=id,
-            capabilities=msgspec.json.encode(capabilities),
-            token_hash=digest_of(tokens[id]),
-            origin="made",
-            created_at=time.time(),
-        )
-        for id, capabilities in participants
-    ]
-    return tokens, rows
-
-
 def _tell(name: str, participants: list[Wanted], tokens: dict[str, str], as_json: bool) -> None:
     if as_json:
         told = [{"id": id, "token": tokens[id], "capabilities": capabilities} for id, capabilities in participants]
-        _print_json({"name": name, "participants": told, "tokens": tokens})
+        print_json({"name": name, "participants": told, "tokens": tokens})
         return
     click.echo(f"{name}: tokens, which cannot be shown again:" if tokens else f"{name} is made.", err=True)
     for id, token in tokens.items():
@@ -231,7 +210,7 @@ def _shown(row: StoredSpace, participants: Sequence[StoredParticipant]) -> dict[
         "owner": row.owner,
         "origin": row.origin,
         "head": row.head,
-        "created_at": _date(row.created_at),
+        "created_at": date(row.created_at),
         "settings": msgspec.json.decode(row.settings),
         "participants": [
             {"id": who.id, "capabilities": msgspec.json.decode(who.capabilities), "origin": who.origin}

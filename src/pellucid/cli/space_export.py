@@ -9,10 +9,9 @@ from typing import BinaryIO
 import click
 import uvloop
 
+from ..errors import RequestError
+from ..spaces.past.history import EXPORT_FORMATS, REASONING_FORMS
 from .space_options import reader, where
-
-FORMATS = ["jsonl", "chat-jsonl", "otel"]
-REASONING = ["reasoning_content", "reasoning", "thinking", "think", "none"]
 
 
 @click.command()
@@ -20,16 +19,18 @@ REASONING = ["reasoning_content", "reasoning", "thinking", "think", "none"]
 @click.option(
     "--format",
     "form",
-    type=click.Choice(FORMATS),
+    type=click.Choice(EXPORT_FORMATS),
     default="jsonl",
     show_default=True,
     help="Every envelope; one line for each reasoning, as training data; or OpenTelemetry's messages.",
 )
 @click.option(
     "--reasoning",
-    type=click.Choice(REASONING),
+    type=click.Choice(REASONING_FORMS),
     help="Where a chat-jsonl line has the reasoning.",
 )
+@click.option("--complete", is_flag=True, help="Only the reasoning that has a question and an answer (chat-jsonl).")
+@click.option("--no-metadata", is_flag=True, help="Without our own field (chat-jsonl), as some trainers want it.")
 @click.option("--after-seq", type=int, metavar="N", help="Only what was said after this number.")
 @click.option("--before-seq", type=int, metavar="N", help="Only what was said before it.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="A file, instead of standard output.")
@@ -39,16 +40,26 @@ def export(
     space: str | None,
     form: str,
     reasoning: str | None,
+    complete: bool,
+    no_metadata: bool,
     after_seq: int | None,
     before_seq: int | None,
     output: Path | None,
 ) -> None:
     """Export what was said in a space. The last line of `jsonl` says how many there are: without it, it broke off."""
+    if form != "chat-jsonl" and (reasoning or complete or no_metadata):
+        raise click.UsageError("--reasoning, --complete and --no-metadata say how --format chat-jsonl is written")
 
     async def write(out: BinaryIO) -> None:
         async with reader(url, token, space) as there:
             async for line in there.lines(
-                "/export", format=form, reasoning=reasoning, after_seq=after_seq, before_seq=before_seq
+                "/export",
+                format=form,
+                reasoning=reasoning,
+                complete=complete or None,
+                metadata=False if no_metadata else None,
+                after_seq=after_seq,
+                before_seq=before_seq,
             ):
                 out.write(line + b"\n")
         out.flush()
@@ -56,8 +67,11 @@ def export(
     if output is None:
         uvloop.run(write(sys.stdout.buffer))
     else:
-        with output.open("wb") as file:
-            uvloop.run(write(file))
+        try:
+            with output.open("wb") as file:
+                uvloop.run(write(file))
+        except OSError as error:
+            raise RequestError(f"{output}: {error.strerror or error}") from None
 
 
 __all__ = ["export"]

@@ -117,7 +117,9 @@ class Visit:
         name, _, rest = line[1:].partition(" ")
         command = self._commands.get(name)
         if command is None:
-            raise RequestError(f"/{name} is none of: {meant(name, [*self._commands, 'quit'])}")
+            raise RequestError(
+                f"there is no /{name}; {meant('/' + name, [f'/{one}' for one in (*self._commands, 'quit')])}"
+            )
         await command(rest.strip())
 
     async def _to(self, rest: str) -> None:

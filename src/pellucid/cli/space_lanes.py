@@ -22,8 +22,9 @@ from rich.text import Text
 from ..envelopes import context as paths
 from ..envelopes import kinds
 from ..envelopes.envelope import Envelope
-from ..envelopes.kinds import text_of, tool_of
+from ..envelopes.mcp import given_to, text_in, tool_of
 from ..envelopes.translate import encode
+from ..envelopes.words import text_of
 from .terminal import visible
 
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "bright_red", "bright_cyan", "bright_magenta", "bright_green")
@@ -82,7 +83,9 @@ def _response(envelope: Envelope) -> Line:
     error = envelope.payload.get("error")
     if error is not None:
         return Line(_in(envelope, "←"), _short(error), "red")
-    return Line(_in(envelope, "←"), _short(_plain(envelope.payload.get("result"))), "")
+    result = envelope.payload.get("result")
+    text = text_in(result)
+    return Line(_in(envelope, "←"), _short(result if text is None else text), "")
 
 
 def _presence(envelope: Envelope) -> Line:
@@ -93,6 +96,10 @@ def _presence(envelope: Envelope) -> Line:
 
 def _error(envelope: Envelope) -> Line:
     return Line("!", text_of(envelope), "red")
+
+
+def _anew(envelope: Envelope) -> Line:
+    return Line("!", "this space is not the one that was here before; what it holds follows", "dim italic")
 
 
 def _other(envelope: Envelope) -> Line:
@@ -109,9 +116,9 @@ LINES: dict[str, Callable[[Envelope], Line]] = {
     kinds.CHAT: _chat,
     kinds.START: _start,
     kinds.THOUGHT: _thought,
-    "reasoning/observation": _observation,
-    "reasoning/hypothesis": _hypothesis,
-    "reasoning/question": _question,
+    kinds.OBSERVATION: _observation,
+    kinds.HYPOTHESIS: _hypothesis,
+    kinds.QUESTION: _question,
     kinds.CONCLUSION: _conclusion,
     kinds.CANCEL: _cancel,
     kinds.REQUEST: _request,
@@ -121,6 +128,7 @@ LINES: dict[str, Callable[[Envelope], Line]] = {
     kinds.WITHDRAW: lambda one: Line(_in(one, "✗"), f"withdraws it{_because(one)}", "red"),
     kinds.PRESENCE: _presence,
     kinds.ERROR: _error,
+    kinds.WELCOME: _anew,
 }
 
 
@@ -140,7 +148,7 @@ class Lanes:
         line = LINES.get(envelope.kind, _other)(envelope)
         indent = "  " * (paths.depth(envelope.context) - (envelope.kind != kinds.START))
         to = f"  (to {', '.join(envelope.to)})" if envelope.to and envelope.family != "system" else ""
-        name = "" if envelope.kind == kinds.PRESENCE else envelope.sender
+        name = "" if envelope.kind in (kinds.PRESENCE, kinds.WELCOME) else envelope.sender
         lead = f"{visible(name):<12} {indent if envelope.context else ''}{line.mark:<1} "
         first, *more = visible(line.text + to).splitlines() or [""]
         shown = Text(lead, style=self._colour(name))
@@ -149,6 +157,9 @@ class Lanes:
         for text in more:
             shown.append(f"\n{' ' * 12}{bar[12:]}", style=self._colour(name))
             shown.append(text, style=line.style)
+        for flag in envelope.flags:
+            shown.append(f"\n{' ' * 12}{bar[12:]}", style=self._colour(name))
+            shown.append(f"⚑ {visible(flag.message)}", style="yellow")
         if envelope.replayed and not as_said:
             shown.stylize("dim")
         self._console.print(shown)
@@ -169,21 +180,9 @@ def _in(envelope: Envelope, mark: str) -> str:
 
 
 def _call(envelope: Envelope) -> str:
-    tool, params = tool_of(envelope), envelope.payload.get("params")
-    if tool is not None and isinstance(params, dict):
-        arguments = params.get("arguments")
-        return f"{tool} {_short(arguments)}" if arguments else tool
-    return f"{envelope.payload.get('method', '?')}{f' {_short(params)}' if params else ''}"
-
-
-def _plain(result: Any) -> Any:
-    """The text of an MCP result, where it is text."""
-    content = result.get("content") if isinstance(result, dict) else None
-    if isinstance(content, list):
-        texts = [one["text"] for one in content if isinstance(one, dict) and isinstance(one.get("text"), str)]
-        if texts and len(texts) == len(content):
-            return "\n".join(texts)
-    return result
+    given = given_to(envelope)
+    name = tool_of(envelope) or envelope.payload.get("method", "?")
+    return f"{name} {_short(given)}" if given else f"{name}"
 
 
 def _short(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Which space, and as whom: what the commands that take part in one share."""
+"""Which space, and as whom: what the commands share that take part in one."""
 
 from __future__ import annotations
 
@@ -8,13 +8,23 @@ from typing import Any, TypeVar
 import click
 
 from ..envelopes.shown import SPACE_VIEWS, SpaceView
-from ..spaces.client.address import Address, address
+from ..spaces.client.address import address
 from ..spaces.client.participant import Participant
 from ..spaces.client.remote import SpaceReader
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 URL, TOKEN = "PELLUCID_SPACE_URL", "PELLUCID_SPACE_TOKEN"
+
+
+def _given(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
+    if value:
+        return value
+    raise click.UsageError(
+        f"Which space? Set {URL} to its address, like http://127.0.0.1:8080/spaces/NAME, or give --url"
+        if param.name == "url"
+        else f"As whom? Set {TOKEN} to your token in this space (`pellucid space create` and `add` print them)"
+    )
 
 
 def where(command: F) -> F:
@@ -24,16 +34,16 @@ def where(command: F) -> F:
         click.option(
             "--token",
             envvar=TOKEN,
-            required=True,
             metavar="TOKEN",
+            callback=_given,
             help=f"Who you are there. Best given as {TOKEN}: a command line can be read by others.",
         ),
         click.option(
             "--url",
             envvar=URL,
-            required=True,
             metavar="URL",
-            help=f"Where the space is, like ws://127.0.0.1:8000/spaces/review/ws [{URL}].",
+            callback=_given,
+            help=f"Where the space is, like http://127.0.0.1:8080/spaces/review, or {URL}.",
         ),
     ):
         command = option(command)
@@ -58,11 +68,7 @@ def participant(url: str, token: str, space: str | None, **more: Any) -> Partici
 
 
 def reader(url: str, token: str, space: str | None) -> SpaceReader:
-    return SpaceReader(_address(url, space), token)
-
-
-def _address(url: str, space: str | None) -> Address:
-    return address(url, space)
+    return SpaceReader(address(url, space), token)
 
 
 __all__ = ["TOKEN", "URL", "json_option", "participant", "reader", "view_option", "where"]

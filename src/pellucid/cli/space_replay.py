@@ -15,6 +15,7 @@ from .space_options import json_option, reader, view_option, where
 @where
 @view_option()
 @click.option("--speed", type=float, metavar="X", help="1 is the original pace, 2 twice that. Otherwise all at once.")
+@click.option("--longest-pause", type=float, metavar="SECONDS", help="With --speed: no pause is longer.")
 @click.option("--after-seq", type=int, metavar="N", help="Only what was said after this number.")
 @click.option("--before-seq", type=int, metavar="N", help="Only what was said before it.")
 @click.option("--since", metavar="TIME", help="Only what was said since: 2026-01-31T12:00:00Z.")
@@ -26,6 +27,7 @@ def replay(
     space: str | None,
     view: SpaceView,
     speed: float | None,
+    longest_pause: float | None,
     after_seq: int | None,
     before_seq: int | None,
     since: str | None,
@@ -41,6 +43,7 @@ def replay(
                 "/replay",
                 view=view,
                 speed=speed,
+                longest_pause=longest_pause,
                 after_seq=after_seq,
                 before_seq=before_seq,
                 since=since,

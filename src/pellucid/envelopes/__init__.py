@@ -2,21 +2,25 @@
 
 No input or output here, and no clock or randomness that is not handed in.
 
-* `Envelope` is one message in the canonical form; `kinds` and `payloads` know what there is, `context` the paths.
+* `Envelope` is one message in the canonical form; `kinds` and `payloads` know what there is, `words` and `mcp` where in
+  it something stands that others look at, `context` the paths.
 * `read` and `write` translate between it and the dialects that participants speak; `said` is what the gateway says.
 """
 
 from __future__ import annotations
 
 from .dialects import DIALECTS, USUAL, Dialect, dialect_named, dialect_of
-from .envelope import GATEWAY, DialectName, Envelope, EnvelopeError
+from .envelope import ERASED, GATEWAY, DialectName, Envelope, EnvelopeError, Flag
 from .frames import Join, is_heartbeat, join_in, load
-from .kinds import text_of, tool_of, typed
+from .kinds import typed
+from .mcp import tool_of
 from .payloads import Present
 from .translate import Defaults, encode, read, time_text, write
+from .words import searched_text, text_of
 
 __all__ = [
     "DIALECTS",
+    "ERASED",
     "GATEWAY",
     "USUAL",
     "Defaults",
@@ -24,6 +28,7 @@ __all__ = [
     "DialectName",
     "Envelope",
     "EnvelopeError",
+    "Flag",
     "Join",
     "Present",
     "dialect_named",
@@ -33,6 +38,7 @@ __all__ = [
     "join_in",
     "load",
     "read",
+    "searched_text",
     "text_of",
     "time_text",
     "tool_of",

@@ -81,12 +81,11 @@ class Held(NamedTuple):
 
 
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Whether somebody may send an envelope, and by what: as the record keeps it."""
+    """Whether somebody may send an envelope, and by what."""
 
     allowed: bool
     participant: str
     kind: str
-    envelope_id: str
     by: dict[str, Any] | None = None
     """The capability that allows it, as it was written."""
     source: str | None = None
@@ -159,7 +158,7 @@ def _wrong(at: str, said: str) -> RequestError:
 
 def decide(holdings: Sequence[Held], envelope: Envelope) -> Decision:
     """Whether who holds these may send the envelope."""
-    decision = partial(Decision, participant=envelope.sender, kind=envelope.kind, envelope_id=envelope.id)
+    decision = partial(Decision, participant=envelope.sender, kind=envelope.kind)
     if envelope.sender == GATEWAY:
         return decision(True, source="gateway")
     if envelope.family == "system":

@@ -26,7 +26,7 @@ class Granted(msgspec.Struct, frozen=True):
     grant: Grant
 
 
-class Ended(msgspec.Struct, frozen=True):
+class GrantEnded(msgspec.Struct, frozen=True):
     """Somebody holds less: all of a grant, or these of its capabilities, are gone."""
 
     grant_id: str
@@ -57,7 +57,7 @@ class Kicked(msgspec.Struct, frozen=True):
     by: str
 
 
-Change: TypeAlias = Granted | Ended | Acknowledged | Invited | Kicked
+Change: TypeAlias = Granted | GrantEnded | Acknowledged | Invited | Kicked
 
 
 class Ruling(msgspec.Struct, frozen=True):

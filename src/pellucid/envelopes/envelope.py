@@ -27,6 +27,17 @@ GATEWAY = "system:gateway"
 """The sender of what the gateway says itself. No participant may be called so, or anything that begins `system:`."""
 
 
+ERASED: dict[str, Any] = {"erased": True}
+"""The `extra` of an envelope of which what it said was taken away."""
+
+
+class Flag(msgspec.Struct, frozen=True):
+    """Something to be seen about an envelope that was accepted."""
+
+    code: str
+    message: str
+
+
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit_defaults=True):
     """One message of a space."""
 
@@ -53,11 +64,18 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, re
     """Fields of the envelope that nobody here knows, as they were written."""
     replayed: bool = False
     """It is sent again, out of the history: to be looked at, and never acted on."""
+    flags: tuple[Flag, ...] = ()
+    """What the gateway found to be seen about it. They are told with it, and never kept in it."""
 
     @property
     def family(self) -> str:
         """What the kind begins with: `reasoning`, `mcp`, `chat`, `system` …"""
         return self.kind.partition("/")[0]
+
+    @property
+    def is_erased(self) -> bool:
+        """Whether what it said was taken away. Not by the mark alone: its sender may have written that."""
+        return not self.payload and self.extra == ERASED
 
 
 class EnvelopeError(RequestError):
@@ -82,4 +100,4 @@ class EnvelopeError(RequestError):
         self.attempted_kind = attempted_kind
 
 
-__all__ = ["GATEWAY", "DialectName", "Envelope", "EnvelopeError"]
+__all__ = ["ERASED", "GATEWAY", "DialectName", "Envelope", "EnvelopeError", "Flag"]

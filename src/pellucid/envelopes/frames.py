@@ -53,7 +53,20 @@ def _parsed(data: bytes | bytearray | memoryview | str) -> tuple[Any, bool]:
     except RecursionError:
         raise EnvelopeError(f"nested deeper than {MAX_DEPTH} levels", code="too_deep") from None
     except ValueError:
+        if data[:1] in ("#", b"#"):
+            raise _no_stream() from None
         raise EnvelopeError(f"the frame is not valid JSON: {strict}", code="invalid_json") from None
+
+
+def _no_stream() -> EnvelopeError:
+    """For MEW's frames of a stream, `#stream-1#…`. They are no envelopes: nobody could keep, redact, order or replay
+    what they say, nor withhold it from who may not read it. So none is carried."""
+    return EnvelopeError(
+        "the data of streams ('#stream#…') is not carried here, only envelopes are: say it in "
+        "reasoning/thought, chat or a kind of your own",
+        kind="not_found",
+        code="stream_not_found",
+    )
 
 
 def _no_number(word: str) -> NoReturn:

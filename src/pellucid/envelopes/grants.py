@@ -30,12 +30,12 @@ from ..errors import ErrorInfo, RequestError
 from . import payloads as p
 from .automaton import OutOfSteps, Steps
 from .capability import COVER_STEPS, EVERYTHING, Capability, Decision, Held, covered, decide, read_capabilities
-from .changes import Acknowledged, Change, Ended, Grant, Granted, Invited, Kicked, Ruling
-from .envelope import GATEWAY, Envelope
-from .kinds import GRANT, INVITE, KICK, REVOKE, typed
+from .changes import Acknowledged, Change, Grant, Granted, GrantEnded, Invited, Kicked, Ruling
+from .envelope import GATEWAY, Envelope, EnvelopeError
+from .ids import participant as participant_id
+from .kinds import GRANT, GRANT_ACK, INVITE, KICK, REVOKE, typed
 from .patterns import allows
 
-GRANT_ACK = "capability/grant-ack"
 MANAGING = (GRANT, REVOKE, INVITE, KICK)
 """What participants do to each other's rights."""
 
@@ -275,10 +275,12 @@ class Ledger:
         asked = typed(INVITE, envelope.payload)
         assert isinstance(asked, p.Invite)
         name = asked.participant_id
-        if not name or name.startswith("system:"):
-            raise _refused(f"nobody can be called {name!r}", "payload.participant_id", "invalid_request")
         if self.is_member(name):
             return [Invited(name, envelope.sender, "already_exists")]
+        try:
+            participant_id(name)
+        except EnvelopeError:
+            raise _refused(f"nobody can be called {name!r}", "payload.participant_id", "invalid_request") from None
         if name in self._kicked and not self._outranks(envelope.sender, self._doors.get(name, ())):
             raise _refused(f"{name!r} was kicked, by one who may do more", "payload.participant_id")
         initial = asked.initial_capabilities or ()
@@ -321,13 +323,13 @@ class Ledger:
         mine = [grant for grant in self._grants.values() if grant.recipient == participant]
         return [*(self._end(grant, grant.capabilities, why) for grant in mine), *self._settle({participant})]
 
-    def _end(self, grant: Grant, capabilities: tuple[Capability, ...], why: str) -> Ended:
+    def _end(self, grant: Grant, capabilities: tuple[Capability, ...], why: str) -> GrantEnded:
         left = tuple(one for one in grant.capabilities if one not in capabilities)
         if left:
             self._grants[grant.id] = replace(grant, capabilities=left)
         else:
             del self._grants[grant.id]
-        return Ended(grant.id, grant.recipient, capabilities, why)
+        return GrantEnded(grant.id, grant.recipient, capabilities, why)
 
     def _settle(self, lost: set[str]) -> list[Change]:
         """End what was given by those who lost something and no longer hold it, and so on down. What cannot be shown to

@@ -95,7 +95,7 @@ def wrong(
 def remarks(
     envelope: Envelope, case: Case, settings: LifecycleSettings, contexts: Contexts, known: Container[str]
 ) -> list[Flag]:
-    """What is no mistake, and worth seeing."""
+    """What is no mistake, and worth seeing. Whoever may read the envelope is told: nothing of others stands in it."""
     flags: list[Flag] = []
     if strangers := [name for name in references(envelope) if not (contexts.knows(name) or name in known)]:
         flags.append(Flag("unknown_reference", f"nothing in this space is called {_listed(strangers)}"))
@@ -106,9 +106,10 @@ def remarks(
     found = case.found
     if case.move in ("conclude", "close") and found is not None and not found.implicit:
         if found.owner != envelope.sender:
-            flags.append(Flag("not_owner", f"context {found.path!r} is {found.owner!r}'s, and concluded by another"))
-        if case.move == "conclude" and (left := [inner.path for inner in contexts.under(found.path)]):
-            flags.append(Flag("left_open", f"not concluded before what they stand in: {_listed(left)}"))
+            flags.append(Flag("not_owner", f"context {found.path!r} is concluded by another than its owner"))
+        if case.move == "conclude" and (left := len(contexts.under(found.path))):
+            inside = "a context inside it is" if left == 1 else f"{left} contexts inside it are"
+            flags.append(Flag("left_open", f"{inside} not concluded before it"))
         steps = settings.templates.get(found.template or "", ())
         if missing := steps[found.step :]:
             flags.append(Flag("steps_missing", f"of the template {found.template!r}, not taken: {_listed(missing)}"))
@@ -153,10 +154,10 @@ def _misplaced(envelope: Envelope, case: Case) -> ErrorInfo:
 
 def _taken(envelope: Envelope, opens: str, contexts: Contexts, known: Container[str]) -> ErrorInfo | None:
     for name in (opens, envelope.id):
-        if (before := contexts.named(name)) is not None:
+        if contexts.named(name) is not None:
             return _refusal(
                 "id_conflict",
-                f"{name!r} already means the context that {before.owner!r} opened: "
+                f"{name!r} already means another context: "
                 "a start needs an id and a label that nobody used in this space",
                 param="id" if name == envelope.id else "context",
             )

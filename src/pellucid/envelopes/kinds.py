@@ -1,4 +1,4 @@
-"""The kinds there are, what their payloads hold, and where the words stand in them.
+"""The kinds there are, and what their payloads hold (where the words stand in them: `words`).
 
 A kind is words with `/` between them. Dots, which the drafts wrote, are slashes, in capabilities too. A kind that is
 not in the table is as good as any other, with a payload that nobody looks into.
@@ -12,14 +12,19 @@ from typing import Any
 
 import msgspec
 
+from ..text import misfit
 from . import payloads as p
-from .envelope import Envelope, EnvelopeError
+from .envelope import EnvelopeError
 
 MAX_LENGTH = 255
 
 CHAT = "chat"
+CHAT_CANCEL = "chat/cancel"
 START = "reasoning/start"
 THOUGHT = "reasoning/thought"
+QUESTION = "reasoning/question"
+OBSERVATION = "reasoning/observation"
+HYPOTHESIS = "reasoning/hypothesis"
 CONCLUSION = "reasoning/conclusion"
 CANCEL = "reasoning/cancel"
 REQUEST = "mcp/request"
@@ -29,23 +34,29 @@ WITHDRAW = "mcp/withdraw"
 REJECT = "mcp/reject"
 GRANT = "capability/grant"
 REVOKE = "capability/revoke"
+GRANT_ACK = "capability/grant-ack"
 INVITE = "space/invite"
+INVITE_ACK = "space/invite-ack"
 KICK = "space/kick"
 WELCOME = "system/welcome"
 PRESENCE = "system/presence"
 ERROR = "system/error"
 JOIN = "system/join"
 HEARTBEAT = "system/heartbeat"
+GAP = "system/gap"
+"""To a reader who was too slow: what was left out."""
+CONFIGURED = "system/configured"
+"""What the configuration changed: doors, what everybody holds, templates. For nobody's eyes but the gateway's."""
 
 PAYLOADS: Mapping[str, type[p.Payload]] = {
     CHAT: p.Chat,
     "chat/acknowledge": p.Status,
-    "chat/cancel": p.Reason,
+    CHAT_CANCEL: p.Reason,
     START: p.Start,
     THOUGHT: p.Thought,
-    "reasoning/question": p.Question,
-    "reasoning/observation": p.Observation,
-    "reasoning/hypothesis": p.Hypothesis,
+    QUESTION: p.Question,
+    OBSERVATION: p.Observation,
+    HYPOTHESIS: p.Hypothesis,
     CONCLUSION: p.Conclusion,
     CANCEL: p.Reason,
     REQUEST: p.McpRequest,
@@ -55,38 +66,28 @@ PAYLOADS: Mapping[str, type[p.Payload]] = {
     REJECT: p.Reason,
     GRANT: p.Grant,
     REVOKE: p.Revoke,
-    "capability/grant-ack": p.Status,
+    GRANT_ACK: p.Status,
     INVITE: p.Invite,
-    "space/invite-ack": p.InviteAck,
+    INVITE_ACK: p.InviteAck,
     KICK: p.Kick,
     WELCOME: p.Welcome,
     PRESENCE: p.Presence,
     ERROR: p.Failure,
 }
 
-STEPS = frozenset({THOUGHT, "reasoning/question", "reasoning/observation", "reasoning/hypothesis"})
+STEPS = frozenset({THOUGHT, QUESTION, OBSERVATION, HYPOTHESIS})
 """What `reasoning/step` means in a capability: thinking on, neither beginning nor ending."""
-
-REASONING = STEPS | {START, CONCLUSION, CANCEL}
-
-ACTIONS = frozenset({REQUEST, RESPONSE, PROPOSAL, WITHDRAW, REJECT})
-"""What everybody must be able to act on, in whatever context it stands."""
 
 RESERVED = "system"
 """The first word of what the gateway alone may send."""
 
-_WORDS: Mapping[str, tuple[str, ...]] = {
-    CHAT: ("text", "message", "content"),
-    "reasoning/question": ("message", "content", "questions"),
-    "reasoning/hypothesis": ("hypothesis", "message", "content"),
-    ERROR: ("message", "error"),
-}
-_ANY = ("message", "reasoning", "text", "content", "input", "goal", "decision", "recommendation", "reason")
-"""Where people put their words. MEW's agents start with `input` and think in `reasoning`; the seed's have a `goal`."""
-
 _KIND = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_:-]*(?:/[A-Za-z0-9_-][A-Za-z0-9_:-]*)*")
-_FAULT = re.compile(r" - at `(?:key in `)?\$\.?(.*?)`$")
 _MISSING = re.compile("Object missing required field `(.*)`")
+
+
+def is_reserved(kind: str) -> bool:
+    """Whether the gateway alone sends it, however it is spelled: `system/x`, `System.x`, `system:x`."""
+    return kind.replace(".", "/").replace(":", "/").partition("/")[0].lower() == RESERVED
 
 
 def normal(kind: str) -> str:
@@ -115,9 +116,8 @@ def typed(kind: str, payload: Mapping[str, Any]) -> p.Payload:
 
 def _told(text: str, kind: str) -> EnvelopeError:
     """What msgspec says is wrong, with its place in the envelope."""
-    found = _FAULT.search(text)
-    steps = ["payload", found.group(1) if found else ""]
-    what, code = _FAULT.sub("", text), "invalid_payload"
+    (what, place), code = misfit(text), "invalid_payload"
+    steps = ["payload", place]
     missing = _MISSING.fullmatch(what)
     if missing:
         steps.append(missing.group(1))
@@ -126,44 +126,27 @@ def _told(text: str, kind: str) -> EnvelopeError:
     return EnvelopeError(f"{at}: {what} (in a {kind!r})", code=code, param=at)
 
 
-def text_of(envelope: Envelope) -> str:
-    """The words of it, wherever its sender put them; empty where there are none."""
-    payload = envelope.payload
-    for name in _WORDS.get(envelope.kind, _ANY):
-        value = payload.get(name)
-        if isinstance(value, str) and value:
-            return value
-        if isinstance(value, list):
-            lines = [line for line in value if isinstance(line, str)]
-            if lines:
-                return "\n".join(lines)
-    return ""
-
-
-def tool_of(envelope: Envelope) -> str | None:
-    """The tool that it calls, or proposes to call."""
-    params = envelope.payload.get("params")
-    if envelope.payload.get("method") != "tools/call" or not isinstance(params, dict):
-        return None
-    name = params.get("name")
-    return name if isinstance(name, str) else None
-
-
 __all__ = [
-    "ACTIONS",
     "CANCEL",
     "CHAT",
+    "CHAT_CANCEL",
     "CONCLUSION",
+    "CONFIGURED",
     "ERROR",
+    "GAP",
     "GRANT",
+    "GRANT_ACK",
     "HEARTBEAT",
+    "HYPOTHESIS",
     "INVITE",
+    "INVITE_ACK",
     "JOIN",
     "KICK",
+    "OBSERVATION",
     "PAYLOADS",
     "PRESENCE",
     "PROPOSAL",
-    "REASONING",
+    "QUESTION",
     "REJECT",
     "REQUEST",
     "RESERVED",
@@ -174,8 +157,7 @@ __all__ = [
     "THOUGHT",
     "WELCOME",
     "WITHDRAW",
+    "is_reserved",
     "normal",
-    "text_of",
-    "tool_of",
     "typed",
 ]

@@ -244,14 +244,6 @@ class Lifecycle:
         return tuple(links)
 
 
-def rebuild(envelopes: Iterable[Envelope], settings: LifecycleSettings | None = None) -> Lifecycle:
-    """The lifecycle of a space, from all that was accepted in it, in order."""
-    life = Lifecycle(settings)
-    for envelope in envelopes:
-        life.replay(envelope)
-    return life
-
-
 def _outermost(several: Iterable[Reasoning]) -> tuple[Reasoning, ...]:
     """Without those that stand in another of them."""
     chosen = {found.path: found for found in several}
@@ -265,5 +257,4 @@ __all__ = [
     "Lifecycle",
     "LifecycleSettings",
     "Mode",
-    "rebuild",
 ]

@@ -20,7 +20,6 @@ remembered; an open one that is forgotten can be done, but no more be rejected o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -28,6 +27,7 @@ import msgspec
 from ..errors import ErrorInfo, ErrorKind
 from . import kinds
 from .envelope import Envelope
+from .mcp import tool_of
 from .verdict import Flag
 
 ProposalStatus: TypeAlias = Literal["open", "fulfilled", "rejected", "withdrawn"]
@@ -85,7 +85,7 @@ class Proposals:
         if (error := self.refusal(envelope)) is not None:
             return ProposalVerdict(error=error)
         flags = tuple(
-            Flag("differs", f"not what proposal {one.id!r} proposed: {_said(one.method, one.tool)}")
+            Flag("differs", f"it asks for something else than what {one.id!r} proposed")
             for one in self._meant(envelope)
             if envelope.kind == kinds.REQUEST and (one.method, one.tool) != _asked(envelope)
         )
@@ -191,26 +191,14 @@ class Proposals:
             del self._fulfilled_by[old.settled_by]
 
 
-def rebuild_proposals(envelopes: Iterable[Envelope]) -> Proposals:
-    """The proposals of a space, from all that was accepted in it, in order."""
-    proposals = Proposals()
-    for envelope in envelopes:
-        proposals.replay(envelope)
-    return proposals
-
-
 def _asked(envelope: Envelope) -> tuple[str | None, str | None]:
     method = envelope.payload.get("method")
-    tool = kinds.tool_of(envelope)
+    tool = tool_of(envelope)
     return (method[:MAX_NAME] if isinstance(method, str) else None), (tool[:MAX_NAME] if tool else None)
-
-
-def _said(method: str | None, tool: str | None) -> str:
-    return f"{method or 'nothing'} of {tool}" if tool else method or "nothing"
 
 
 def _refusal(code: str, message: str, param: str = "correlation_id", kind: ErrorKind = "invalid_request") -> ErrorInfo:
     return ErrorInfo(kind=kind, code=code, message=message, param=param)
 
 
-__all__ = ["Proposal", "ProposalStatus", "ProposalVerdict", "Proposals", "rebuild_proposals"]
+__all__ = ["Proposal", "ProposalStatus", "ProposalVerdict", "Proposals"]

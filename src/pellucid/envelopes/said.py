@@ -1,4 +1,4 @@
-"""What the gateway itself says: welcome, presence, error. Envelopes like others, from `system:gateway`.
+"""What the gateway says to participants: welcome, presence, error, gap. Envelopes like others, from `system:gateway`.
 
 Each participant gets them in its own dialect (`translate.write`).
 """
@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from ..errors import PellucidError
 from .envelope import GATEWAY, Envelope, EnvelopeError
-from .kinds import ERROR, PRESENCE, WELCOME
+from .kinds import ERROR, GAP, INVITE_ACK, PRESENCE, WELCOME
 from .payloads import Present
 
 _CODES = frozenset(
@@ -73,8 +73,27 @@ def error(id: str, ts: int, to: str, failed: PellucidError, about: Envelope | No
     )
 
 
+def gap(id: str, ts: int, to: str, *, after: int, before: int, missed: int) -> Envelope:
+    """To one who read too slowly: between these two numbers, so many that it may see were left out."""
+    payload = {"after_seq": after, "before_seq": before, "missed": missed}
+    return Envelope(id=id, ts=ts, sender=GATEWAY, to=(to,), kind=GAP, payload=payload)
+
+
+def invite_ack(id: str, ts: int, about: Envelope, payload: dict[str, Any]) -> Envelope:
+    """To whoever invited somebody, alone: what came of it."""
+    return Envelope(
+        id=id,
+        ts=ts,
+        sender=GATEWAY,
+        to=(about.sender,),
+        kind=INVITE_ACK,
+        correlation_id=(about.id,),
+        payload=payload,
+    )
+
+
 def _present(who: Present) -> dict[str, Any]:
     return {"id": who.id, "capabilities": list(who.capabilities)}
 
 
-__all__ = ["error", "presence", "welcome"]
+__all__ = ["error", "gap", "invite_ack", "presence", "welcome"]

@@ -17,7 +17,6 @@ So `main` is in `collapsed`, and that in `full`, in the same order.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import Literal, TypeAlias, get_args
 
 import msgspec
@@ -79,11 +78,4 @@ def is_shown(envelope: Envelope, place: Place, reader: Subscriber, *, advisory: 
     return addressed or envelope.context is None or place.role in ROLES[reader.view]
 
 
-def shown(told: Iterable[tuple[Envelope, Place]], reader: Subscriber, *, advisory: bool = False) -> Iterator[Envelope]:
-    """What `reader` is given of a history, in its order."""
-    for envelope, place in told:
-        if is_shown(envelope, place, reader, advisory=advisory):
-            yield envelope
-
-
-__all__ = ["NEVER_FOLDED", "SPACE_VIEWS", "SpaceView", "Subscriber", "is_shown", "shown", "space_view"]
+__all__ = ["NEVER_FOLDED", "SPACE_VIEWS", "SpaceView", "Subscriber", "is_shown", "space_view"]

@@ -5,7 +5,7 @@ list, `message`, `text` or `content` in a chat; what is missing is filled in by 
 exact: each dialect as its own documents have it.
 
 `read(write(e, d), d) == e`, but for `dialect`, which is `d` then: every dialect carries every other field. Beside their
-own fields all have `seq` and, in a replay, `replayed`.
+own fields all have `seq`, in a replay `replayed`, and `flags` where the gateway found something to be seen.
 """
 
 from __future__ import annotations
@@ -18,17 +18,19 @@ import msgspec
 
 from . import context as paths
 from .dialects import DIALECTS, USUAL, dialect_named, dialect_of
-from .envelope import DialectName, Envelope, EnvelopeError
+from .envelope import DialectName, Envelope, EnvelopeError, Flag
 from .frames import load, name_of
 from .ids import checked, is_id, several
-from .kinds import CHAT, RESERVED, normal, typed
+from .kinds import CHAT, RESERVED, is_reserved, normal, typed
 
 _KNOWN = frozenset(
     {"protocol", "id", "ts", "from", "to", "kind", "correlation_id", "correlationId", "context", "payload"}
 )
-_GATEWAYS = frozenset({"seq", "replayed", "type", "token"})
+_GATEWAYS = frozenset({"seq", "replayed", "flags", "type", "token"})
 """What a participant's envelope may not bring along: the gateway's own fields, what a client takes for a frame of
 another sort, and a secret that was put in the wrong place."""
+
+_FOLDED = {name.casefold(): name for name in _KNOWN | _GATEWAYS}
 
 _LONGEST_TS = 40
 
@@ -74,7 +76,7 @@ def _envelope(frame: dict[str, Any], dialect: DialectName | None, defaults: Defa
     if protocol is not None:
         dialect_named(protocol)
     kind = normal(_required(_as(str, frame, "kind"), "kind"))
-    if own and kind.partition("/")[0].lower() == RESERVED:
+    if own and is_reserved(kind):
         raise EnvelopeError(
             f"kind: {kind!r} is the gateway's: nobody else sends {RESERVED}/*",
             kind="forbidden",
@@ -83,6 +85,9 @@ def _envelope(frame: dict[str, Any], dialect: DialectName | None, defaults: Defa
         )
     payload = _as(dict, frame, "payload") or {}
     typed(kind, payload)
+    extra = {name: value for name, value in frame.items() if name not in _KNOWN and name not in _GATEWAYS}
+    if own and extra:
+        _check_names(extra)
     where = frame.get("context")
     if where is not None and not isinstance(where, str | dict):
         raise EnvelopeError(
@@ -103,8 +108,19 @@ def _envelope(frame: dict[str, Any], dialect: DialectName | None, defaults: Defa
         dialect=dialect or dialect_of(frame) or USUAL,
         seq=0 if own else _seq(frame),
         replayed=not own and frame.get("replayed") is True,
-        extra={name: value for name, value in frame.items() if name not in _KNOWN and name not in _GATEWAYS},
+        flags=() if own else _flags(frame.get("flags")),
+        extra=extra,
     )
+
+
+def _check_names(extra: Mapping[str, Any]) -> None:
+    """Some readers of JSON (Go's) take `FROM` for `from`, and the last of them holds: so nobody may write one."""
+    for name in extra:
+        meant = _FOLDED.get(name.casefold())
+        if meant is not None:
+            raise EnvelopeError(
+                f"{name!r} could be read as {meant!r}: write {meant!r}, or call it something else", param=name
+            )
 
 
 def _as(type_: type[Any], frame: Mapping[str, Any], name: str) -> Any:
@@ -171,6 +187,14 @@ def _seq(frame: Mapping[str, Any]) -> int:
     return int(seq)
 
 
+def _flags(value: Any) -> tuple[Flag, ...]:
+    """Those that can be read."""
+    try:
+        return msgspec.convert(value, tuple[Flag, ...])
+    except msgspec.ValidationError:
+        return ()
+
+
 def _canonical(payload: dict[str, Any]) -> dict[str, Any]:
     """A chat says its words in `text`, whatever its sender calls them."""
     words = next((name for name in ("text", "message", "content") if isinstance(payload.get(name), str)), None)
@@ -214,6 +238,8 @@ def write(envelope: Envelope, dialect: DialectName) -> dict[str, Any]:
         said["seq"] = envelope.seq
     if envelope.replayed:
         said["replayed"] = True
+    if envelope.flags:
+        said["flags"] = [{"code": flag.code, "message": flag.message} for flag in envelope.flags]
     return said | (envelope.extra | said) if envelope.extra else said
 
 

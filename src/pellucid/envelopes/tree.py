@@ -17,6 +17,7 @@ from . import context, kinds
 from .envelope import Envelope
 from .judging import LifecycleSettings
 from .lifecycle import Lifecycle
+from .mcp import tool_of
 from .reasoning import Reasoning, Status
 from .verdict import Place
 
@@ -155,7 +156,7 @@ def _prune(tree: Tree) -> bool:
 
 def _word(envelope: Envelope) -> str:
     if envelope.kind == kinds.REQUEST:
-        tool = kinds.tool_of(envelope) or envelope.payload.get("method")
+        tool = tool_of(envelope) or envelope.payload.get("method")
         return f"call {tool}" if isinstance(tool, str) else "call"
     return envelope.kind.removeprefix("reasoning/")
 

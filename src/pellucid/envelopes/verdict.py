@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from ..errors import ErrorInfo
+from .envelope import Flag
 from .reasoning import Status
 
 Role: TypeAlias = Literal["main", "opens", "step", "ends"]
@@ -20,13 +21,6 @@ class Place(msgspec.Struct, frozen=True, omit_defaults=True):
     role: Role = "main"
     owner: str | None = None
     """Whose reasoning it is."""
-
-
-class Flag(msgspec.Struct, frozen=True):
-    """Something to be seen about an envelope that was accepted."""
-
-    code: str
-    message: str
 
 
 class Ended(msgspec.Struct, frozen=True):

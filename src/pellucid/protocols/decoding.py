@@ -9,12 +9,11 @@ import msgspec
 from msgspec import inspect
 
 from ..errors import RequestError
-from ..text import BRIEF, brief, meant
+from ..text import BRIEF, brief, meant, misfit
 
 MAX_DEPTH = 100
 """How deeply a JSON Schema in a request may be nested."""
 
-_PATH = re.compile(r" - at `(?:key` in `)?\$\.?(.*?)`$")
 _MISSING = re.compile("Object missing required field `(.*)`")
 _UNKNOWN = re.compile("Object contains unknown field `(.*)`", re.DOTALL)
 _SENT = re.compile(f"(value '|field `)(.{{{BRIEF}}}).+(['`])", re.DOTALL)
@@ -50,8 +49,7 @@ def convert(raw: dict[str, Any], into: type[T]) -> T:
 
 def _told(text: str, into: type[Any], raw: Any) -> RequestError:
     """What msgspec says is wrong, in the form of an API's error."""
-    found = _PATH.search(text)
-    path, what, code = found.group(1) if found else "", _PATH.sub("", text), "invalid_value"
+    (what, path), code = misfit(text), "invalid_value"
     missing = _MISSING.fullmatch(what)
     if missing:
         path, what, code = f"{path}.{missing.group(1)}".lstrip("."), "it is required", "missing"

@@ -249,8 +249,24 @@ def _url(section: StorageConfig | RelayConfig, environ: Mapping[str, str]) -> st
     return environ[section.url_env] if section.url_env is not None else section.url
 
 
+def read_kept(path: Path, environ: Mapping[str, str] = os.environ) -> Config:
+    """The configuration in a file, for who works on what it keeps and asks no model: what else a gateway needs of its
+    environment (keys of providers, tokens of participants) need not be there. Raises `ConfigError`."""
+    mistakes: list[str] = []
+    config = _read_struct(Config, _table_in(path), "", mistakes)
+    if isinstance(config, Config):
+        mistakes += _address_of("storage", config.storage, environ)
+        if not mistakes:
+            return config
+    raise ConfigError(mistakes)
+
+
 def read_config(path: Path) -> Config:
     """The configuration in a file. Raises `ConfigError`."""
+    return check_config(_table_in(path))
+
+
+def _table_in(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text("utf-8")
     except OSError as error:
@@ -258,10 +274,9 @@ def read_config(path: Path) -> Config:
     except UnicodeDecodeError as error:
         raise ConfigError([f"{path}: not UTF-8: {error}"]) from error
     try:
-        table = tomllib.loads(text)
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError([f"{path}: not TOML: {error}"]) from error
-    return check_config(table)
 
 
 def check_config(table: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Config:
@@ -399,18 +414,24 @@ def _shared(config: Config, environ: Mapping[str, str]) -> list[str]:
     return mistakes
 
 
+_SCHEMES = {
+    "storage": ("sqlite", "postgresql", "postgresql+asyncpg", "postgres"),
+    "relay": ("memory", "redis", "rediss", "unix"),
+}
+
+
+def _address_of(key: str, section: StorageConfig | RelayConfig, environ: Mapping[str, str]) -> list[str]:
+    mistakes, schemes = [], _SCHEMES[key]
+    if section.url_env is not None and not environ.get(section.url_env):
+        mistakes.append(f"{key}.url_env: the environment has no {section.url_env}")
+    if section.url is not None and section.url.partition(":")[0] not in schemes:
+        choices = ", ".join(f"{scheme}://…" for scheme in schemes)
+        mistakes.append(f"{key}.url: {section.url!r} is none of {choices}")
+    return mistakes
+
+
 def _kept(config: Config, environ: Mapping[str, str]) -> list[str]:
-    mistakes = [
-        f"{key}.url_env: the environment has no {section.url_env}"
-        for key, section in (("storage", config.storage), ("relay", config.relay))
-        if section.url_env is not None and not environ.get(section.url_env)
-    ]
-    for key, url, schemes in (
-        ("storage.url", config.storage.url, ("sqlite", "postgresql", "postgresql+asyncpg", "postgres")),
-        ("relay.url", config.relay.url, ("memory", "redis", "rediss", "unix")),
-    ):
-        if url is not None and url.partition(":")[0] not in schemes:
-            mistakes.append(f"{key}: {url!r} is none of {', '.join(f'{scheme}://…' for scheme in schemes)}")
+    mistakes = [*_address_of("storage", config.storage, environ), *_address_of("relay", config.relay, environ)]
     for name, server in config.tools.mcp.items():
         at = f"tools.mcp.{name}"
         if (server.command is None) == (server.url is None):

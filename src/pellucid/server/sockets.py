@@ -8,11 +8,13 @@
   the wire, writes it at once, and tells how much the client has not taken yet (`Frames`).
 * Whoever broke the protocol hears so: a connection that is closed with input unread is reset, and the client would lose
   the word; so what they still send is read into nothing, for `LINGER_SECONDS`.
+* How large a message may be can be said of each socket (`Frames.take`): of one whose client is unknown yet, small.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, cast
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
@@ -24,6 +26,8 @@ FRAMES = "pellucid.frames"
 RESTARTING = 1012
 INVALID_TEXT = 1007
 LINGER_SECONDS = 5.0
+BEFORE_ACCEPTED = 64 * 1024
+"""Bytes of one message, of a client that does not wait to be taken."""
 
 
 class Frames:
@@ -32,13 +36,37 @@ class Frames:
 
     def __init__(self, socket: WebSocketsSansIOProtocol) -> None:
         self._socket = socket
+        self._changed: Callable[[], None] | None = None
+
+    @property
+    def line(self) -> Callable[[bytes], object] | None:
+        """The transport's own `write`, to which frames may be given with nothing asked, for as long as it is this.
+        None: the socket is not open, or much waits for the client, so `write` does it."""
+        return self._socket.transport.write if self._is_open and self._socket.writable.is_set() else None
+
+    def watch(self, changed: Callable[[], None] | None) -> None:
+        """It is called whenever `line` may be another."""
+        self._changed = changed
+
+    def change(self) -> None:
+        if self._changed is not None:
+            self._changed()
+
+    def take(self, most: int | None) -> None:
+        """Of messages that begin from now on: the most bytes of one. None: as many as the server takes of anything."""
+        socket = self._socket
+        socket.conn.max_message_size = min(socket.config.ws_max_size, most or socket.config.ws_max_size)
+
+    @property
+    def _is_open(self) -> bool:
+        socket = self._socket
+        is_up = socket.handshake_complete and not (socket.close_sent or socket.disconnected)
+        return is_up and not socket.transport.is_closing()
 
     def write(self, wire: bytes) -> None:
         """One or more of them. Never waits and never fails: to a socket that is closing, nothing is written."""
-        socket = self._socket
-        transport = socket.transport
-        if socket.handshake_complete and not (socket.close_sent or socket.disconnected or transport.is_closing()):
-            transport.write(wire)
+        if self._is_open:
+            self._socket.transport.write(wire)
 
     @property
     def waiting(self) -> int:
@@ -58,29 +86,50 @@ def sockets(unread_seconds: float) -> type[WebSocketsSansIOProtocol]:
     class Socket(WebSocketsSansIOProtocol):
         _unread: Unread
         _lingers = False
+        _frames: Frames | None = None
+        _close_sent = False
+
+        @property
+        def close_sent(self) -> bool:
+            return self._close_sent
+
+        @close_sent.setter
+        def close_sent(self, sent: bool) -> None:
+            # After a close no frame may follow, whoever sent it and why.
+            self._close_sent = sent
+            self._change()
+
+        def _change(self) -> None:
+            if self._frames is not None:
+                self._frames.change()
 
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
             super().connection_made(transport)
+            # Until somebody is let in, nobody's frames fill the memory.
+            self.conn.max_message_size = min(self.config.ws_max_size, BEFORE_ACCEPTED)
             self._unread = Unread(self.loop, cast("asyncio.Transport", transport), unread_seconds)
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._unread.stop()
             super().connection_lost(exc)
+            self._change()
 
         def pause_writing(self) -> None:
             super().pause_writing()
+            self._change()
             self._unread.watch()
 
         def resume_writing(self) -> None:
             if not self.transport.is_closing():
                 self._unread.stop()
             super().resume_writing()
+            self._change()
 
         def handle_connect(self, event: Request) -> None:
             super().handle_connect(event)
             if not self.handshake_complete:
                 extensions = cast("dict[str, Any]", self.scope["extensions"])
-                extensions[FRAMES] = Frames(self)
+                extensions[FRAMES] = self._frames = Frames(self)
 
         def data_received(self, data: bytes) -> None:
             if not self._lingers:

@@ -14,7 +14,6 @@ or added otherwise stays.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -25,9 +24,9 @@ import msgspec
 from ..envelopes.capability import read_capabilities
 from ..envelopes.ids import participant as participant_id
 from ..errors import ConfigError, RequestError
-from ..spaces.runtime.identity import digest_of
+from ..spaces.runtime.making import declare
 from ..spaces.runtime.settings import SpaceSettings, check_name, check_settings
-from ..storage import AlreadyStored, Store, StoredParticipant, StoredSpace
+from ..storage import AlreadyStored, Store
 from ..telemetry import log
 from .access.config import OWNER_RULE, owner_fits
 
@@ -168,25 +167,15 @@ def _token(who: ParticipantConfig, environ: Mapping[str, str]) -> tuple[str, str
 
 async def put_spaces(store: Store, spaces: Mapping[str, SpaceConfig], environ: Mapping[str, str]) -> None:
     """Make the configured spaces what they are to be. Raises `ConfigError`."""
-    tokens, now = read_tokens(spaces, environ), time.time()
+    tokens = read_tokens(spaces, environ)
     mistakes = []
     for name, space in spaces.items():
-        row = StoredSpace(owner=space.owner, name=name, created_at=now, settings=space.settings.dump(), origin="config")
-        participants = [
-            StoredParticipant(
-                id=id,
-                capabilities=msgspec.json.encode(who.may),
-                token_hash=digest_of(tokens[name, id]),
-                origin="config",
-                created_at=now,
-            )
-            for id, who in space.participants.items()
-        ]
         for id in space.participants:
             if len(tokens[name, id]) < SHORT:
                 log.warning("the token of %s in the space %s is short: it can be guessed", id, name)
+        participants = {id: (who.may, tokens[name, id]) for id, who in space.participants.items()}
         try:
-            await store.spaces.put(row, participants)
+            await declare(store.spaces, space.owner, name, space.settings, participants)
         except AlreadyStored as error:
             mistakes.append(f"spaces.{name}: {error.info.message}")
     if mistakes:

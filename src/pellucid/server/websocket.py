@@ -26,6 +26,7 @@ from ..errors import PellucidError
 from ..telemetry import log, place_of
 from .access.errors import headers_of
 from .exchange import FAULT, STOPPING, Exchange
+from .sockets import FRAMES, Frames
 
 OVER, STOPPED, REFUSED = 1000, 1012, 1008
 """Codes with which a socket is closed: its time is over, the server stops, it was not taken."""
@@ -51,13 +52,22 @@ class WebSocket:
         if self.exchange.scope["closing"]:
             raise PellucidError(STOPPING)
 
-    async def accept(self, subprotocol: str | None = None) -> None:
-        """Take the socket, with the exchange's headers. Raises `http.ClientGone`."""
+    async def accept(self, subprotocol: str | None = None, most: int | None = None) -> None:
+        """Take the socket, with the exchange's headers. Raises `http.ClientGone`.
+
+        `most`: bytes of one message, until `take` says otherwise; None: as many as the server takes."""
         self.exchange.watch.status = 101
         message: dict[str, Any] = {"type": "websocket.accept", "headers": self.exchange.headers}
         if subprotocol is not None:
             message["subprotocol"] = subprotocol
         await self.send(message)
+        self.take(most)
+
+    def take(self, most: int | None = None) -> None:
+        """Of messages that begin from now on: the most bytes of one."""
+        frames = self.exchange.scope.get("extensions", {}).get(FRAMES)
+        if isinstance(frames, Frames):
+            frames.take(most)
 
     async def refuse(self, error: Exception) -> None:
         """Do not take it: with a status, where the server can say one."""

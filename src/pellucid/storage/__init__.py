@@ -13,7 +13,7 @@ The rules:
 * A store that does not answer is a `StoreError`, at once and for every caller, until it answers again.
 
 `tables` is what is kept, `migrations` how older databases become that. `responses`, `chains`, `conversations`, `chats`,
-`spaces` (with `rooms`, `appends`, `envelopes`, `walks`, `links`), `keys` and `retention` are what can be asked of it:
+`spaces` (with `rooms`, `appends`, `envelopes`, `walks`, `links`, `portions`), `keys` and `retention` are what can be asked of it:
 generators that yield statements and are sent rows, so that each is written once and knows no driver (`statement`).
 `commit` makes one transaction of many writes, in the same manner. `sqlite` and `postgres` are the two that do I/O.
 """
@@ -24,6 +24,7 @@ from .conversations import ConversationEntry, Conversations, StoredConversation
 from .envelopes import StoredEnvelope
 from .errors import AlreadyStored, BrokenChain, ChatBusy, ChatGone, ChatMoved, Overtaken, SpaceGone, StoreError
 from .keys import Keys, StoredKey
+from .portions import Portion
 from .responses import Responses, ResponseStatus, StoredResponse
 from .rooms import ParticipantOrigin, SpaceOrigin, StoredParticipant, StoredSpace
 from .spaces import Spaces
@@ -45,6 +46,7 @@ __all__ = [
     "Keys",
     "Overtaken",
     "ParticipantOrigin",
+    "Portion",
     "ResponseStatus",
     "Responses",
     "SpaceGone",

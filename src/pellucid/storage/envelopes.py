@@ -4,14 +4,14 @@ The rules:
 
 * `at` is the time of whichever replica took an envelope, so it may fall. `latest`, the latest so far, does not: the
   first that was taken at a time or later is found by halving.
-* What is searched is every string of the payload, the words that its sender meant for people first. The text is not
-  kept again beside the envelope, only what compares.
-* What is erased keeps its place in the log, and loses what it said.
+* What is searched is every string of the payload, the words that its sender meant for people first; of MCP, nothing
+  that JSON-RPC needs for itself. The text is not kept again beside the envelope, only what compares.
+* What is erased keeps its place in the log, and loses what it said. The space gets a new version, so that whoever has
+  it in memory forgets it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from msgspec.structs import replace
 from sqlalchemy.dialects.postgresql import JSONB
 
-from ..envelopes import Envelope, context, text_of
+from ..envelopes import ERASED, Envelope, Flag, context, searched_text
 from ..envelopes.verdict import Names, Place
 from ..record import Recording
 from . import contents, record, search, tables
@@ -38,6 +38,36 @@ class StoredEnvelope(msgspec.Struct, frozen=True):
     place: Place
     note: bytes = b"{}"
     """JSON, of whoever writes it: flags, links, what it ended …"""
+
+    @property
+    def told(self) -> Envelope:
+        """The envelope as its readers are told: with what there is to be seen about it."""
+        flags = _flags_in(self.note)
+        return replace(self.envelope, flags=flags) if flags else self.envelope
+
+
+class _Flagged(msgspec.Struct):
+    flags: tuple[Flag, ...] = ()
+
+
+_flagged = msgspec.json.Decoder(_Flagged)
+
+
+def _flags_in(note: bytes) -> tuple[Flag, ...]:
+    if b'"flags"' not in note:
+        return ()
+    try:
+        return _flagged.decode(note).flags
+    except msgspec.DecodeError:
+        return ()
+
+
+def _unflagged(note: bytes) -> bytes:
+    """The note without its flags, which quote what was said."""
+    if not _flags_in(note):
+        return note
+    kept: dict[str, msgspec.Raw] = msgspec.json.decode(note, type=dict[str, msgspec.Raw])
+    return msgspec.json.encode({name: value for name, value in kept.items() if name != "flags"})
 
 
 # ---------------------------------------------------------------------------------------------- statements
@@ -81,7 +111,12 @@ _IDS = _asked_for(_E.c.id)
 _PATHS = _asked_for(_E.c.path, sa.text("role = 'opens'"))
 
 INSERT = Statement(sa.insert(_E))
-_STRIP = Statement(sa.update(_E).where(_this).values(body=given("to_body", sa.LargeBinary)))
+_STRIP = Statement(
+    sa.update(_E).where(_this).values(body=given("to_body", sa.LargeBinary), note=given("to_note", sa.LargeBinary))
+)
+_ANEW = Statement(
+    sa.update(_S).where(_S.c.owner == _owner, _S.c.name == _name).values(version=_S.c.version + sa.literal_column("1"))
+)
 _some = sa.select(_E.c.owner, _E.c.space, _E.c.seq).where(_in_it).order_by(_E.c.seq).limit(_most)
 _DELETE = Statement(sa.delete(_E).where(sa.tuple_(_E.c.owner, _E.c.space, _E.c.seq).in_(_some)).returning(_E.c.seq))
 
@@ -119,29 +154,13 @@ def row_of(owner: str, name: str, stored: StoredEnvelope) -> Params:
 def text_for(owner: str, name: str, stored: StoredEnvelope) -> search.Text | None:
     """What search is to find of it."""
     envelope = stored.envelope
-    words = text_of(envelope)
-    strings = [words] if words else []
-    strings += [one for one in _strings(envelope.payload) if one and one != words]
-    if not strings:
+    text = searched_text(envelope)
+    if not text:
         return None
     traits = [said_by(envelope.sender), of_kind(envelope.family), of_kind(envelope.kind)]
     if (path := stored.place.path) is not None:
         traits += [within(one) for one in (path, *context.ancestors(path))]
-    scope, text = scope_of(name), "\n".join(strings)
-    return search.Text(owner, scope, name, text_id(envelope.seq), text, traits=tuple(traits), kept=False)
-
-
-def _strings(value: Any) -> Iterator[str]:
-    """All that are in it, in order. Not by recursion: how deep it goes is its sender's choice."""
-    ahead = [value]
-    while ahead:
-        one = ahead.pop()
-        if isinstance(one, str):
-            yield one
-        elif isinstance(one, dict):
-            ahead += reversed(one.values())
-        elif isinstance(one, list | tuple):
-            ahead += reversed(one)
+    return search.Text(owner, scope_of(name), name, text_id(envelope.seq), text, traits=tuple(traits), kept=False)
 
 
 def text_id(seq: int) -> str:
@@ -219,8 +238,6 @@ def known(asked: Asked) -> Op[Names]:
 
 # ---------------------------------------------------------------------------------------------- what is taken away
 
-ERASED = {"erased": True}
-
 
 class Erasing(msgspec.Struct, frozen=True):
     owner: str
@@ -242,10 +259,11 @@ def erase_some(erasing: Erasing) -> Op[int]:
             there
             and (bare := replace(there.envelope, payload={}, extra=ERASED, context_operation=None)) != there.envelope
         ):
-            row = row_of(erasing.owner, erasing.name, replace(there, envelope=bare))
-            bodies.append({**named, "seq": seq, "to_body": row["body"]})
+            row = row_of(erasing.owner, erasing.name, replace(there, envelope=bare, note=_unflagged(there.note)))
+            bodies.append({**named, "seq": seq, "to_body": row["body"], "to_note": row["note"]})
             left[erasing.owner, scope_of(erasing.name), str(seq)] = contents.content(ENVELOPE, row)
     if bodies:
+        yield Ask(_ANEW, named)
         yield Ask(_STRIP, bodies)
         gone = [text_id(body["seq"]) for body in bodies]
         yield from search.remove(erasing.owner, scope_of(erasing.name), gone)

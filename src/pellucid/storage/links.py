@@ -13,8 +13,9 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB
 
 from . import tables
-from .envelopes import LAST_SEQ, StoredEnvelope, stored_columns, stored_one
+from .envelopes import LAST_SEQ, StoredEnvelope
 from .names import storable
+from .portions import Portion, portion, sized_columns
 from .statement import Ask, Op, Params, Statement, each, given
 
 _E, _L = tables.envelopes, tables.links
@@ -35,7 +36,7 @@ def _about(names: sa.TableValuedAlias) -> sa.Select[tuple[object, ...]]:
         .order_by(_L.c.seq)
         .limit(_most)
     )
-    return sa.select(*stored_columns).where(_of_it, _E.c.seq.in_(found)).order_by(_E.c.seq)
+    return sa.select(*sized_columns).where(_of_it, _E.c.seq.in_(found)).order_by(_E.c.seq)
 
 
 _ABOUT = Statement(
@@ -44,7 +45,7 @@ _ABOUT = Statement(
 )
 
 _opening = (
-    sa.select(*stored_columns)
+    sa.select(*sized_columns)
     .where(_of_it, sa.text("role = 'opens'"), _E.c.seq > _after, _E.c.seq < _before)
     .limit(_most)
 )
@@ -82,10 +83,10 @@ class Opened(msgspec.Struct, frozen=True):
     newest: bool
 
 
-def about(asked: About) -> Op[list[StoredEnvelope]]:
+def about(asked: About) -> Op[Portion]:
     ids = [id for id in dict.fromkeys(asked.ids) if storable(id)]
     if not ids:
-        return []
+        return Portion()
     rows = yield Ask(
         _ABOUT,
         {
@@ -96,10 +97,10 @@ def about(asked: About) -> Op[list[StoredEnvelope]]:
             "most": asked.limit,
         },
     )
-    return [stored_one(row) for row in rows]
+    return (yield from portion(asked.owner, asked.name, rows, asked.limit))
 
 
-def opened(asked: Opened) -> Op[list[StoredEnvelope]]:
+def opened(asked: Opened) -> Op[Portion]:
     rows = yield Ask(
         _OPENED[asked.newest],
         {
@@ -110,7 +111,7 @@ def opened(asked: Opened) -> Op[list[StoredEnvelope]]:
             "most": asked.limit,
         },
     )
-    return [stored_one(row) for row in rows]
+    return (yield from portion(asked.owner, asked.name, rows, asked.limit))
 
 
 def _remove(params: Params) -> Op[int]:

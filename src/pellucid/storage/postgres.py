@@ -16,6 +16,7 @@ import asyncpg
 from sqlalchemy.dialects.postgresql.asyncpg import dialect as asyncpg_dialect
 from sqlalchemy.engine import URL
 
+from .causes import noted
 from .commit import BATCH, Write, commit
 from .errors import AlreadyStored, Refused, StoreError, Unanswered
 from .migrate import LOCK, migration
@@ -123,7 +124,7 @@ class Postgres:
             async with self._pool.acquire(timeout=COMMAND_SECONDS) as connection:
                 return await _carry_out(connection, op)
         except _FAULTS as error:
-            raise Unanswered(cause=type(error).__name__) from None
+            raise noted(Unanswered(cause=type(error).__name__)) from None
 
     async def _write(self) -> None:
         while True:
@@ -146,7 +147,7 @@ class Postgres:
             if self._writer:  # in what state it is nobody knows
                 self._writer.terminate()
                 self._writer = None
-            told = error if isinstance(error, StoreError) else Unanswered(cause=type(error).__name__)
+            told = error if isinstance(error, StoreError) else noted(Unanswered(cause=type(error).__name__))
             outcomes = [told.copy() for _ in batch]
         for one, outcome in zip(batch, outcomes, strict=True):
             if one.done.done():  # the caller left
@@ -228,12 +229,11 @@ def _said(error: Exception) -> StoreError:
         return AlreadyStored(cause=cause)
     if isinstance(error, asyncpg.PostgresError):
         state = error.sqlstate or ""
-        return (
-            Unanswered(cause=cause) if state.startswith(_AWAY) else Refused(cause=cause, again=state.startswith(_AGAIN))
-        )
+        away = state.startswith(_AWAY)
+        return noted(Unanswered(cause=cause) if away else Refused(cause=cause, again=state.startswith(_AGAIN)))
     # A ValueError is what asyncpg finds wrong with a value by itself: that is no fault of the server's.
     gone = isinstance(error, _FAULTS) and not isinstance(error, ValueError)
-    return Unanswered(cause=cause) if gone else Refused(cause=cause)
+    return noted(Unanswered(cause=cause) if gone else Refused(cause=cause))
 
 
 async def _migrate(connection: asyncpg.Connection) -> None:

@@ -33,7 +33,7 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -80,13 +80,18 @@ def folded(text: str, most: int | None = None) -> str:
     text = text[:most]
     if text.isascii():
         return text.lower().replace("\0", "\N{REPLACEMENT CHARACTER}")
-    text = _too_many_marks().sub(_divided, keepable(text))
+    text = keepable(text)
+    if _FAR.search(text):
+        text = _too_many_marks().sub(_divided, text)
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text)[:most].casefold())[:most]
 
 
 _MARKS = 30
 """So many marks on one character are put in order; what is beyond has an order of its own (UAX #15, stream-safe text).
 To order them takes the square of the time: a few hundred kilobytes of them would keep the whole server for a minute."""
+
+_FAR = re.compile(f"[\u0300-\U0001ffff]{{{_MARKS + 1}}}")
+"""So many characters that are all beyond Latin: without that, nothing has too many marks, which is slow to tell."""
 
 
 @cache
@@ -175,6 +180,7 @@ def _row(text: Text) -> Params:
     }
 
 
+@lru_cache(maxsize=4096)
 def _mark(owner: str, scope: str, trait: str = "") -> str:
     """A trigram that is in all texts of the scope (that have this trait), and (but for an accident, which costs a look)
     in no other."""

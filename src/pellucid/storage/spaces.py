@@ -1,6 +1,7 @@
 """`store.spaces`: spaces, who is in them, and what was said there.
 
-`rooms` is what a space is, `appends` how its log grows, `envelopes` and `walks` how the log is read.
+`rooms` is what a space is, `appends` how its log grows, `envelopes` and `walks` how the log is read. Where several
+envelopes are asked for, a portion is given (`portions`): never more than so many bytes; `more` says whether that is all.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from .database import Database
 from .envelopes import StoredEnvelope
 from .errors import AlreadyStored, SpaceGone
 from .names import check_names, finds, storable
+from .portions import Portion
 from .record import milliseconds
 from .rooms import StoredParticipant, StoredSpace
 from .statement import Params
@@ -118,7 +120,7 @@ class Spaces:
         sender: str | None = None,
         kinds: Sequence[str] = (),
         within: str | None = None,
-    ) -> builtins.list[StoredEnvelope]:
+    ) -> Portion:
         """Those with after < seq < before, ascending: the first `limit` of them, or the last ones (`newest`).
 
         `kinds` may end in `/*`; any of them will do. `within`: whose place is this path, or below it."""
@@ -133,7 +135,7 @@ class Spaces:
             kinds=kinds,
             within=within,
         )
-        return await self._database.read(walks.page, wanted) if wanted.possible else []
+        return await self._database.read(walks.page, wanted) if wanted.possible else Portion()
 
     @finds(None)
     async def one(self, owner: str, name: str, seq: int) -> StoredEnvelope | None:
@@ -150,12 +152,10 @@ class Spaces:
             envelopes.by_id, {**named, "before": last if before is None else max(0, min(before, last))}
         )
 
-    async def about(
-        self, owner: str, name: str, ids: Sequence[str], *, after: int = 0, limit: int = 500
-    ) -> builtins.list[StoredEnvelope]:
+    async def about(self, owner: str, name: str, ids: Sequence[str], *, after: int = 0, limit: int = 500) -> Portion:
         """Those that correlate to any of these ids, ascending, with seq > after: the first `limit`."""
         if not (storable(owner) and storable(name)):
-            return []
+            return Portion()
         return await self._database.read(links.about, links.About(owner, name, tuple(ids), after, limit))
 
     async def opened(
@@ -167,10 +167,10 @@ class Spaces:
         before: int | None = None,
         limit: int = 50,
         newest: bool = True,
-    ) -> builtins.list[StoredEnvelope]:
+    ) -> Portion:
         """What opened contexts, with after < seq < before: the newest first, or ascending."""
         if not (storable(owner) and storable(name)):
-            return []
+            return Portion()
         return await self._database.read(links.opened, links.Opened(owner, name, after, before, limit, newest))
 
     @finds(1)
@@ -195,7 +195,7 @@ class Spaces:
         sender: str | None = None,
         kinds: Sequence[str] = (),
         within: str | None = None,
-    ) -> builtins.list[StoredEnvelope]:
+    ) -> Portion:
         """Those whose payload holds this in its strings, newest first (see `storage.search`), before the seq `before`.
         The other filters are those of `page`. Fast from three characters on."""
         wanted = Wanted(
@@ -208,7 +208,7 @@ class Spaces:
             within=within,
             query=search.keepable(query),
         )
-        return await self._database.read(walks.find, wanted) if wanted.possible else []
+        return await self._database.read(walks.find, wanted) if wanted.possible else Portion()
 
     @finds(None)
     async def state(self, owner: str, name: str) -> tuple[int, bytes] | None:

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 
+from .causes import noted
 from .commit import BATCH, Write, commit
 from .errors import AlreadyStored, Refused, StoreError, Unanswered
 from .migrate import migration
@@ -101,8 +102,11 @@ class Sqlite:
     def _open(self) -> sqlite3.Connection:
         if self._path:
             Path(self._path).parent.mkdir(parents=True, exist_ok=True)
-            # What is kept is for its owners alone, so the file is for this user alone.
-            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
+            # What is kept is for its owners alone, so the file is for this user alone. One that is there is not opened
+            # here: to close it would drop every lock that this process has on it by another connection (POSIX), and
+            # the next process that leaves would take the log of changes (WAL) away from under us.
+            with suppress(FileExistsError):
+                os.close(os.open(os.path.realpath(self._path), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         connection = self._connect()
         try:
             connection.execute("PRAGMA synchronous = FULL")
@@ -136,7 +140,7 @@ class Sqlite:
                 connection = self._own.connection = self._connect()
                 connection.execute("PRAGMA query_only = ON")
             except sqlite3.Error as error:
-                raise Unanswered(cause=type(error).__name__) from None
+                raise noted(Unanswered(cause=type(error).__name__)) from None
             self._readers.append(connection)
         return connection
 
@@ -160,7 +164,7 @@ class Sqlite:
             try:
                 outcomes = _carry_out(self._writer, commit([one.write for one in batch]))
             except Exception as error:  # whatever it is: this thread goes on
-                told = error if isinstance(error, StoreError) else Refused(cause=type(error).__name__)
+                told = error if isinstance(error, StoreError) else noted(Refused(cause=type(error).__name__))
                 outcomes = [told.copy() for _ in batch]
             if self._writer.in_transaction:
                 with suppress(sqlite3.Error):  # if the disk is gone, the next transaction says so
@@ -217,9 +221,9 @@ def _said(error: Exception) -> StoreError:
     cause = getattr(error, "sqlite_errorname", None) or type(error).__name__
     if cause in ("SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_UNIQUE"):
         return AlreadyStored(cause=cause)
-    if isinstance(error, sqlite3.OperationalError) or type(error) is sqlite3.DatabaseError:
-        return Unanswered(cause=cause)
-    return Refused(cause=cause)
+    # What SQLite calls just an error is our own: a table that is not there, say. To try again helps nobody.
+    away = isinstance(error, sqlite3.OperationalError) or type(error) is sqlite3.DatabaseError
+    return noted(Unanswered(cause=cause) if away and cause != "SQLITE_ERROR" else Refused(cause=cause))
 
 
 def _to_wal(connection: sqlite3.Connection) -> None:

@@ -5,6 +5,8 @@ The rules:
 * Whatever is asked is a stretch of the log, in its order, and is walked along one index: all there is, what one sender
   said, one family of kinds, what stands in one root context. What else is asked for is looked at on the way.
 * Several kinds are several such walks, whose results are merged.
+* What a walk finds is numbers and lengths; what is said there is read afterwards, as much as makes a portion
+  (`portions`).
 * A search walks along the texts. SQLite's index of them knows who said what kind of thing in which context, so that it
   gives none of anybody else's; PostgreSQL's does not, and weighs whether to walk along the log instead.
 """
@@ -20,20 +22,10 @@ import sqlalchemy as sa
 
 from ..envelopes import context
 from . import search, tables
-from .envelopes import (
-    DIGITS,
-    LAST_SEQ,
-    StoredEnvelope,
-    of_kind,
-    said_by,
-    scope_of,
-    stored_columns,
-    stored_one,
-    text_id,
-    within,
-)
+from .envelopes import DIGITS, LAST_SEQ, of_kind, said_by, scope_of, text_id, within
 from .names import storable
-from .statement import Ask, Op, Params, Statement, given
+from .portions import Portion, portion, sized_columns
+from .statement import Ask, Op, Params, Row, Statement, given
 
 # ---------------------------------------------------------------------------------------------- statements
 
@@ -66,9 +58,7 @@ def _walk(by: str | None) -> sa.Select[Any]:
     looked_at = [check for name, check in _CHECKS.items() if name != by]
     walked = [] if by is None else [_WALKS[by]]
     return (
-        sa.select(*stored_columns)
-        .where(_in_it, _E.c.seq > _after, _E.c.seq < _before, *walked, *looked_at)
-        .limit(_most)
+        sa.select(*sized_columns).where(_in_it, _E.c.seq > _after, _E.c.seq < _before, *walked, *looked_at).limit(_most)
     )
 
 
@@ -94,10 +84,10 @@ def _begin() -> sa.ColumnElement[int]:
 
 
 def _found(matched: search.Matched) -> sa.Select[Any]:
-    """The newest that hold it: first which they are, then what they say."""
+    """The newest that hold it: first which they are, then how long."""
     texts = matched.texts.where(_T.c.of == _name, matched.number <= _begin())
     newest = texts.order_by(matched.number.desc()).limit(_most).subquery()
-    return sa.select(*stored_columns).join(newest, sa.and_(_in_it, _E.c.seq == newest.c.seq)).order_by(_E.c.seq.desc())
+    return sa.select(*sized_columns).join(newest, sa.and_(_in_it, _E.c.seq == newest.c.seq)).order_by(_E.c.seq.desc())
 
 
 def _found_of(matched: search.Matched) -> sa.Select[Any]:
@@ -127,7 +117,7 @@ def _found_among(matched: search.Matched) -> sa.Select[Any]:
 
 _SEARCH = {
     "all": search.finding([_seq_of_text.label("seq")], _found),
-    "some": search.finding(stored_columns, _found_of, _found_among),
+    "some": search.finding(sized_columns, _found_of, _found_among),
 }
 
 
@@ -199,27 +189,28 @@ def _traits(walk: Params) -> Iterator[str]:
         yield within(walk["path"])
 
 
-def page(wanted: Wanted) -> Op[list[StoredEnvelope]]:
+def page(wanted: Wanted) -> Op[Portion]:
     by_walk = _LAST if wanted.newest else _FIRST
-    walks: list[list[StoredEnvelope]] = []
+    walks: list[list[Row]] = []
     for walk in _each_kind(wanted):
         by = next((name for name in _WALKS if walk[name] is not None), None)
-        walks.append([stored_one(row) for row in (yield Ask(by_walk[by], walk))])
-    found = _merged(walks, wanted.limit, backwards=wanted.newest)
-    return found[::-1] if wanted.newest else found
+        walks.append((yield Ask(by_walk[by], walk)))
+    found = yield from portion(wanted.owner, wanted.name, _merged(walks, backwards=wanted.newest), wanted.limit)
+    return Portion(found[::-1], more=found.more, sizes=found.sizes[::-1]) if wanted.newest else found
 
 
-def find(wanted: Wanted) -> Op[list[StoredEnvelope]]:
-    scope, walks = scope_of(wanted.name), list[list[StoredEnvelope]]()
+def find(wanted: Wanted) -> Op[Portion]:
+    scope, walks = scope_of(wanted.name), list[list[Row]]()
     for walk in _each_kind(wanted):
         asked = search.asked(wanted.owner, scope, wanted.query, _traits(walk))
         some = any(walk[name] is not None for name in _WALKS)
-        rows = yield _SEARCH["some" if some else "all"].ask({**walk, **asked, "before_id": text_id(walk["before"])})
-        walks.append([stored_one(row) for row in rows])
-    return _merged(walks, wanted.limit, backwards=True)
+        walks.append(
+            (yield _SEARCH["some" if some else "all"].ask({**walk, **asked, "before_id": text_id(walk["before"])}))
+        )
+    return (yield from portion(wanted.owner, wanted.name, _merged(walks, backwards=True), wanted.limit))
 
 
-def _merged(walks: list[list[StoredEnvelope]], limit: int, *, backwards: bool) -> list[StoredEnvelope]:
+def _merged(walks: list[list[Row]], *, backwards: bool) -> list[Row]:
     if len(walks) == 1:
         return walks[0]
-    return list(heapq.merge(*walks, key=lambda one: one.envelope.seq, reverse=backwards))[:limit]
+    return list(heapq.merge(*walks, key=lambda one: one[0], reverse=backwards))

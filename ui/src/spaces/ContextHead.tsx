@@ -7,7 +7,7 @@ import { textAt, wordsOf } from "./envelope"
 import type { Context } from "./fold"
 import { useNow, useRoom } from "./room"
 import { titleOf } from "./rows"
-import { goesOn, StatusMark, statusOf, Sure, took, Who } from "./signs"
+import { Flags, goesOn, StatusMark, statusOf, Sure, took, Who } from "./signs"
 
 interface Props {
   context: Context
@@ -60,6 +60,7 @@ export function ContextHead({ context, open, owner }: Props) {
           <button type="button" className="text-button context__answer" data-testid="to-answer" onClick={() => context.answer && show(context.answer)}>Its answer</button>
         )}
       </div>
+      {context.start && <Flags flags={context.start.flags} />}
       {!open && context.conclusion && <p className="context__outcome" dir="auto">{visible(wordsOf(context.conclusion).slice(0, 400))}</p>}
     </div>
   )

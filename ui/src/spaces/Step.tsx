@@ -18,7 +18,7 @@ import { outcomeOf } from "./fold"
 import type { Said } from "./fold"
 import { useRoom } from "./room"
 import { titleOf } from "./rows"
-import { At, Sure, Who } from "./signs"
+import { At, Flags, Sure, Who } from "./signs"
 
 /** In a lane: whose it is shows by where it stands, unless it is somebody else's. */
 export function Step({ said, owner, expanded }: { said: Said; owner: string; expanded: boolean }) {
@@ -33,10 +33,14 @@ export function Step({ said, owner, expanded }: { said: Said; owner: string; exp
         </p>
       )}
       <Body said={said} quiet={said.context === null} />
+      <Flags flags={flagsOf(said)} />
       {said.compresses > 0 && <Sources said={said} expanded={expanded} />}
     </article>
   )
 }
+
+/** Of itself, and of what came back. */
+const flagsOf = ({ envelope, response }: Said) => (response ? [...envelope.flags, ...response.flags] : envelope.flags)
 
 function Body({ said, quiet }: { said: Said; quiet: boolean }) {
   const { envelope } = said
@@ -294,6 +298,7 @@ export function Message({ said }: { said: Said }) {
       </header>
       {said.answers && said.from.length === 0 && <Answering said={said.answers} />}
       <div className="message__text" dir="auto"><Markdown text={wordsOf(envelope)} /></div>
+      <Flags flags={envelope.flags} />
       <footer className="message__foot">
         {said.from.map((context) => (
           <button key={context.key} type="button" className="text-button message__why" data-testid="why" title={plain(titleOf(context))} onClick={() => show(context)}>
@@ -316,6 +321,7 @@ export function Act({ said }: { said: Said }) {
         <At ts={said.envelope.ts} />
       </header>
       <Body said={said} quiet={false} />
+      <Flags flags={flagsOf(said)} />
       {said.from.map((context) => (
         <button key={context.key} type="button" className="text-button message__why" data-testid="why" onClick={() => show(context)}>How it came to this</button>
       ))}

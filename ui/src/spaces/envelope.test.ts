@@ -11,7 +11,7 @@ describe("an envelope", () => {
     fc.assert(
       fc.property(fc.anything(), fc.string(), fc.jsonValue(), (value, text, payload) => {
         readFrame(text)
-        for (const one of [value, { kind: "reasoning/start", id: "a", seq: 1, payload, context: value }, { kind: text || "chat", seq: 2, payload, correlation_id: payload }]) {
+        for (const one of [value, { kind: "reasoning/start", id: "a", seq: 1, payload, context: value }, { kind: text || "chat", seq: 2, payload, correlation_id: payload }, { kind: "constructor" }, { kind: "valueOf" }]) {
           const envelope = readEnvelope(one)
           if (!envelope) continue
           const fold = Fold.of([envelope])
@@ -22,6 +22,14 @@ describe("an envelope", () => {
         }
       }),
     )
+  })
+
+  it("has the gateway's flags, as far as they are some", () => {
+    const flagged = (flags: unknown) => readEnvelope({ kind: "chat", flags })?.flags
+    expect(flagged([{ code: "after_end", message: "context 'r' has ended", more: 1 }, { code: 7, message: "x" }, "x", null])).toEqual([
+      { code: "after_end", message: "context 'r' has ended" },
+    ])
+    expect([flagged(undefined), flagged("x"), flagged({ code: "a", message: "b" })]).toEqual([[], [], []])
   })
 
   it("says its words in many places", () => {

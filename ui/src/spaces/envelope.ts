@@ -4,6 +4,12 @@ import type { Json } from "../api/types"
 
 export type Payload = Readonly<Record<string, Json | undefined>>
 
+/** Something that the gateway found to be seen about an envelope. */
+export interface Flag {
+  code: string
+  message: string
+}
+
 export interface Envelope {
   /** The order, and the key: the gateway's number in its space. 0 where it has none (a welcome, an error). */
   seq: number
@@ -16,6 +22,7 @@ export interface Envelope {
   correlation: readonly string[]
   context: string | null
   payload: Payload
+  flags: readonly Flag[]
 }
 
 export const GATEWAY = "system:gateway"
@@ -41,6 +48,11 @@ function time(value: unknown): number {
   return Number.isFinite(read) ? read : 0
 }
 
+const flags = (value: unknown): Flag[] =>
+  (Array.isArray(value) ? value : []).flatMap((one) =>
+    isObject(one) && typeof one["code"] === "string" && typeof one["message"] === "string" ? [{ code: one["code"], message: one["message"] }] : [],
+  )
+
 /** null: it is none. */
 export function readEnvelope(value: unknown): Envelope | null {
   if (!isObject(value) || typeof value["kind"] !== "string") return null
@@ -55,6 +67,7 @@ export function readEnvelope(value: unknown): Envelope | null {
     correlation: texts(value["correlation_id"] ?? value["correlationId"]),
     context: typeof context === "string" && context !== "" ? context : null,
     payload: isObject(payload) ? (payload as Payload) : {},
+    flags: flags(value["flags"]),
   }
 }
 
@@ -76,9 +89,12 @@ const WORDS: Record<string, readonly string[]> = {
 }
 const ANY = ["message", "reasoning", "text", "content", "input", "goal", "decision", "recommendation", "reason"]
 
+/** What stands in a table under a name that somebody chose: `constructor` stands in none. */
+export const entry = <T>(table: Readonly<Record<string, T>>, name: string): T | undefined => (Object.hasOwn(table, name) ? table[name] : undefined)
+
 /** What it says, wherever its sender put that; empty where it says nothing. */
 export function wordsOf({ kind, payload }: Pick<Envelope, "kind" | "payload">): string {
-  for (const name of WORDS[kind] ?? ANY) {
+  for (const name of entry(WORDS, kind) ?? ANY) {
     const value = payload[name]
     if (typeof value === "string" && value !== "") return value
     const lines = Array.isArray(value) ? texts(value) : []

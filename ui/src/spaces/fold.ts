@@ -9,7 +9,7 @@
 // at once, from the beginning or from wherever the fold stands, gives the same.
 import {
   CANCEL, CONCLUSION, GATEWAY, PRESENCE, PROPOSAL, REJECT, REQUEST, RESPONSE, START, WITHDRAW,
-  compressedBy, confidenceOf, familyOf, failed, textAt, uncertaintyOf, wantsResponse,
+  compressedBy, confidenceOf, entry, familyOf, failed, textAt, uncertaintyOf, wantsResponse,
 } from "./envelope"
 import type { Envelope, Range } from "./envelope"
 
@@ -169,7 +169,7 @@ export class Fold {
     this.rev++
     if (envelope.kind === PRESENCE) this.#presence(envelope)
 
-    const act = ACTS[envelope.kind] ?? (familyOf(envelope.kind) === "reasoning" && envelope.from !== GATEWAY ? "step" : "word")
+    const act = entry(ACTS, envelope.kind) ?? (familyOf(envelope.kind) === "reasoning" && envelope.from !== GATEWAY ? "step" : "word")
     const path = envelope.context === null ? null : this.#resolve(envelope.context)
     const [standing, found] = path === null ? (["unseen", undefined] as const) : this.#standing(path)
     const move = path === null && act !== "start" ? "none" : MOVES[standing][act]

@@ -1,6 +1,6 @@
 // What is drawn of a lane or of the conversation: its items as a flat list of rows, by what is folded and filtered. Flat,
 // so that only those near the screen need to be drawn, however deep the trees are.
-import { CANCEL, CONCLUSION, familyOf, PRESENCE, textAt, wordsOf } from "./envelope"
+import { CANCEL, CONCLUSION, entry, familyOf, PRESENCE, textAt, wordsOf } from "./envelope"
 import type { Envelope } from "./envelope"
 import type { Context, Item, Said } from "./fold"
 
@@ -19,7 +19,7 @@ const GROUP_OF: Record<string, Group> = {
 }
 
 export function groupOf(kind: string): Group {
-  const own = GROUP_OF[kind]
+  const own = entry(GROUP_OF, kind)
   if (own) return own
   const family = familyOf(kind)
   return family === "reasoning" ? "thoughts" : family === "mcp" ? "tools" : family === "chat" ? "chat" : "notices"

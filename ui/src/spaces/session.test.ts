@@ -125,6 +125,38 @@ describe("a sitting", () => {
     session.leave()
   })
 
+  it("begins anew where the space is another by its name, and says so once", async () => {
+    const before = Array.from({ length: 9 }, (_, index) => said({ seq: index + 1, id: `old-${index}` }))
+    const told = [...before]
+    const wires: Wire[] = []
+    const history: History = { ...kept([], 7), page: (asked) => kept(told, 7).page(asked) }
+    const session = new SpaceSession({ space: "s", token: "t", gather: 0, history, open: () => (wires.push(new Wire()), wires.at(-1) as Wire) })
+    session.start()
+    wires[0]?.welcome(9)
+    await settle()
+    session.goTo(4)
+    const after = [1, 2].map((seq) => said({ seq, id: `new-${seq}` }))
+    told.splice(0, told.length, ...after)
+    wires[0]?.onclose?.({ code: 1006, reason: "" })
+    session.hurry()
+    const wire = wires.at(-1) as Wire
+    wire.onopen?.(undefined as never)
+    expect(wire.sent[0]).toMatchObject({ after_seq: 9 })
+    const welcome = { you: { id: "mara", capabilities: ["*"] }, participants: [], head: 2 }
+    wire.say({ kind: "system/welcome", from: "system:gateway", payload: { ...welcome, unknown_after_seq: 9 } })
+    for (const one of after) wire.say(one)
+    await settle()
+    expect(session.snapshot()).toMatchObject({ phase: "open", head: 2, from: 1, scrub: { mode: "live" } })
+    expect(session.snapshot().list.map(({ id }) => id)).toEqual(["new-1", "new-2"])
+    expect(session.snapshot().problem).toMatch(/another one/)
+    expect(picture(session.snapshot().fold)).toEqual(picture(Fold.of(after)))
+    wire.say(said({ seq: 3 }))
+    wire.say({ kind: "system/welcome", from: "system:gateway", payload: { ...welcome, head: 3 } })
+    await settle()
+    expect(session.snapshot()).toMatchObject({ head: 3, problem: null })
+    session.leave()
+  })
+
   it("does not try again with a token that is not taken, and says why", async () => {
     const { session, wires, wire } = sitting()
     wire().onopen?.(undefined as never)
@@ -213,6 +245,14 @@ describe("what is said", () => {
     session.say("again")
     wire().say({ kind: "system/error", correlation: ["mine-2"], payload: { error: "rate_limited", message: "too fast" } })
     expect(session.snapshot().pending).toEqual([{ id: "mine-2", text: "again", failure: "too fast" }])
+    session.say("short")
+    session.say("the longest of all")
+    wire().say({ kind: "system/error", correlation: ["mine-3"], payload: { error: "too_large", code: "too_large", message: "too long" } })
+    expect(session.snapshot().pending.filter(({ failure }) => failure === "too long")).toMatchObject([{ id: "mine-3" }])
+    wire().say({ kind: "system/error", payload: { error: "too_large", code: "too_large", message: "too long" } })
+    expect(session.snapshot().pending.filter(({ failure }) => failure === "too long")).toMatchObject([{ id: "mine-3" }, { id: "mine-4" }])
+    session.forget("mine-3")
+    session.forget("mine-4")
     session.forget("mine-2")
     expect(session.snapshot().pending).toEqual([])
     session.leave()

@@ -79,6 +79,7 @@ const TICK = 50
 const FINAL = new Set([4400, 4401, 4403, 4404])
 
 const LOST = "What was said earlier could not be read."
+const ANEW = "The space that was here before is gone. This is another one by its name."
 
 export function newId(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16))
@@ -89,7 +90,7 @@ export class SpaceSession {
   readonly space: string
   readonly #parts: Parts
   readonly #history: History
-  readonly #log = new Log()
+  #log = new Log()
   /** A piece of the history far from what is here, while the page stands in it. */
   #away: Log | null = null
   #fold = new Fold()
@@ -356,6 +357,8 @@ export class SpaceSession {
     const fresh = this.#state.phase !== "open"
     this.#joined = true
     this.#tries = 0
+    const anew = payload["unknown_after_seq"] !== undefined
+    if (anew) this.#forget()
     const me = typeof you?.id === "string" ? you.id : this.#state.me
     this.#people.clear()
     if (me !== null) this.#people.set(me, true)
@@ -366,7 +369,7 @@ export class SpaceSession {
     }
     this.#tell({
       phase: "open",
-      problem: null,
+      problem: anew ? ANEW : null,
       me,
       capabilities: Array.isArray(you?.capabilities) ? you.capabilities : [],
       head: Math.max(this.#state.head, typeof head === "number" ? head : 0),
@@ -377,10 +380,21 @@ export class SpaceSession {
     if (!Number.isFinite(this.#log.from)) void this.#read(() => this.#begin())
   }
 
+  /** Nothing of what was here is of this space. */
+  #forget(): void {
+    this.#asked++
+    this.#log = new Log()
+    this.#fold = new Fold()
+    this.#away = this.#then = null
+    this.#frames = []
+    this.#state = { ...this.#state, head: 0 }
+    if (this.#state.scrub.mode !== "live") this.live()
+  }
+
   #wrong(envelope: Envelope): void {
     const message = wordsOf(envelope) || "The gateway refused this."
-    // What is too large is not looked into: whose it was can only be told by its size.
-    const about = envelope.payload["code"] === "too_large" ? this.#largest() : envelope.correlation.find((id) => this.#sent.has(id))
+    // Of what is too large, only the beginning is looked into: if its id is not there, its size tells which it was.
+    const about = envelope.correlation.find((id) => this.#sent.has(id)) ?? (envelope.payload["code"] === "too_large" ? this.#largest() : undefined)
     if (about === undefined) {
       this.#tell({ problem: message })
       return

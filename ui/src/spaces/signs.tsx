@@ -1,8 +1,8 @@
 // The small signs of a space: who, how it stands, how sure.
 import { CheckIcon, CloseIcon } from "../shell/icons"
-import { plain } from "../text/visible"
+import { plain, visible } from "../text/visible"
 import { duration } from "../chat/words"
-import type { Range } from "./envelope"
+import type { Flag, Range } from "./envelope"
 import type { Context, Status } from "./fold"
 import { useRoom } from "./room"
 
@@ -52,6 +52,15 @@ export function Sure({ confidence, range }: { confidence: number; range?: Range 
       {percent(confidence)}<span className="visually-hidden"> sure</span>
     </span>
   )
+}
+
+/** What the gateway found to be seen about something that it took all the same. */
+export function Flags({ flags }: { flags: readonly Flag[] }) {
+  return flags.map(({ code, message }, index) => (
+    <p key={index} className="flag" data-testid="flag" data-code={code}>
+      <span aria-hidden="true">⚑ </span><span className="visually-hidden">Flagged: </span><span dir="auto">{visible(message)}</span>
+    </p>
+  ))
 }
 
 export const took = (context: Context, now: number) => duration(Math.max(0, (context.ended ?? Math.max(now, context.active)) - context.opened))

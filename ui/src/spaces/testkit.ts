@@ -5,7 +5,7 @@ import type { Envelope, Payload } from "./envelope"
 import type { Fold, Item } from "./fold"
 
 export const said = (given: Partial<Envelope>): Envelope => ({
-  seq: 1, id: `id-${given.seq ?? 1}`, ts: (given.seq ?? 1) * 1000, from: "mara", to: [], kind: "chat", correlation: [], context: null, payload: {}, ...given,
+  seq: 1, id: `id-${given.seq ?? 1}`, ts: (given.seq ?? 1) * 1000, from: "mara", to: [], kind: "chat", correlation: [], context: null, payload: {}, flags: [], ...given,
 })
 
 const KINDS = [

@@ -1,11 +1,13 @@
 """What somebody asks for in the query of a request, over HTTP and of a socket. Whatever is wrong is a `RequestError`.
 
 view=full|collapsed|main    dialect=…     after_seq=N   before_seq=N   history=N
-replay=instant|original     speed=2.5     since=TIME    until=TIME     (RFC 3339, or milliseconds since 1970)
+replay=instant|original     speed=2.5     longest_pause=SECONDS
+since=TIME    until=TIME    (RFC 3339, or milliseconds since 1970)
 """
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
@@ -14,6 +16,7 @@ import msgspec
 from ...envelopes import DIALECTS, DialectName, dialect_named
 from ...envelopes.shown import SpaceView, space_view
 from ...errors import RequestError
+from ...spaces.past.replaying import Stretch
 from ...text import meant
 from ..exchange import Exchange
 
@@ -21,6 +24,7 @@ MOST_HISTORY = 10_000
 """How many envelopes of before may come along with a welcome."""
 
 MAX_SPEED = 1000.0
+MAX_PAUSE = 86_400.0
 MAX_SEQ = 2**53
 
 Pace = Literal["instant", "original"]
@@ -35,18 +39,6 @@ class Wanted(NamedTuple):
     """None: it is what they show that they speak."""
     after: int | None
     history: int
-
-
-class Replay(NamedTuple):
-    """A part of the history, and how fast."""
-
-    after: int
-    before: int | None
-    since: int | None
-    until: int | None
-    """Milliseconds since 1970."""
-    speed: float | None
-    """None: as fast as it is read."""
 
 
 def wanted(exchange: Exchange) -> Wanted:
@@ -71,10 +63,12 @@ def seq(exchange: Exchange, name: str) -> int | None:
     return None if exchange.asked(name) is None else exchange.number(name, 0, 0, MAX_SEQ)
 
 
-def yes(exchange: Exchange, name: str) -> bool:
-    """A switch: there is it, unless it says that it is not."""
+def yes(exchange: Exchange, name: str, usually: bool = False) -> bool:
+    """A switch: where it is named it is on, unless it says that it is not."""
     text = exchange.asked(name)
-    if text is None or text.lower() in ("false", "0", "no"):
+    if text is None:
+        return usually
+    if text.lower() in ("false", "0", "no"):
         return False
     if text.lower() in ("", "true", "1", "yes"):
         return True
@@ -86,7 +80,7 @@ def several(exchange: Exchange, name: str) -> tuple[str, ...]:
     return tuple(one for key, text in exchange.query if key == name for one in text.split(",") if one)
 
 
-def replay(exchange: Exchange, usual: Pace | None = None) -> Replay | None:
+def replay(exchange: Exchange, usual: Pace | None = None) -> Stretch | None:
     """None: none is wanted. `usual`: the pace where none is named."""
     pace = exchange.asked("replay") or exchange.asked("pace") or usual
     if pace is None:
@@ -98,12 +92,13 @@ def replay(exchange: Exchange, usual: Pace | None = None) -> Replay | None:
     speed = _speed(exchange)
     if speed is not None and exchange.asked("replay") is None and exchange.asked("pace") is None:
         pace = "original"
-    return Replay(
+    return Stretch(
         seq(exchange, "after_seq") or 0,
         seq(exchange, "before_seq"),
         time(exchange, "since"),
         time(exchange, "until"),
         (speed or 1.0) if pace == "original" else None,
+        _longest_pause(exchange),
     )
 
 
@@ -127,20 +122,40 @@ def time(exchange: Exchange, name: str) -> int | None:
 
 
 def _speed(exchange: Exchange) -> float | None:
-    text = exchange.asked("speed")
+    return _positive(exchange, "speed", MAX_SPEED, "1 is the original pace")
+
+
+def _longest_pause(exchange: Exchange) -> float | None:
+    return _positive(exchange, "longest_pause", MAX_PAUSE, "the seconds after which a replay goes on")
+
+
+def _positive(exchange: Exchange, name: str, most: float, meaning: str) -> float | None:
+    text = exchange.asked(name)
     if text is None:
         return None
     try:
-        speed = float(text)
+        number = float(text)
     except ValueError:
-        speed = 0.0
-    if not 0 < speed <= MAX_SPEED:
+        number = 0.0
+    if not 0 < number <= most:
         raise RequestError(
-            f"speed: must be a number above 0, up to {MAX_SPEED:g}; 1 is the original pace",
-            code="invalid_value",
-            param="speed",
+            f"{name}: must be a number above 0, up to {most:g}: {meaning}", code="invalid_value", param=name
         )
-    return speed
+    return number
+
+
+_HOST = re.compile(r"[A-Za-z0-9._-]{1,253}(:\d{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](:\d{1,5})?")
+
+
+def address(exchange: Exchange) -> str:
+    """Under which whoever asks reached the gateway: `wss://host:port`; empty where they do not say. It is told to them
+    alone, so they are believed, and so is a proxy before us."""
+    host = exchange.header("x-forwarded-host") or exchange.header("host") or ""
+    if not _HOST.fullmatch(host):
+        return ""
+    scheme = exchange.header("x-forwarded-proto") or exchange.scope.get("scheme")
+    root = str(exchange.scope.get("root_path") or "").rstrip("/")
+    return f"{'wss' if scheme in ('https', 'wss') else 'ws'}://{host}{root}"
 
 
 def subprotocol(offered: list[str]) -> tuple[str, DialectName] | None:
@@ -152,4 +167,17 @@ def subprotocol(offered: list[str]) -> tuple[str, DialectName] | None:
     return None
 
 
-__all__ = ["Pace", "Replay", "Wanted", "dialect", "replay", "seq", "several", "subprotocol", "time", "view", "wanted"]
+__all__ = [
+    "Pace",
+    "Wanted",
+    "address",
+    "dialect",
+    "replay",
+    "seq",
+    "several",
+    "subprotocol",
+    "time",
+    "view",
+    "wanted",
+    "yes",
+]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...envelopes import time_text, write
+from ...errors import RequestError
 from ...spaces.runtime.identity import PREFIX, digest_of
 from ...spaces.runtime.settings import SpaceSettings
 from ...storage import StoredSpace
@@ -31,6 +32,9 @@ class Endpoints:
         rows: list[dict[str, Any]] = []
         mine = await self._services.store.spaces.of_token(digest_of(text)) if text is not None else ()
         if mine:
+            mine = tuple([(space, who) for space, who in mine if await self._opens(space.name, text)])
+            if not mine:
+                raise RequestError("you are in no space any more", kind="forbidden", code="not_a_member")
             exchange.principal = exchange.watch.principal = Principal(mine[0][0].owner, None, mine[0][1].id)
             rows = [{**_space(space), "participant": who.id} for space, who in mine]
         else:
@@ -39,6 +43,14 @@ class Endpoints:
             exchange.principal = exchange.watch.principal = await self._services.guard.admit(exchange.scope)
             rows = [_space(space) for space in await self._services.store.spaces.list(exchange.principal.owner)]
         await tell(exchange, {"spaces": sorted(rows, key=lambda row: str(row["name"]))})
+
+    async def _opens(self, name: str, token: str | None) -> bool:
+        """Whether the token still does, or its participant was put out."""
+        try:
+            await self._services.spaces.admit(name, token or "")
+        except RequestError:
+            return False
+        return True
 
     async def space(self, exchange: Exchange, inside: Inside) -> None:
         """One, as its participants see it."""
@@ -57,7 +69,9 @@ class Endpoints:
     async def post(self, exchange: Exchange, inside: Inside) -> None:
         """Say something. The answer comes when it is stored."""
         body = await exchange.body(self._services.config.server)
-        posted = await inside.space.post(inside.participant, body, asked.dialect(exchange))
+        posted = await inside.space.post(
+            inside.participant, body, asked.dialect(exchange), address=asked.address(exchange)
+        )
         envelope = posted.stored.envelope
         answer: dict[str, Any] = {
             "id": envelope.id,
@@ -65,6 +79,8 @@ class Endpoints:
             "status": "accepted",
             "timestamp": time_text(posted.stored.at),
         }
+        if flags := posted.stored.told.flags:
+            answer["flags"] = told(list(flags))
         if posted.answers:
             dialect = asked.dialect(exchange) or envelope.dialect
             answer["answers"] = [write(one, dialect) for one in posted.answers]

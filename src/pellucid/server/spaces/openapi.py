@@ -11,7 +11,7 @@ from ...envelopes import DIALECTS
 from ...envelopes.shown import SPACE_VIEWS
 from ...protocols.openapi import STRING, Schema, parameter
 from ...spaces.past.history import EXPORT_FORMATS, REASONING_FORMS
-from .asked import MAX_SEQ, MAX_SPEED
+from .asked import MAX_PAUSE, MAX_SEQ, MAX_SPEED
 from .reading import MOST, NDJSON, USUALLY
 
 SECURITY = {
@@ -46,13 +46,14 @@ def _list(of: Schema) -> Schema:
 
 
 _ID: Schema = {"type": "string", "minLength": 1, "maxLength": 255}
+_FLAGS = _list(_object(code=STRING, message=STRING))
 _CAPABILITIES = _list({"anyOf": [STRING, {"type": "object"}]})
 
 
 def _envelope() -> Schema:
     """As MEW has it. Other dialects write it otherwise, and everything can be left out that has a default."""
     made = _object(
-        ("protocol", "id", "ts", "from", "to", "correlation_id", "context", "payload", "seq", "replayed"),
+        ("protocol", "id", "ts", "from", "to", "correlation_id", "context", "payload", "seq", "replayed", "flags"),
         protocol={"enum": [row.protocol for row in DIALECTS.values()], "description": "The dialect."},
         id=_ID,
         ts={"type": "string", "format": "date-time"},
@@ -68,6 +69,7 @@ def _envelope() -> Schema:
         payload={"type": "object"},
         seq={**_INTEGER, "description": "The gateway's number in its space: the order."},
         replayed=_BOOLEAN,
+        flags={**_FLAGS, "description": "What the gateway found to be seen about it. The gateway's word."},
     )
     made["properties"]["from"] = {**STRING, "description": "Who said it. The gateway's word."}
     made["description"] = "One message of a space. The fields of other dialects, and unknown ones, stand beside these."
@@ -101,11 +103,12 @@ def schemas() -> dict[str, Schema]:
         envelope={"anyOf": [_ref("SpaceEnvelope"), {"type": "null"}]},
     )
     posted = _object(
-        ("answers",),
+        ("flags", "answers"),
         id=_ID,
         seq=_INTEGER,
         status={"const": "accepted"},
         timestamp=STRING,
+        flags=_FLAGS,
         answers=_list(_ref("SpaceEnvelope")),
     )
     return {
@@ -180,6 +183,12 @@ _FILTERS = (
 _SPEED = parameter(
     *("speed", "query", "How many times as fast as it was said."),
     {"type": "number", "exclusiveMinimum": 0, "maximum": MAX_SPEED},
+)
+
+
+_PAUSE = parameter(
+    *("longest_pause", "query", "The most seconds between two, at the original pace or times that."),
+    {"type": "number", "exclusiveMinimum": 0, "maximum": MAX_PAUSE},
 )
 
 
@@ -260,7 +269,7 @@ def paths() -> dict[str, Schema]:
     listed["security"] = [*_TOKEN, {"bearer": []}, {"x-api-key": []}, {"api-key": []}, {}]
     replay = _read(
         *("replaySpace", "What was said, told again and flagged as that", ""),
-        *(_AFTER, _BEFORE, *times, pace, _SPEED, _VIEW, _DIALECT),
+        *(_AFTER, _BEFORE, *times, pace, _SPEED, _PAUSE, _VIEW, _DIALECT),
         media=NDJSON,
     )
     replay["responses"]["200"]["content"]["text/event-stream"] = {"schema": STRING}
@@ -322,6 +331,8 @@ def paths() -> dict[str, Schema]:
                 *("exportSpace", "All that may be read, as lines of JSON", ""),
                 parameter("format", "query", "What for.", {"enum": [*EXPORT_FORMATS], "type": "string"}),
                 parameter("reasoning", "query", "Where reasoning stands.", {"enum": [*REASONING_FORMS]}),
+                parameter("complete", "query", "chat-jsonl: only those with a question and an answer.", _BOOLEAN),
+                parameter("metadata", "query", "chat-jsonl: whether our own field is in it.", _BOOLEAN),
                 *(_AFTER, _BEFORE, _VIEW, _DIALECT),
                 media=NDJSON,
             ),

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ...asgi import http
-from ...spaces.runtime.outlet import Frame
+from ...spaces.runtime.outlet import Frame, Line
 from ..sockets import FRAMES, Frames
 from ..websocket import WebSocket
 
@@ -38,6 +38,13 @@ class DirectOutlet:
         self._frames = frames
         self.farewell: Farewell | None = None
 
+    @property
+    def line(self) -> Line | None:
+        return self._frames.line if self.farewell is None else None
+
+    def watch(self, changed: Callable[[], None] | None) -> None:
+        self._frames.watch(changed)
+
     def write(self, frames: Sequence[Frame]) -> None:
         if self.farewell is None:
             # One is the rule: what one commit holds goes to everybody at once, and most hold one.
@@ -53,6 +60,7 @@ class DirectOutlet:
     def close(self, code: int, reason: str) -> None:
         if self.farewell is None:
             self.farewell = Farewell(code, reason)
+            self._frames.change()
             self._socket.end_now()
 
     async def aclose(self) -> None:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
-from ...envelopes import Envelope
 from ...envelopes.shown import SpaceView
 from ...errors import PellucidError
 from ...spaces.past.history import History
 from ..services import Services
-from .asked import Replay
 from .door import Inside
 
 
@@ -31,16 +27,9 @@ def history_of(services: Services, inside: Inside, view: SpaceView, token: str |
         space.owner,
         space.name,
         space.reader(inside.participant, view),
-        advisory=space.settings.addresses == "advisory",
+        advisory=space.advisory,
         elsewhere=elsewhere,
     )
 
 
-def playing(history: History, wanted: Replay) -> AsyncIterator[list[Envelope]]:
-    """The batches of a replay."""
-    return history.replay(
-        after=wanted.after, before=wanted.before, since=wanted.since, until=wanted.until, speed=wanted.speed
-    )
-
-
-__all__ = ["history_of", "playing"]
+__all__ = ["history_of"]

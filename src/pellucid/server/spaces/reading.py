@@ -1,26 +1,25 @@
 """What was said in a space, for one who asks: pages, search, trees, shapes, references, export and replay.
 
-All of it comes out of `spaces.history`, which shows a reader what they may see and nothing else; here stands what HTTP
+All of it comes out of `spaces.past`, which shows a reader what they may see and nothing else; here stands what HTTP
 makes of it. Envelopes are written in the dialect that is asked for (`?dialect=`), MEW's otherwise.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
 
 from ...asgi import http
 from ...envelopes import USUAL, DialectName, encode, write
 from ...envelopes.context import parse as path_of
 from ...envelopes.kinds import normal
 from ...errors import RequestError
-from ...spaces.past.history import History, export_format, reasoning_form
+from ...spaces.past.history import History, Which, export_format, reasoning_form
 from ..access.credentials import credential
 from ..exchange import Exchange, whole_number
 from ..services import Services
 from . import asked
 from .door import Inside
-from .past import history_of, playing
+from .past import history_of
 from .telling import tell, told
 
 USUALLY = 100
@@ -101,6 +100,8 @@ class Reading:
             before=asked.seq(exchange, "before_seq"),
             dialect=_dialect(exchange),
             reasoning=reasoning_form(exchange.asked("reasoning") or "reasoning_content"),
+            metadata=asked.yes(exchange, "metadata", True),
+            complete=asked.yes(exchange, "complete"),
         )
         await _stream(exchange, lines, NDJSON)
 
@@ -111,7 +112,7 @@ class Reading:
         events = "text/event-stream" in (exchange.header("accept") or "") or exchange.asked("format") == "sse"
 
         async def written() -> AsyncIterator[bytes]:
-            async for batch in playing(self._history(exchange, inside), wanted):
+            async for batch in self._history(exchange, inside).replay(wanted):
                 lines = (encode(envelope, dialect) for envelope in batch)
                 if events:
                     yield b"".join(
@@ -124,7 +125,7 @@ class Reading:
         await _stream(exchange, written(), http.EVENT_STREAM if events else NDJSON)
 
 
-def _filters(exchange: Exchange) -> dict[str, Any]:
+def _filters(exchange: Exchange) -> Which:
     """Of which kinds (`kind=chat,reasoning/*`), from whom (`from`) and in which context (`context`)."""
     within = exchange.asked("context")
     return {

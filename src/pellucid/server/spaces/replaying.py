@@ -7,23 +7,22 @@ envelope is flagged `replayed`; behind the last one the socket is closed (1000).
 from __future__ import annotations
 
 import asyncio
-import time
-import uuid
 from typing import Any
 
-from ...envelopes import DialectName, Envelope, Present
+from ...envelopes import DialectName, Envelope, Present, closing
 from ...envelopes.envelope import EnvelopeError
 from ...envelopes.said import error, welcome
 from ...envelopes.shown import SpaceView
 from ...errors import PellucidError
+from ...spaces.past.replaying import Stretch
+from ...spaces.runtime.ids import new_id
 from ...spaces.runtime.outlet import frame_of
 from ...telemetry import log, place_of
 from ..exchange import FAULT
 from ..services import Services
-from .asked import Replay
 from .door import Inside
 from .outlets import SMALL, DirectOutlet, QueuedOutlet
-from .past import history_of, playing
+from .past import history_of
 
 
 class Replaying:
@@ -34,7 +33,7 @@ class Replaying:
         services: Services,
         inside: Inside,
         outlet: DirectOutlet | QueuedOutlet,
-        wanted: Replay,
+        wanted: Stretch,
         view: SpaceView,
         dialect: DialectName,
     ) -> None:
@@ -61,15 +60,15 @@ class Replaying:
                 kind="forbidden",
                 code="read_only",
             )
-            self._tell([error(str(uuid.uuid4()), _now(), self._inside.participant, told)])
+            self._tell([error(new_id(), self._inside.space.now_ms(), self._inside.participant, told)])
 
     async def _play(self) -> None:
         try:
             self._tell([self._welcome()])
-            async for batch in playing(self._history, self._wanted):
+            async for batch in self._history.replay(self._wanted):
                 self._tell(batch)
                 await self._outlet.drained()
-            self._outlet.close(1000, "the replay is over")
+            self._outlet.close(closing.OVER, "the replay is over")
         except PellucidError as failed:
             self._fail(failed)
         except Exception as failed:
@@ -85,21 +84,18 @@ class Replaying:
             "since": wanted.since,
             "until": wanted.until,
             "speed": wanted.speed,
+            "longest_pause": wanted.longest_pause,
         }
         you = space.you(self._inside.participant)
         said = {name: value for name, value in about.items() if value is not None}
-        return welcome(str(uuid.uuid4()), _now(), you, others, head=space.head, replay=said)
+        return welcome(new_id(), space.now_ms(), you, others, head=space.head, replay=said)
 
     def _fail(self, failed: PellucidError) -> None:
-        self._tell([error(str(uuid.uuid4()), _now(), self._inside.participant, failed)])
-        self._outlet.close(1011, (failed.info.code or failed.info.kind)[:120])
+        self._tell([error(new_id(), self._inside.space.now_ms(), self._inside.participant, failed)])
+        self._outlet.close(closing.BROKEN, (failed.info.code or failed.info.kind)[:120])
 
     def _tell(self, envelopes: list[Envelope]) -> None:
         self._outlet.write([frame_of(envelope, self._dialect) for envelope in envelopes])
-
-
-def _now() -> int:
-    return int(time.time() * 1000)
 
 
 __all__ = ["Replaying"]

@@ -14,17 +14,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-import uuid
 from collections.abc import Awaitable
 from contextlib import suppress
 
 from ...asgi import http
 from ...asgi.serving import is_told
-from ...envelopes import USUAL, DialectName, Join, dialect_named, encode, is_heartbeat, join_in, load
+from ...envelopes import USUAL, DialectName, Join, closing, dialect_named, encode, is_heartbeat, join_in, load
 from ...envelopes.envelope import EnvelopeError
 from ...envelopes.said import error as said_error
 from ...envelopes.shown import space_view
 from ...errors import PellucidError
+from ...spaces.runtime.ids import new_id
 from ...spaces.runtime.seats import Seat
 from ...telemetry import log, place_of
 from ..access.credentials import credential
@@ -38,10 +38,17 @@ from .replaying import Replaying
 
 JOIN_SECONDS = 10.0
 MAX_JOIN = 64 * 1024
-"""Bytes that somebody may send before they are let in."""
+"""Bytes of a join."""
+MAX_UNKNOWN = 4 * MAX_JOIN
+"""Bytes of one message that are read at all of who is not known yet: no memory is filled by strangers."""
 
-NO_JOIN, NO_TOKEN, NOT_YOURS, TOO_LATE, FAULTY = 4400, 4401, 4403, 4408, 1011
-_CODES = {"unauthorized": NO_TOKEN, "forbidden": NOT_YOURS, "server_error": FAULTY, "unavailable": 1013}
+_CODES = {
+    "unauthorized": closing.NO_TOKEN,
+    "forbidden": closing.NOT_LET_IN,
+    "server_error": closing.BROKEN,
+    "unavailable": closing.LATER,
+}
+"""By what was wrong; for all else, that it was no join."""
 
 
 class SpaceSocket:
@@ -69,7 +76,7 @@ class SpaceSocket:
             await socket.refuse(error)
             return
         with suppress(http.ClientGone):
-            await socket.accept(spoken[0] if spoken else None)
+            await socket.accept(spoken[0] if spoken else None, None if visit.is_in else MAX_UNKNOWN)
             await visit.run(self._join_seconds)
 
 
@@ -95,6 +102,11 @@ class Visit:
         if self._token is not None and self._space is not None:
             self._inside = await admitted(self._services, self._exchange, self._space, self._token)
 
+    @property
+    def is_in(self) -> bool:
+        """Whether it is known whose socket it is."""
+        return self._inside is not None
+
     async def run(self, join_seconds: float) -> None:
         """Until the socket is closed, by whichever end. Raises `http.ClientGone`."""
         late = asyncio.get_running_loop().call_later(join_seconds, self._too_late)
@@ -117,7 +129,7 @@ class Visit:
 
     def _too_late(self) -> None:
         if self._seat is None and self._replaying is None:
-            self._outlet.close(TOO_LATE, "nobody joined")
+            self._outlet.close(closing.NOBODY, "nobody joined")
 
     # --- what comes --------------------------------------------------------------------------------------------
 
@@ -195,6 +207,7 @@ class Visit:
             after = join.after_seq if join.after_seq is not None else after
             dialect = dialect or (dialect_named(join.dialect, "dialect") if join.dialect is not None else None)
         self._exchange.watch.principal = self._exchange.principal
+        self._socket.take()
         if self._replay is not None:
             self._replaying = Replaying(self._services, inside, self._outlet, self._replay, view, dialect or USUAL)
             self._replaying.start()
@@ -206,6 +219,7 @@ class Visit:
             view=view,
             after_seq=after,
             history=self._wanted.history,
+            address=asked.address(self._exchange),
         )
 
     async def _told(self, doing: Awaitable[None]) -> None:
@@ -222,9 +236,9 @@ class Visit:
         info = error.info
         self._exchange.watch.error = info.kind
         who = self._inside.participant if self._inside is not None else ""
-        told = said_error(str(uuid.uuid4()), int(time.time() * 1000), who or "you", error)
+        told = said_error(new_id(), round(time.time() * 1000), who or "you", error)
         await self._socket.say(encode(told, self._dialect or USUAL).decode())
-        self._outlet.close(_CODES.get(info.kind, NO_JOIN), (info.code or info.kind)[:120])
+        self._outlet.close(_CODES.get(info.kind, closing.NO_JOIN), (info.code or info.kind)[:120])
 
 
 __all__ = ["JOIN_SECONDS", "SpaceSocket"]

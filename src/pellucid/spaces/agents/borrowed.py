@@ -14,14 +14,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ...envelopes import kinds
+from ...envelopes import kinds, mcp
 from ...envelopes.envelope import Envelope
 from ...parts import ToolCallPart
 from ...settings import ToolDefinition
 from ...tools.calling import arguments_of
 from ..client.participant import Participant, result_of
 from ..client.refusals import CallFailed
-from .offers import CALL, LIST
 
 MOST = 64
 """How many tools of one participant an agent is told of."""
@@ -65,7 +64,7 @@ class Borrowed:
 
     async def ask(self, who: Collection[str] = ()) -> None:
         """Nobody: everybody who is here."""
-        payload = {"jsonrpc": "2.0", "id": uuid.uuid4().hex, "method": LIST}
+        payload = {"jsonrpc": "2.0", "id": uuid.uuid4().hex, "method": mcp.LIST}
         here = frozenset(who or self._me.participants)
         if not here or not self._me.may(kinds.REQUEST, payload, to=tuple(who)):
             return
@@ -130,7 +129,7 @@ class Borrowed:
 
 
 def _payload(tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    return {"method": CALL, "params": {"name": tool, "arguments": dict(arguments)}}
+    return {"method": mcp.CALL, "params": mcp.calling(tool, arguments)}
 
 
 def _to(who: str) -> tuple[str, ...]:
@@ -159,12 +158,10 @@ def _tools_in(response: Envelope) -> dict[str, ToolDefinition]:
 
 def _plain(result: Any) -> Any:
     """An MCP result: its text, where it is text; else as it is."""
-    content = result.get("content") if isinstance(result, dict) else None
-    blocks = content if isinstance(content, list) else []
-    if blocks and all(isinstance(one, dict) and one.get("type") == "text" for one in blocks):
-        text = "\n".join(str(one.get("text", "")) for one in blocks)
-        return f"The call failed: {text}" if result.get("isError") is True else text
-    return result
+    text = mcp.text_in(result)
+    if text is None:
+        return result
+    return f"The call failed: {text}" if result.get("isError") is True else text
 
 
 __all__ = ["Borrowed", "Offer"]

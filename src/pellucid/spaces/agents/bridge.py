@@ -27,7 +27,7 @@ from typing import Any
 import msgspec
 
 from ...agent import Agent, AgentRunResult
-from ...envelopes import kinds
+from ...envelopes import kinds, mcp, text_of
 from ...envelopes.envelope import Envelope
 from ...errors import ErrorInfo, PellucidError
 from ...parts import ModelRequest, ToolCallPart, ToolReturnPart
@@ -38,10 +38,11 @@ from ...tools.calling import arguments_of
 from ..client.participant import Participant
 from ..client.refusals import Cancelled, SpaceClosed
 from ..client.thinking import Thinking
+from ..client.whom import among
 from .borrowed import Borrowed, Offer
 from .concerns import Concerns
 from .narration import Narration, first_words
-from .offers import CALL, ToolsInSpace
+from .offers import ToolsInSpace
 
 DISCOVERY_SECONDS = 2.0
 """How long a run waits for those who were asked for their tools."""
@@ -109,7 +110,7 @@ class AgentInSpace:
     def _hear(self, envelope: Envelope) -> None:
         if self._borrowed is not None and (who := self._borrowed.hear(envelope)):
             self._soon(self._borrowed.ask(who))
-        if envelope.kind == "chat/cancel":
+        if envelope.kind == kinds.CHAT_CANCEL:
             for id in envelope.correlation_id:
                 if (run := self._runs.get(id)) is not None and self._concerns.may_cancel(envelope, id):
                     run.cancel()
@@ -119,7 +120,7 @@ class AgentInSpace:
             self._runs[envelope.id] = task = asyncio.create_task(self._answer(envelope, before))
             task.add_done_callback(lambda _: self._runs.pop(envelope.id, None))
         if envelope.kind == kinds.CHAT and envelope.context is None and not envelope.to:
-            self._said.append((envelope.sender, kinds.text_of(envelope)))
+            self._said.append((envelope.sender, text_of(envelope)))
 
     def _soon(self, doing: Any) -> None:
         task = asyncio.ensure_future(_quietly(doing))
@@ -129,8 +130,7 @@ class AgentInSpace:
     # --- answering -----------------------------------------------------------------------------------------------
 
     async def _answer(self, question: Envelope, before: tuple[tuple[str, str], ...]) -> None:
-        to = tuple(one for one in dict.fromkeys((question.sender, *question.to)) if one != self._me.id)
-        to = to if question.to else ()
+        to = among(question, self._me.id)
         try:
             async with self._some:
                 answer, start = await self._think(question, before, to)
@@ -152,7 +152,7 @@ class AgentInSpace:
         self, question: Envelope, before: tuple[tuple[str, str], ...], to: tuple[str, ...]
     ) -> tuple[str, Envelope | None]:
         """The answer, and the start of what was thought."""
-        text = kinds.text_of(question)
+        text = text_of(question)
         prompt = _prompt(self._me.id, question.sender, text, before)
         if not self._me.may(kinds.START, {}, to=to):
             return _text_of((await self._run(prompt, None)).output), None
@@ -214,12 +214,12 @@ class AgentInSpace:
         def is_it(envelope: Envelope) -> bool:
             return envelope.kind in (kinds.REQUEST, kinds.REJECT) and id in envelope.correlation_id
 
-        params = {"name": call.tool_name, "arguments": arguments_of(call)}
+        params = mcp.calling(call.tool_name, arguments_of(call))
         where, to = (thought.path, thought.to) if thought else (None, ())
         async with self._me.awaiting(is_it) as word:
             self._proposed.add(id)
             try:
-                await self._me.propose(CALL, params, to=to, context=where, id=id)
+                await self._me.propose(mcp.CALL, params, to=to, context=where, id=id)
                 said = await word
             finally:
                 # Whoever else hears of the word hears it in the same breath.

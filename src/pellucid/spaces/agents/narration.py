@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from ...envelopes import kinds
 from ...events import (
     Event,
     FunctionToolCallEvent,
@@ -67,7 +68,7 @@ class Narration:
                 case FunctionToolCallEvent(part=call) if call.tool_name not in self._others:
                     yield _thought(f"Calling {call.tool_name}({_written(call.args)})")
                 case FunctionToolResultEvent(result=result) if result.tool_name not in self._others:
-                    yield Told("reasoning/observation", {"content": _written(result.content), "tool": result.tool_name})
+                    yield Told(kinds.OBSERVATION, {"content": _written(result.content), "tool": result.tool_name})
                 case _:
                     pass
 
@@ -90,7 +91,7 @@ def first_words(text: str) -> str:
 
 
 def _thought(text: str) -> Told:
-    return Told("reasoning/thought", {"message": text})
+    return Told(kinds.THOUGHT, {"message": text})
 
 
 def _written(value: Any) -> str:

@@ -17,6 +17,7 @@ import msgspec
 
 from ...envelopes import kinds
 from ...envelopes.envelope import Envelope
+from ...envelopes.mcp import CALL, LIST, tool_of
 from ...errors import PellucidError
 from ...parts import RetryPromptPart, ToolCallPart
 from ...telemetry import log
@@ -25,8 +26,6 @@ from ..client.participant import Participant
 
 AT_ONCE = 8
 """How many calls of one participant's tools run together."""
-
-LIST, CALL = "tools/list", "tools/call"
 
 _UNKNOWN = -32601
 _UNFIT = -32602
@@ -71,7 +70,7 @@ class ToolsInSpace:
         method = envelope.payload.get("method")
         if (envelope.to and self._me.id not in envelope.to) or (self._but is not None and self._but(envelope)):
             return
-        if method == LIST or (method == CALL and (len(envelope.to) == 1 or kinds.tool_of(envelope) in self._box.names)):
+        if method == LIST or (method == CALL and (len(envelope.to) == 1 or tool_of(envelope) in self._box.names)):
             task = asyncio.create_task(self._answer(envelope))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -88,7 +87,7 @@ class ToolsInSpace:
             log.warning("a request in a space could not be answered: %s", error.info.code or error.info.kind)
 
     async def _call(self, request: Envelope) -> tuple[Any, dict[str, Any] | None]:
-        name = kinds.tool_of(request)
+        name = tool_of(request)
         if name is None or self._box.get(name) is None:
             return None, {"code": _UNKNOWN, "message": f"there is no tool {name!r} here"}
         arguments = request.payload["params"].get("arguments") or {}

@@ -1,7 +1,7 @@
 """Where a space is: its WebSocket and its HTTP, out of whatever URL somebody was given for it.
 
-ws://host:8000/spaces/review/ws     http://host:8000/spaces/review     ws://host:8000/ws?space=review
-http://host:8000, with the space's name beside it
+ws://host:8080/spaces/review/ws     http://host:8080/spaces/review     ws://host:8080/ws?space=review
+http://host:8080, with the space's name beside it
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 
 from ...errors import RequestError
 
-_PLAIN = {"ws": "http", "http": "http", "wss": "https", "https": "https"}
-_WAYS = {"ws": "ws", "http": "ws", "wss": "wss", "https": "wss"}
+_OPEN, _SECURE = ("ws", "http"), ("wss", "https")
 _PATH = re.compile(r"(?P<before>.*?)(?:/spaces/(?P<name>[^/]+)(?:/ws)?|/ws)?/?")
 
 
@@ -38,9 +37,9 @@ class Address(NamedTuple):
 def address(url: str, space: str | None = None) -> Address:
     """Raises `RequestError` for what leads to no space."""
     parts = urlsplit(url)
-    if parts.scheme not in _PLAIN or not parts.hostname:
+    if parts.scheme not in _OPEN + _SECURE or not parts.hostname:
         raise RequestError(
-            f"url: {url!r} leads to no space: it is like ws://host:8000/spaces/NAME/ws", code="invalid_url", param="url"
+            f"url: {url!r} leads to no space: it is like http://host:8080/spaces/NAME", code="invalid_url", param="url"
         )
     if parts.username is not None or "token" in parse_qs(parts.query):
         raise RequestError("url: a secret has no place in a URL; give the token apart", code="invalid_url", param="url")
@@ -50,9 +49,11 @@ def address(url: str, space: str | None = None) -> Address:
     name = space or (unquote(named) if named else asked)
     if not name:
         raise RequestError(
-            f"url: {url!r} names no space: it is like ws://host:8000/spaces/NAME/ws", code="invalid_url", param="url"
+            f"url: {url!r} names no space: it is like http://host:8080/spaces/NAME, or the space is named apart",
+            code="invalid_url",
+            param="url",
         )
-    return Address(name, f"//{parts.netloc}{before}", parts.scheme in ("wss", "https"))
+    return Address(name, f"//{parts.netloc}{before}", parts.scheme in _SECURE)
 
 
 def _query(values: Mapping[str, str | int | float | bool | None]) -> str:

@@ -2,6 +2,7 @@
 
     arrivals.resume           what to ask a connection for: where to go on, or how much of the history
     arrivals.welcomed(head)   a connection was accepted
+    arrivals.begin_anew(head) … by another space than the one whose numbers these are
     arrivals.take(envelope)   the envelope as it is to be handed on, or None: it was here before
 
 The space sends in its order, and leaves out what this reader is not shown: so numbers may be missing, but none comes
@@ -49,6 +50,10 @@ class Arrivals:
             self.joined = head
             if not self._history:
                 self.seen, self._asked = max(self.seen, head), True
+
+    def begin_anew(self, head: int) -> None:
+        """The numbers until now were another space's. All that there is, is past."""
+        self.seen, self.head, self.joined, self._asked = 0, head, head, True
 
     def take(self, envelope: Envelope) -> Envelope | None:
         seq = envelope.seq

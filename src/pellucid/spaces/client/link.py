@@ -1,8 +1,9 @@
 """The connection of a participant, and how it is made again.
 
-One task hears (`_run`), one for each connection sends. What is heard goes through `Arrivals`, and then to the echoes
-that somebody waits for, to who is told at once (`hearers`), and to the inboxes. A gap that the space tells of is read
-from the history before anything after it; where that cannot be had, the connection is made anew from before the gap.
+One task hears (`_run`), one for each connection sends. What is heard goes through `Arrivals`, to the echoes that
+somebody waits for (`Outbox`), to the `Roster`, and then to whoever hears (`Hearers`). A gap that the space tells of is
+read from the history before anything after it; where that cannot be had, the connection is made anew from before the
+gap.
 """
 
 from __future__ import annotations
@@ -10,45 +11,31 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import msgspec
-from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
+from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import ConnectionClosed
 
-from ...envelopes import kinds
+from ...envelopes import closing, kinds
 from ...envelopes.envelope import Envelope, EnvelopeError
-from ...envelopes.payloads import Presence, Present, Welcome
 from ...envelopes.shown import SpaceView
 from ...envelopes.translate import read
 from ...errors import PellucidError
 from ...telemetry import log, place_of
 from .address import Address
 from .arrivals import Arrivals
-from .inbox import Inbox
+from .dialing import Broken, closed_for_good, dial
+from .hearers import Hearers
 from .outbox import Outbox
 from .refusals import Kicked, SpaceClosed
-from .remote import SpaceReader, problem
-
-GAP = "system/gap"
-SUBPROTOCOL = "mew.v0.4"
+from .remote import SpaceReader
+from .roster import Roster
 
 WELCOME_SECONDS = 15.0
-CLOSE_SECONDS = 3.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 
-_TOO_BIG = 1009
-_FOR_GOOD = {
-    1008: "the space closed the connection for breaking its rules",
-    4400: "the space does not understand how this participant came in",
-    4401: "the space does not know this token",
-    4403: "this participant may not be in the space",
-    4404: "there is no such space",
-}
 _LASTING = frozenset({"unauthorized", "forbidden", "not_found", "invalid_request"})
-_MAY_PASS = frozenset({408, 421, 425, 429})
-"""Statuses below 500 that say "not now"."""
 
 
 class Link:
@@ -67,21 +54,16 @@ class Link:
         self.view = view
         self.arrivals = Arrivals(after_seq, history)
         self.reader = SpaceReader(address, token)
-        self.me = Present("")
-        self.others: dict[str, Present] = {}
-        self.hearers: list[Callable[[Envelope], None]] = []
+        self.roster = Roster()
+        self.hearers = Hearers(self._fetch)
         self._token = token
         self._patience = patience
         self._max_frame = max_frame
         self._outbox = Outbox(patience)
-        self._inboxes: list[Inbox] = []
-        self._waiters: dict[asyncio.Future[Envelope], Callable[[Envelope], bool]] = {}
         self._socket: ClientConnection | None = None
         self._task: asyncio.Task[None] | None = None
         self._welcome: asyncio.Future[None] | None = None
         """Done once the first welcome came, or it is known that none will."""
-        self._here = 0
-        """The head at the last welcome: who is there is known up to it."""
         self._why: str | None = None
         """What was told before a connection was closed instead of a welcome."""
         self._kicked: Kicked | None = None
@@ -119,17 +101,6 @@ class Link:
             if self._socket is not None:
                 await self._socket.close()  # and it is made again, with the new view, from where it stood
 
-    def inbox(self) -> Inbox:
-        inbox = Inbox(self._fetch)
-        self._inboxes.append(inbox)
-        if self._over is not None or self._leaving:
-            inbox.end(self._over)
-        return inbox
-
-    def no_more(self, inbox: Inbox) -> None:
-        self._inboxes.remove(inbox)
-        inbox.end()
-
     async def send(self, envelope: Envelope) -> Envelope:
         if self._over is not None:
             raise self._over
@@ -140,20 +111,6 @@ class Link:
             return await sent.echo
         finally:
             self._outbox.drop(sent)
-
-    @contextlib.asynccontextmanager
-    async def awaiting(self, is_it: Callable[[Envelope], bool]) -> AsyncIterator[asyncio.Future[Envelope]]:
-        """The first envelope from here on of which that is true."""
-        future: asyncio.Future[Envelope] = asyncio.get_running_loop().create_future()
-        self._waiters[future] = is_it
-        try:
-            yield future
-        finally:
-            self._waiters.pop(future, None)
-            if not future.done():
-                future.cancel()
-            elif not future.cancelled():
-                future.exception()  # it was seen
 
     # --- connecting ----------------------------------------------------------------------------------------------
 
@@ -180,13 +137,13 @@ class Link:
                     pause = FIRST_PAUSE
             except SpaceClosed as error:
                 return error
-            except _Broken as error:
+            except Broken as error:
                 if self._welcome is None or not self._welcome.done():
-                    return SpaceClosed(f"nobody answers at {self.address.socket()} ({error})", code="unreachable")
+                    return SpaceClosed(f"{self.address.socket()}: {error}", code="unreachable")
                 if loop.time() - since > self._patience:
                     return SpaceClosed(
                         f"the connection to {self.address.socket()} was lost, and {self._patience:g} s were not enough "
-                        f"to make it again ({error})",
+                        f"to make it again: {error}",
                         code="lost",
                     )
             # Many lose their connection at once when a server goes, and should not come back at once.
@@ -194,25 +151,10 @@ class Link:
             pause = min(pause * 2, LONGEST_PAUSE)
 
     async def _session(self) -> None:
-        """One connection, to its end. Raises `_Broken`: there was none; `SpaceClosed`: there will be none."""
-        resume = self.arrivals.resume
-        url = self.address.socket(view=self.view, after_seq=resume.after_seq, history=resume.history)
-        try:
-            socket = await connect(
-                url,
-                subprotocols=[SUBPROTOCOL],  # type: ignore[list-item]
-                additional_headers={"Authorization": f"Bearer {self._token}"},
-                compression=None,
-                max_size=self._max_frame,
-                max_queue=64,
-                close_timeout=CLOSE_SECONDS,
-            )
-        except InvalidStatus as error:
-            raise self._not_let_in(error) from None
-        except InvalidURI as error:
-            raise SpaceClosed(str(error), kind="invalid_request", code="invalid_url") from None
-        except (InvalidHandshake, OSError, TimeoutError, EOFError) as error:
-            raise _Broken(type(error).__name__) from None
+        """One connection, to its end. Raises `Broken`: there was none; `SpaceClosed`: there will be none."""
+        socket = await dial(
+            self.address, self._token, view=self.view, resume=self.arrivals.resume, max_frame=self._max_frame
+        )
         sender: asyncio.Task[None] | None = None
         try:
             try:
@@ -220,7 +162,7 @@ class Link:
                     while not self._welcomed(await socket.recv()):
                         pass
             except TimeoutError:
-                raise _Broken("no welcome came") from None
+                raise Broken("no welcome came") from None
             self._socket = socket
             self._outbox.again()
             sender = asyncio.create_task(self._send_all(socket))
@@ -238,30 +180,16 @@ class Link:
                 await socket.close()
         self._closed(socket.close_code, socket.close_reason or "")
         if not welcomed:
-            raise _Broken("it was closed before the welcome")
-
-    def _not_let_in(self, error: InvalidStatus) -> Exception:
-        status = error.response.status_code
-        if status >= 500 or status in _MAY_PASS:
-            return _Broken(f"HTTP {status}")
-        info = problem(status, bytes(error.response.body or b""))
-        return SpaceClosed(
-            f"{self.address.socket()} does not let this participant in: {info.message}",
-            kind=info.kind,
-            code=info.code or "not_let_in",
-        )
+            raise Broken("it was closed before the welcome")
 
     def _closed(self, code: int | None, reason: str) -> None:
         """Raises where it is for good."""
         if self._kicked is not None:
             raise self._kicked
-        if code == _TOO_BIG:
+        if code == closing.TOO_BIG:
             self._outbox.too_large(reason)
-        elif code in _FOR_GOOD:
-            reason = self._why or reason
-            raise SpaceClosed(
-                f"{_FOR_GOOD[code]}{f': {reason}' if reason else ''}", kind="forbidden", code=f"closed_{code}"
-            )
+        elif (over := closed_for_good(code, self._why or reason)) is not None:
+            raise over
 
     async def _send_all(self, socket: ClientConnection) -> None:
         with contextlib.suppress(ConnectionClosed):
@@ -280,18 +208,20 @@ class Link:
                 said = envelope.payload.get("message")
                 self._why = said if isinstance(said, str) else None
                 return False
-            raise _Broken(f"it began with {envelope.kind!r}, not with {kinds.WELCOME!r}")
+            raise Broken(f"it began with {envelope.kind!r}, not with {kinds.WELCOME!r}")
         self._come_in(envelope)
         return True
 
     def _come_in(self, envelope: Envelope) -> None:
-        welcome = msgspec.convert(envelope.payload, Welcome)
-        self.me = welcome.you
-        self.others = {one.id: one for one in welcome.participants if one.id != welcome.you.id}
         head = envelope.payload.get("head")
         head = head if isinstance(head, int) and not isinstance(head, bool) else None
-        self._here = head or 0
-        self.arrivals.welcomed(head)
+        self.roster.welcomed(envelope, head or 0)
+        if envelope.payload.get("unknown_after_seq") is not None:
+            log.warning("the space %s is not the one that was left: it begins anew", self.address.space)
+            self.arrivals.begin_anew(head or 0)
+            self.hearers.hand_on(envelope)
+        else:
+            self.arrivals.welcomed(head)
         if self._welcome is not None and not self._welcome.done():
             self._welcome.set_result(None)
 
@@ -308,12 +238,12 @@ class Link:
             return
         if envelope.kind == kinds.WELCOME:
             self._come_in(envelope)  # what this participant may has changed
-        elif envelope.kind == GAP:
+        elif envelope.kind == kinds.GAP:
             await self._fill(envelope.payload)
         elif envelope.kind == kinds.ERROR and not envelope.seq:
             if not self._outbox.refused(envelope):
-                self._hand_on(envelope)
-        elif envelope.sender == self.me.id and self._is_ahead(envelope):
+                self.hearers.hand_on(envelope)
+        elif envelope.sender == self.roster.me.id and self._is_ahead(envelope):
             await self._fill({"before_seq": envelope.seq + 1})
         else:
             self._take(envelope)
@@ -323,7 +253,7 @@ class Link:
         in the meantime."""
         seen = self.arrivals.seen
         times = self._outbox.echoed(envelope)
-        return envelope.seq > seen + 1 and (times > 1 or (times == 1 and seen < self._here))
+        return envelope.seq > seen + 1 and (times > 1 or (times == 1 and seen < self.roster.head))
 
     async def _fill(self, payload: dict[str, Any]) -> None:
         """Read what was left out. Raises `PellucidError`."""
@@ -342,36 +272,16 @@ class Link:
             reached = page.reached
 
     def _take(self, envelope: Envelope) -> None:
-        if envelope.sender == self.me.id:
+        if envelope.sender == self.roster.me.id:
             self._outbox.echoed(envelope)  # out of the history, it may be the first that is heard of it
         new = self.arrivals.take(envelope)
         if new is None:
             return
-        if new.kind == kinds.PRESENCE and new.seq > self._here:
-            self._presence(new)
-        elif new.kind == kinds.KICK and not new.replayed and new.payload.get("participant_id") == self.me.id:
+        self.roster.hear(new)
+        if new.kind == kinds.KICK and not new.replayed and new.payload.get("participant_id") == self.roster.me.id:
             reason = new.payload.get("reason")
             self._kicked = Kicked(new.sender, reason if isinstance(reason, str) else None)
-        self._hand_on(new)
-
-    def _presence(self, envelope: Envelope) -> None:
-        said = msgspec.convert(envelope.payload, Presence)
-        if said.participant.id == self.me.id:
-            return
-        if said.event == "join":
-            self.others[said.participant.id] = said.participant
-        elif said.event == "leave":
-            self.others.pop(said.participant.id, None)
-
-    def _hand_on(self, envelope: Envelope) -> None:
-        if not envelope.replayed:
-            for future, is_it in [*self._waiters.items()]:
-                if not future.done() and is_it(envelope):
-                    future.set_result(envelope)
-            for hear in [*self.hearers]:
-                hear(envelope)
-        for inbox in self._inboxes:
-            inbox.put(envelope)
+        self.hearers.hand_on(new)
 
     async def _fetch(self, after: int, before: int) -> tuple[list[Envelope], int]:
         """For an inbox that was full. Raises `PellucidError` where it cannot be had."""
@@ -401,15 +311,7 @@ class Link:
         if self._welcome is not None and not self._welcome.done():
             self._welcome.set_exception(told)
         self._outbox.fail(told)
-        for future in self._waiters:
-            if not future.done():
-                future.set_exception(told)
-        for inbox in self._inboxes:
-            inbox.end(None if self._leaving else failure)
-
-
-class _Broken(Exception):
-    """There is no connection, and there may be one later."""
+        self.hearers.end(told, None if self._leaving else failure)
 
 
 __all__ = ["Link"]

@@ -26,14 +26,11 @@ from ...envelopes.envelope import Envelope
 from .refusals import Cancelled
 
 if TYPE_CHECKING:
-    from .participant import Answers, Participant, To
+    from .participant import Participant
+    from .whom import Answers, To
 
 LAST_WORD_SECONDS = 5.0
 """How long a block that raised waits for its cancel to be stored."""
-
-_OBSERVATION = "reasoning/observation"
-_HYPOTHESIS = "reasoning/hypothesis"
-_QUESTION = "reasoning/question"
 
 
 class Thinking:
@@ -124,17 +121,17 @@ class Thinking:
 
     async def observation(self, content: str, *, severity: str | None = None, **more: Any) -> Envelope:
         """What was seen. `more`: `components`, `details` …"""
-        return await self._say(_OBSERVATION, {"content": content, "severity": severity, **more})
+        return await self._say(kinds.OBSERVATION, {"content": content, "severity": severity, **more})
 
     async def hypothesis(
         self, hypothesis: str, *, confidence: float | None = None, evidence: Any = None, **more: Any
     ) -> Envelope:
         return await self._say(
-            _HYPOTHESIS, {"hypothesis": hypothesis, "confidence": confidence, "evidence": evidence, **more}
+            kinds.HYPOTHESIS, {"hypothesis": hypothesis, "confidence": confidence, "evidence": evidence, **more}
         )
 
     async def question(self, *questions: str, **more: Any) -> Envelope:
-        return await self._say(_QUESTION, {"questions": list(questions), **more})
+        return await self._say(kinds.QUESTION, {"questions": list(questions), **more})
 
     async def conclude(
         self,

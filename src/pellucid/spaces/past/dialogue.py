@@ -19,6 +19,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from ...envelopes import GATEWAY, Envelope, kinds
+from ...envelopes.mcp import given_to, text_in, tool_of
 from ...envelopes.tree import Tree
 from .grown import Grown, in_order
 from .reading import Log
@@ -101,11 +102,8 @@ def result_text(payload: dict[str, Any]) -> str:
     error, result = payload.get("error"), payload.get("result")
     if error is not None:
         return json_text({"error": error})
-    content = result.get("content") if isinstance(result, dict) else None
-    if isinstance(content, list) and content:
-        texts = [one.get("text") for one in content if isinstance(one, dict) and one.get("type") == "text"]
-        if len(texts) == len(content) and all(isinstance(text, str) for text in texts):
-            return "\n".join(map(str, texts))
+    if (text := text_in(result)) is not None:
+        return text
     return result if isinstance(result, str) else "" if result is None else json_text(result)
 
 
@@ -124,7 +122,7 @@ def _inside(said: Iterable[Envelope], owner: str, known: Iterable[Envelope], hea
     ids = {envelope.id for envelope in said}
     turns: list[Turn] = []
     for envelope in said:
-        if envelope.sender == GATEWAY or envelope.extra.get("erased") is True or _stands_for(envelope, ids):
+        if envelope.sender == GATEWAY or envelope.is_erased or _stands_for(envelope, ids):
             continue
         if envelope.kind in _CALLS and envelope.sender == owner:
             asked = envelope.id if envelope.kind == kinds.REQUEST else fulfilled.get(envelope.id, "")
@@ -158,12 +156,8 @@ def _results(known: Iterable[Envelope]) -> tuple[dict[str, str], dict[str, str]]
 
 
 def _called(envelope: Envelope, result: str | None) -> Called:
-    params = envelope.payload.get("params")
-    tool = kinds.tool_of(envelope)
-    if tool is not None and isinstance(params, dict):
-        params = params.get("arguments")
-    name = tool or envelope.payload.get("method")
-    return Called(name if isinstance(name, str) else "request", params if isinstance(params, dict) else {}, result)
+    name, given = tool_of(envelope) or envelope.payload.get("method"), given_to(envelope)
+    return Called(name if isinstance(name, str) else "request", given if isinstance(given, dict) else {}, result)
 
 
 def _answer(grown: Grown, tree: Tree) -> Envelope | None:

@@ -77,14 +77,15 @@ async def dig(log: Log, root: str, *, most: int = MOST) -> Bed:
     while more and len(rows) <= most:
         step = min(STEP, most - len(rows) + 1)
         some = await log.spaces.page(log.owner, log.name, after=after, limit=step, within=root)
-        rows += some
+        rows += map(log.marked, some)
         more = len(some) == step
         after = some[-1].envelope.seq if some else after
     cut = len(rows) > most
     rows = rows[:most]
     last = rows[-1].envelope.seq if rows else 0
     if cut:
-        rows += await log.spaces.page(log.owner, log.name, after=last, limit=STEP, kinds=_TURNS, within=root)
+        turns = await log.spaces.page(log.owner, log.name, after=last, limit=STEP, kinds=_TURNS, within=root)
+        rows += map(log.marked, turns)
     return Bed(root, rows, cut, last)
 
 

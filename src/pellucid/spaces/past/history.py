@@ -15,21 +15,21 @@ The rules:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
-from ...envelopes import USUAL, DialectName, Envelope
+from ...envelopes import USUAL, DialectName, Envelope, searched_text
 from ...envelopes.shown import Subscriber
 from . import exporting, references, replaying, shapes
 from .exporting import EXPORT_FORMATS, ExportFormat, RecordHead, export_format, reasoning_form
 from .grown import Grown, read_tree
-from .reading import MOST_READ, Log, Page
+from .reading import MOST_READ, Log, Page, Which
 from .references import Reference, References
+from .replaying import ALL, Stretch
 from .shapes import ContextLine, Contexts, Pattern, Patterns
 from .training import REASONING_FORMS, ReasoningForm
-from .wording import strings, words
 
 if TYPE_CHECKING:
     from ...storage import Store
@@ -95,22 +95,10 @@ class History:
         before: int | None = None,
         limit: int = 100,
         newest: bool = False,
-        sender: str | None = None,
-        kinds: Sequence[str] = (),
-        within: str | None = None,
+        **which: Unpack[Which],
     ) -> Page:
-        """Envelopes with after < seq < before, ascending: the first `limit`, or the last ones (`newest`).
-
-        `kinds` may end in `/*`. `within`: what stands in this context, or one inside it."""
-        return await self.log.page(
-            after=after,
-            before=before,
-            limit=_most(limit),
-            newest=newest,
-            sender=sender,
-            kinds=kinds,
-            within=within,
-        )
+        """Envelopes with after < seq < before, ascending: the first `limit`, or the last ones (`newest`)."""
+        return await self.log.page(after=after, before=before, limit=_most(limit), newest=newest, **which)
 
     async def search(
         self,
@@ -118,9 +106,7 @@ class History:
         *,
         before: int | None = None,
         limit: int = 50,
-        sender: str | None = None,
-        kinds: Sequence[str] = (),
-        within: str | None = None,
+        **which: Unpack[Which],
     ) -> Hits:
         """What holds this anywhere in its payload: any script, case does not matter (`storage.search`)."""
         from ...storage.search import snippet
@@ -130,9 +116,7 @@ class History:
         looked, more = 0, bool(query)
         while more and len(hits) < limit and looked < MOST_READ:
             step = min(MOST_PAGE, max(limit - len(hits) + 1, 50))
-            rows = await log.spaces.search(
-                log.owner, log.name, query, before=before, limit=step, sender=sender, kinds=kinds, within=within
-            )
+            rows = await log.spaces.search(log.owner, log.name, query, before=before, limit=step, **which)
             more, looked = len(rows) == step, looked + len(rows)
             for stored in rows:
                 if len(hits) == limit:
@@ -140,7 +124,7 @@ class History:
                     break
                 before = stored.envelope.seq
                 if log.sees(stored):
-                    hits.append(Hit(stored.envelope, stored.at, snippet(_searched(stored.envelope), query)))
+                    hits.append(Hit(stored.told, stored.at, snippet(searched_text(stored.envelope), query)))
         return Hits(tuple(hits), more, before or 0)
 
     async def contexts(self, *, before: int | None = None, limit: int = 20) -> Contexts:
@@ -182,27 +166,10 @@ class History:
         return exporting.envelopes(self.log, after=after, before=before, dialect=dialect, record=self._record)
 
     def replay(
-        self,
-        *,
-        after: int = 0,
-        before: int | None = None,
-        since: int | None = None,
-        until: int | None = None,
-        speed: float | None = None,
-        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
-        longest_pause: float | None = None,
+        self, what: Stretch = ALL, *, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
     ) -> AsyncIterator[list[Envelope]]:
         """What was said, in batches, flagged `replayed`: at once, or `speed` times as fast as it was (`replaying`)."""
-        return replaying.replay(
-            self.log,
-            after=after,
-            before=before,
-            since=since,
-            until=until,
-            speed=speed,
-            sleep=sleep,
-            longest_pause=longest_pause,
-        )
+        return replaying.replay(self.log, what, sleep)
 
     async def _head_of_record(self) -> Mapping[str, Any] | None:
         scope = f"space:{self.log.name}"
@@ -216,10 +183,6 @@ class History:
 
 def _most(limit: int) -> int:
     return max(1, min(limit, MOST_PAGE))
-
-
-def _searched(envelope: Envelope) -> str:
-    return "\n".join(dict.fromkeys([words(envelope), *strings(envelope.payload)]))
 
 
 __all__ = [
@@ -238,6 +201,8 @@ __all__ = [
     "ReasoningForm",
     "Reference",
     "References",
+    "Stretch",
+    "Which",
     "export_format",
     "reasoning_form",
 ]

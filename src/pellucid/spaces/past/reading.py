@@ -8,9 +8,10 @@ and says how far it came: who wants more goes on from there.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import msgspec
+from msgspec.structs import replace
 
 from ...envelopes import Envelope
 from ...envelopes.shown import Subscriber, is_shown
@@ -23,6 +24,16 @@ STEP = 500
 
 MOST_READ = 10_000
 """So many are looked through for one answer, at most."""
+
+
+class Which(TypedDict, total=False):
+    """Which envelopes are asked for; all, where nothing is said."""
+
+    sender: str | None
+    kinds: Sequence[str]
+    """Any of these; each may end in `/*`."""
+    within: str | None
+    """What stands in this context, or in one inside it."""
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -52,6 +63,11 @@ class Log:
     def sees(self, stored: StoredEnvelope) -> bool:
         return is_shown(stored.envelope, stored.place, self.reader, advisory=self._advisory)
 
+    def marked(self, stored: StoredEnvelope) -> StoredEnvelope:
+        """As it is told: with what there is to be seen about it."""
+        told = stored.told
+        return stored if told is stored.envelope else replace(stored, envelope=told)
+
     async def head(self) -> int:
         """The number of the newest envelope; 0 if nothing was said, or there is no such space."""
         head = await self.spaces.head(self.owner, self.name)
@@ -59,19 +75,19 @@ class Log:
 
     async def one(self, seq: int) -> StoredEnvelope | None:
         stored = await self.spaces.one(self.owner, self.name, seq)
-        return stored if stored is not None and self.sees(stored) else None
+        return self.marked(stored) if stored is not None and self.sees(stored) else None
 
     async def by_id(self, id: str, *, before: int | None = None) -> StoredEnvelope | None:
         """The last one with this id; `before`: that was said before this number."""
         stored = await self.spaces.by_id(self.owner, self.name, id, before=before)
-        return stored if stored is not None and self.sees(stored) else None
+        return self.marked(stored) if stored is not None and self.sees(stored) else None
 
     async def about(self, ids: Sequence[str], *, after: int = 0, limit: int = STEP) -> list[StoredEnvelope]:
         """What correlates to any of these ids."""
         if not ids:
             return []
         found = await self.spaces.about(self.owner, self.name, ids, after=after, limit=limit)
-        return [stored for stored in found if self.sees(stored)]
+        return [self.marked(stored) for stored in found if self.sees(stored)]
 
     async def page(
         self,
@@ -80,9 +96,7 @@ class Log:
         before: int | None = None,
         limit: int = 100,
         newest: bool = False,
-        sender: str | None = None,
-        kinds: Sequence[str] = (),
-        within: str | None = None,
+        **which: Unpack[Which],
     ) -> Page:
         """What the reader is given of after < seq < before: the first `limit`, or the last ones (`newest`)."""
         found: list[StoredEnvelope] = []
@@ -97,9 +111,7 @@ class Log:
                 before=high,
                 limit=step,
                 newest=newest,
-                sender=sender,
-                kinds=kinds,
-                within=within,
+                **which,
             )
             more, looked = len(rows) == step, looked + len(rows)
             if not rows:
@@ -118,7 +130,7 @@ class Log:
             at = after if before is None or not newest else max(after, before - 1)
             seen = (at + 1, at)
         return Page(
-            envelopes=tuple(stored.envelope for stored in found),
+            envelopes=tuple(stored.told for stored in found),
             at=tuple(stored.at for stored in found),
             has_more=more,
             first=seen[0],
@@ -134,11 +146,11 @@ class Log:
         end = end if before is None else min(before, end)
         while after < end - 1:
             rows = await self.spaces.page(self.owner, self.name, after=after, before=end, limit=STEP, kinds=kinds)
-            if given := [stored for stored in rows if self.sees(stored)]:
+            if given := [self.marked(stored) for stored in rows if self.sees(stored)]:
                 yield given
             if len(rows) < STEP:
                 return
             after = rows[-1].envelope.seq
 
 
-__all__ = ["MOST_READ", "STEP", "Log", "Page"]
+__all__ = ["MOST_READ", "STEP", "Log", "Page", "Which"]

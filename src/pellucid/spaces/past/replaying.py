@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -20,21 +21,29 @@ AT_ONCE = 20
 """Milliseconds: what follows within that time is told together, and the pause is made up for afterwards."""
 
 
-async def replay(
-    log: Log,
-    *,
-    after: int = 0,
-    before: int | None = None,
-    since: int | None = None,
-    until: int | None = None,
-    speed: float | None = None,
-    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
-    longest_pause: float | None = None,
-) -> AsyncIterator[list[Envelope]]:
-    """What was said between two numbers (both excluded) or times (milliseconds since 1970, the second excluded).
+class Stretch(NamedTuple):
+    """A part of the history, and how fast it is told."""
 
-    `speed`: None is at once; 1 is the original pace, 2 twice as fast. `longest_pause`: seconds, for what was said hours
-    apart. What is said meanwhile is not in it."""
+    after: int = 0
+    before: int | None = None
+    """Numbers; neither is in it."""
+    since: int | None = None
+    until: int | None = None
+    """Times, in milliseconds since 1970; the second is not in it."""
+    speed: float | None = None
+    """1 is the original pace, 2 twice as fast. None: at once."""
+    longest_pause: float | None = None
+    """Seconds, for what was said hours apart. None: as long as it was."""
+
+
+ALL = Stretch()
+
+
+async def replay(
+    log: Log, what: Stretch, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+) -> AsyncIterator[list[Envelope]]:
+    """What is said meanwhile is not in it. Raises `RequestError`."""
+    after, before, since, until, speed, longest_pause = what
     if speed is not None and not 0 < speed < float("inf"):
         raise RequestError("speed: how many times as fast as it was said, a number above 0", param="speed")
     if since is not None:
@@ -63,4 +72,4 @@ async def replay(
             yield group
 
 
-__all__ = ["replay"]
+__all__ = ["ALL", "Stretch", "replay"]

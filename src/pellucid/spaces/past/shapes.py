@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ...envelopes import Envelope, context, kinds
+from ...envelopes import Envelope, context, kinds, tool_of
 from ...envelopes.reasoning import Status
 from ...envelopes.tree import Tree, shape
 from ...envelopes.verdict import Names
@@ -120,7 +120,7 @@ async def patterns(log: Log, *, before: int | None = None, limit: int = 200) -> 
             for envelope in in_order(tree):
                 by_kind[envelope.kind] += 1
                 by_sender.setdefault(envelope.sender, Counter())[envelope.kind] += 1
-                if envelope.kind == kinds.REQUEST and (tool := kinds.tool_of(envelope)) is not None:
+                if envelope.kind == kinds.REQUEST and (tool := tool_of(envelope)) is not None:
                     by_tool[tool] += 1
         read += 1 if bed is None else bed.size
         last = opened.envelope.seq

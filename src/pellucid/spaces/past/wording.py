@@ -14,8 +14,8 @@ BRIEF = 200
 
 _BESIDE: Mapping[str, tuple[str, ...]] = {
     kinds.START: ("approach",),
-    "reasoning/observation": ("details",),
-    "reasoning/hypothesis": ("evidence",),
+    kinds.OBSERVATION: ("details",),
+    kinds.HYPOTHESIS: ("evidence",),
     kinds.CONCLUSION: ("decision", "key_factors", "recommendation"),
 }
 """What else a kind says in words."""
@@ -35,21 +35,6 @@ def brief(envelope: Envelope) -> str:
     return text if len(text) <= BRIEF else f"{text[: BRIEF - 1]}…"
 
 
-def strings(value: Any) -> list[str]:
-    """All strings in a payload, in their order: what search looks into."""
-    found: list[str] = []
-    ahead = [value]
-    while ahead:
-        one = ahead.pop()
-        if isinstance(one, str):
-            found.append(one)
-        elif isinstance(one, dict):
-            ahead += reversed(one.values())
-        elif isinstance(one, list | tuple):
-            ahead += reversed(one)
-    return found
-
-
 def json_text(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
@@ -62,4 +47,4 @@ def _lines(value: Any) -> list[str]:
     return [] if value is None else [json_text(value)]
 
 
-__all__ = ["BRIEF", "brief", "json_text", "strings", "words"]
+__all__ = ["BRIEF", "brief", "json_text", "words"]

@@ -56,17 +56,17 @@ class Batch:
             key = (envelope.sender, envelope.id)
             if item.named:
                 old = new.get(key) or living.recent.named(*key) or before.get(key)
-                if old is not None and _same(old.envelope, envelope):
+                if old is not None and _same(old.envelope, envelope, item.dated):
                     self._answers.append((item, Answer(old, fresh=False)))
                     self.refused = True
                     continue
-            stored, answer = self._accept(envelope, known, item.redacted)
+            stored, answer = self._accept(envelope, known, item.redacted, item.address)
             self._answers.append((item, answer))
             if stored is not None:
                 new[key] = stored
 
     def _accept(
-        self, envelope: Envelope, known: Names, redacted: tuple[str, ...] = ()
+        self, envelope: Envelope, known: Names, redacted: tuple[str, ...] = (), address: str = ""
     ) -> tuple[StoredEnvelope | None, Answer]:
         outcome = self._state.judge(envelope, self._at, known, redacted)
         if outcome.error is not None:
@@ -76,7 +76,7 @@ class Batch:
         assert stored is not None
         self.stored.append(stored)
         self.changes.append(outcome.changes)
-        invited, told = invited_by(stored, outcome.changes, self._state, self._space)
+        invited, told = invited_by(stored, outcome.changes, self._state, self._space, address)
         self.invited += invited
         return stored, Answer(stored, extra=told)
 
@@ -86,8 +86,11 @@ class Batch:
             item.tell(answer)
 
 
-def _same(old: Envelope, new: Envelope) -> bool:
-    """Whether it is the same once more. When it was sent, and in which dialect, is all one."""
+def _same(old: Envelope, new: Envelope, dated: bool) -> bool:
+    """Whether it is the same once more, in whichever dialect. Who says when it was sent (`dated`) sends it again with
+    the same time: another means that ids are counted anew, as MEW's clients do in every process."""
+    if dated and new.ts != old.ts:
+        return False
     return old == replace(new, seq=old.seq, ts=old.ts, dialect=old.dialect)
 
 

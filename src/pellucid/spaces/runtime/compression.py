@@ -61,7 +61,7 @@ class Compressing:
         space = self._space
         with suppress(PellucidError):
             told = [await self._spaces.one(space.owner, space.name, number) for number in numbers]
-            thoughts = [one.envelope for one in told if one is not None and not one.envelope.extra.get("erased")]
+            thoughts = [one.envelope for one in told if one is not None and not one.envelope.is_erased]
             try:
                 words = await self._compressor(thoughts)
             except PellucidError:

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 
 from ...envelopes import GATEWAY, Envelope
-from ...errors import ErrorInfo, PellucidError
-from ...storage import Spaces, StoredParticipant, StoredSpace
+from ...envelopes.kinds import CONFIGURED
+from ...storage import SpaceGone, Spaces, StoredParticipant, StoredSpace
 from .ids import new_id
 from .redaction import Redactor
 from .settings import SpaceSettings, read_settings
-from .state import CONFIGURED, Doors
+from .state import Doors
 
 INVITED = "invited"
 
@@ -32,10 +32,10 @@ class Configuration:
         return None if space is None else cls(space, await spaces.participants(space.owner, name))
 
     async def read(self, spaces: Spaces) -> None:
-        """What holds now. Raises `StoreError`, or `PellucidError` if the space is gone."""
+        """What holds now. Raises `StoreError`, `SpaceGone`."""
         space = await spaces.get(self.name)
         if space is None or space.owner != self.owner:
-            raise PellucidError(ErrorInfo("not_found", "there is no such space any more", code="space_not_found"))
+            raise SpaceGone(self.name)
         # Read after the version: if they change in between, the next append is told so.
         self._take(space, await spaces.participants(self.owner, self.name))
 

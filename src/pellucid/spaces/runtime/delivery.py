@@ -11,14 +11,15 @@ drained.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
-from ...envelopes import DialectName
+from ...envelopes import DialectName, closing
 from ...envelopes.kinds import CANCEL
 from ...envelopes.shown import SpaceView, Subscriber, is_shown
 from ...storage import StoredEnvelope
 from ...telemetry import log, place_of
-from .outlet import Frame, frame_of
-from .seats import BROKEN, Seat
+from .outlet import Direct, Frame, Line, frame_of
+from .seats import Seat
 
 STRANGER = ""
 """Nobody's id."""
@@ -49,7 +50,7 @@ class _Told:
             if is_shown(one.envelope, one.place, reader, advisory=self.advisory):
                 frame = made[number]
                 if frame is None:
-                    frame = made[number] = frame_of(one.envelope, dialect)
+                    frame = made[number] = frame_of(one.told, dialect)
                 out.append(frame)
         return out
 
@@ -58,7 +59,16 @@ class _Group:
     def __init__(self, dialect: DialectName, view: SpaceView, reasoning: bool, observes: bool) -> None:
         self.dialect = dialect
         self.stranger = Subscriber(participant=STRANGER, view=view, reasoning=reasoning, observes=observes)
-        self.seats: dict[Seat, None] = {}
+        self.lines: dict[Seat, Line] = {}
+        """Those that may be written to with nothing asked."""
+        self.others: dict[Seat, None] = {}
+
+    def discard(self, seat: Seat) -> None:
+        self.lines.pop(seat, None)
+        self.others.pop(seat, None)
+
+    def __bool__(self) -> bool:
+        return bool(self.lines or self.others)
 
 
 class Audience:
@@ -76,16 +86,31 @@ class Audience:
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = _Group(seat.speaks, reader.view, reader.reasoning, reader.observes)
-        group.seats[seat] = None
         seat.group = key
+        self._line_up(seat)
+        if isinstance(seat.outlet, Direct):
+            seat.outlet.watch(partial(self._line_up, seat))
+
+    def _line_up(self, seat: Seat) -> None:
+        if seat.group is None:
+            return
+        group = self._groups[seat.group]
+        group.discard(seat)
+        line = seat.outlet.line if isinstance(seat.outlet, Direct) else None
+        if line is not None:
+            group.lines[seat] = line
+        else:
+            group.others[seat] = None
 
     def discard(self, seat: Seat) -> None:
         self._behind.pop(seat, None)
         if seat.group is None:
             return
+        if isinstance(seat.outlet, Direct):
+            seat.outlet.watch(None)
         group = self._groups[seat.group]
-        group.seats.pop(seat, None)
-        if not group.seats:
+        group.discard(seat)
+        if not group:
             del self._groups[seat.group]
         seat.group = None
 
@@ -105,7 +130,21 @@ class Audience:
         for group in self._groups.values():
             shared = told.frames(group.dialect, group.stranger)
             everything = len(shared) == len(stored) and not out
-            for seat in group.seats:
+            seats = [*group.others] if everything else [*group.lines, *group.others]
+            if everything:
+                data = shared[0].wire if len(shared) == 1 else b"".join([frame.wire for frame in shared])
+                broke: list[Line] = []
+                # Nothing but lines is touched here: what is said to hundreds is a system call each, and what Python
+                # has to fetch in between costs as much again.
+                for line in tuple(group.lines.values()):
+                    try:
+                        line(data)
+                    except Exception:
+                        broke.append(line)
+                if broke:
+                    # Their outlets know what that means.
+                    seats += [seat for seat, line in group.lines.items() if line in broke]
+            for seat in seats:
                 frames = shared
                 if not everything:
                     participant = seat.participant
@@ -126,7 +165,7 @@ class Audience:
         for seat in self._behind:
             seat.missed += len(told.frames(seat.speaks, seat.reader, out.get(seat.participant, len(stored) - 1) + 1))
         for seat in broken:
-            seat.close(BROKEN, "what was said could not be sent")
+            seat.close(closing.BROKEN, "what was said could not be sent")
         for seat, missed in full:
             self.discard(seat)
             self._behind[seat] = None

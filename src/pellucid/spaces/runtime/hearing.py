@@ -12,6 +12,8 @@ import msgspec
 
 from ...envelopes import Defaults, DialectName, Envelope, EnvelopeError, load, read
 from ...envelopes.dialects import dialect_of
+from ...envelopes.glimpse import glimpse
+from ...errors import ErrorInfo, PellucidError
 from .configuration import Configuration
 from .flood import OTHER, Guards
 from .ids import new_id
@@ -28,9 +30,27 @@ class Heard(NamedTuple):
     """Whether its id is its sender's own."""
     size: int
     redacted: tuple[str, ...]
+    dated: bool = False
+    """Whether its sender says when it was sent."""
 
-    def item(self, tell: Tell) -> Item:
-        return Item(tell, envelope=self.envelope, named=self.named, size=self.size, redacted=self.redacted)
+    def item(self, tell: Tell, address: str = "") -> Item:
+        return Item(
+            tell,
+            envelope=self.envelope,
+            named=self.named,
+            size=self.size,
+            redacted=self.redacted,
+            dated=self.dated,
+            address=address,
+        )
+
+
+class TooMuch(PellucidError):
+    """`about` was not taken: its sender says more than the space takes."""
+
+    def __init__(self, info: ErrorInfo, about: Envelope) -> None:
+        super().__init__(info)
+        self.about = about
 
 
 class Speaker(Protocol):
@@ -68,10 +88,13 @@ class Hearing:
         try:
             limit = self._configuration.settings.limits.frame_bytes
             if size > limit:
+                about, attempted = glimpse(data)
                 raise EnvelopeError(
                     f"an envelope has at most {limit} bytes here, not {size}; send it in parts",
                     kind="too_large",
                     code="too_large",
+                    about=about,
+                    attempted_kind=attempted,
                 )
             if dialect is None and speaker is not None:
                 data = load(data)
@@ -82,9 +105,12 @@ class Hearing:
         except EnvelopeError:
             guard.take(OTHER, min(size, MOST_FOR_NOTHING), now)
             raise
-        guard.take(envelope.family, size, now)
+        try:
+            guard.take(envelope.family, size, now)
+        except PellucidError as error:
+            raise TooMuch(error.info, envelope) from None
         envelope, redacted = self._configuration.redactor.envelope(envelope)
-        return Heard(envelope, envelope.id != defaults.id, size, redacted)
+        return Heard(envelope, envelope.id != defaults.id, size, redacted, envelope.ts != defaults.ts)
 
     def out_of_patience(self, participant: str) -> bool:
         now = monotonic()
@@ -100,4 +126,4 @@ def _size_of(data: bytes | str | dict[str, Any]) -> int:
     return len(data) if isinstance(data, bytes) or data.isascii() else len(data.encode(errors="replace"))
 
 
-__all__ = ["Heard", "Hearing", "Speaker"]
+__all__ = ["Heard", "Hearing", "Speaker", "TooMuch"]

@@ -45,8 +45,12 @@ class Answer:
 Tell: TypeAlias = Callable[[Answer], None]
 
 
+def nobody(answer: Answer) -> None:
+    """Is told of what nobody waits for."""
+
+
 class Item:
-    __slots__ = ("envelope", "make", "named", "redacted", "size", "tell")
+    __slots__ = ("address", "dated", "envelope", "make", "named", "redacted", "size", "tell")
 
     def __init__(
         self,
@@ -55,16 +59,21 @@ class Item:
         envelope: Envelope | None = None,
         make: Make | None = None,
         named: bool = False,
+        dated: bool = False,
         size: int = 0,
         redacted: tuple[str, ...] = (),
+        address: str = "",
     ) -> None:
         self.tell = tell
         self.envelope = envelope
         self.make = make
         self.named = named
+        self.dated = dated
         """Whether its sender gave it its id: then it may be one that was sent again."""
         self.size = size
         self.redacted = redacted
+        self.address = address
+        """Under which the gateway was reached: `wss://host`, if that is known."""
 
 
 class Inbox:
@@ -118,4 +127,19 @@ class Inbox:
         self.size = 0
 
 
-__all__ = ["Answer", "Inbox", "Item", "Make", "Tell"]
+async def ask(put: Callable[[Item], None], item: Callable[[Tell], Item]) -> Answer:
+    """Put it there, and wait for what becomes of it. Raises what it is refused with."""
+    asked: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+    def tell(answer: Answer) -> None:
+        if not asked.done():
+            asked.set_result(answer)
+
+    put(item(tell))
+    answer = await asked
+    if answer.error is not None:
+        raise answer.error
+    return answer
+
+
+__all__ = ["Answer", "Inbox", "Item", "Make", "Tell", "ask", "nobody"]

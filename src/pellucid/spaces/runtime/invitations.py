@@ -8,20 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...envelopes import GATEWAY, Envelope
+from ...envelopes import Envelope, said
 from ...envelopes.changes import Change, Invited
 from ...storage import StoredEnvelope, StoredParticipant
 from .identity import digest_of, new_token
 from .ids import new_id
 from .state import SpaceState
 
-INVITE_ACK = "space/invite-ack"
-
 
 def invited_by(
-    stored: StoredEnvelope, changes: Iterable[Change], state: SpaceState, space: str
+    stored: StoredEnvelope, changes: Iterable[Change], state: SpaceState, space: str, address: str = ""
 ) -> tuple[list[StoredParticipant], tuple[Envelope, ...]]:
-    """Who is to be let into `space` by this envelope, and what its sender is told."""
+    """Who is to be let into `space` by this envelope, and what its sender is told. `address`: under which its sender
+    reached the gateway."""
     let_in: list[StoredParticipant] = []
     told: list[Envelope] = []
     for change in changes:
@@ -29,7 +28,7 @@ def invited_by(
             continue
         payload = {"status": change.status, "participant_id": change.participant}
         if change.status == "created" and change.participant not in state.doors.doors:
-            payload |= {"token": (token := new_token()), "connection_url": f"/spaces/{space}/ws"}
+            payload |= {"token": (token := new_token()), "connection_url": f"{address}/spaces/{space}/ws"}
             let_in.append(
                 StoredParticipant(
                     id=change.participant,
@@ -38,18 +37,8 @@ def invited_by(
                     created_at=stored.at / 1000,
                 )
             )
-        told.append(
-            Envelope(
-                id=new_id(),
-                ts=stored.at,
-                sender=GATEWAY,
-                to=(change.by,),
-                kind=INVITE_ACK,
-                correlation_id=(stored.envelope.id,),
-                payload=payload,
-            )
-        )
+        told.append(said.invite_ack(new_id(), stored.at, stored.envelope, payload))
     return let_in, tuple(told)
 
 
-__all__ = ["INVITE_ACK", "invited_by"]
+__all__ = ["invited_by"]

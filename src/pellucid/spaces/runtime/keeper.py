@@ -18,7 +18,7 @@ from ...errors import PellucidError
 from ...relay import Relay, RelayError
 from ...telemetry import log, place_of
 from .ids import new_id
-from .inbox import Answer, Item, Make
+from .inbox import Item, Make, nobody
 from .presence import Presence
 from .state import SpaceState
 from .writer import Writer
@@ -119,11 +119,8 @@ class Keeper:
 
     def _say(self, make: Make) -> None:
         if len(self._writer.inbox) < CROWDED:
-            self._writer.inbox.put(Item(_nobody, make=make))
-
-
-def _nobody(answer: Answer) -> None:
-    """Nobody waits for it: what was not said now is said at the next look."""
+            # What is not said now is said at the next look.
+            self._writer.inbox.put(Item(nobody, make=make))
 
 
 def _cancel(path: str, reason: str) -> Make:

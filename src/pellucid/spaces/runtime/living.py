@@ -19,6 +19,7 @@ from .state import SpaceState
 
 REBASE = 256
 """Envelopes after which the base is made anew."""
+REBASE_BYTES = 4 << 20
 RECENT = 512
 """How many of the newest are at hand."""
 RECENT_BYTES = 4 << 20
@@ -32,12 +33,12 @@ class Living:
         """The newest that is known to be stored."""
         self._base = state.dump()
         self._since: list[StoredEnvelope] = []
+        self._since_size = 0
 
     def accept(self, stored: Sequence[StoredEnvelope], dump: bytes | None = None) -> None:
         """These were judged, and are stored. `dump`: the state after them, where it was made already."""
         self.head = self.state.head
-        for one in stored:
-            self.recent.add(one)
+        self._since_size += sum(map(self.recent.add, stored))
         self._grow(stored, dump)
 
     def absorb(self, stored: Sequence[StoredEnvelope]) -> list[tuple[Change, ...]]:
@@ -48,22 +49,27 @@ class Living:
 
     def roll_back(self) -> None:
         """What was judged and not accepted was never said."""
-        state = SpaceState.load(self.state.settings, self._base)
-        for one in self._since:
-            state.replay(one)
-        self.state = state
+        self.state = self._stored()
 
     def forget(self) -> None:
         """Keep nothing of what was said in memory: some of it may have been erased."""
         self.recent = Recent()
-        self._base, self._since = self.state.dump(), []
+        # Of what is stored alone: something may just be judged.
+        self._base, self._since, self._since_size = self._stored().dump(), [], 0
+
+    def _stored(self) -> SpaceState:
+        state = SpaceState.load(self.state.settings, self._base)
+        for one in self._since:
+            state.replay(one)
+        return state
 
     def configure(self, settings: SpaceSettings) -> None:
         self.state.configure(settings)
 
     def _grow(self, stored: Sequence[StoredEnvelope], dump: bytes | None) -> None:
-        if dump is not None or len(self._since) + len(stored) > REBASE:
-            self._base, self._since = dump if dump is not None else self.state.dump(), []
+        many = len(self._since) + len(stored) > REBASE or self._since_size > REBASE_BYTES
+        if dump is not None or many:
+            self._base, self._since, self._since_size = dump if dump is not None else self.state.dump(), [], 0
         else:
             self._since += stored
 
@@ -76,7 +82,8 @@ class Recent:
         self._named: dict[tuple[str, str], StoredEnvelope] = {}
         self._size = 0
 
-    def add(self, one: StoredEnvelope) -> None:
+    def add(self, one: StoredEnvelope) -> int:
+        """About how many bytes it takes."""
         size = 200 + len(one.note) + _size_of(one.envelope.payload) + _size_of(one.envelope.extra)
         self._kept.append((one, size))
         self._size += size
@@ -87,6 +94,7 @@ class Recent:
             key = (gone.envelope.sender, gone.envelope.id)
             if self._named.get(key) is gone:
                 del self._named[key]
+        return size
 
     def named(self, sender: str, id: str) -> StoredEnvelope | None:
         """The newest of this sender with this id."""

@@ -6,8 +6,8 @@ server may hand to each socket as they are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from ...envelopes import DialectName, Envelope, encode
 
@@ -63,4 +63,23 @@ class Outlet(Protocol):
         ...
 
 
-__all__ = ["Frame", "Outlet", "frame_of", "wire_of"]
+Line: TypeAlias = Callable[[bytes], object]
+"""Takes the bytes of frames (`Frame.wire`)."""
+
+
+@runtime_checkable
+class Direct(Outlet, Protocol):
+    """An outlet that has a shorter way, most of the time: what is said to many costs little more than what its network
+    does with it."""
+
+    @property
+    def line(self) -> Line | None:
+        """Where frames may be written with nothing asked, for as long as it is this. None: not now, `write` does it."""
+        ...
+
+    def watch(self, changed: Callable[[], None] | None) -> None:
+        """It is called whenever `line` may be another, also from within it."""
+        ...
+
+
+__all__ = ["Direct", "Frame", "Line", "Outlet", "frame_of", "wire_of"]

@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from ...envelopes import closing, said
 from ...envelopes.shown import is_shown
 from ...errors import PellucidError
 from ...storage import Spaces, StoredEnvelope
+from .delivery import Audience
+from .ids import new_id
 from .living import Living
 from .outlet import frame_of
-from .seats import LATER, Seat, gap
+from .seats import Seat
 
 if TYPE_CHECKING:
     from .space import Space
@@ -30,15 +33,19 @@ PAUSE = 0.5
 
 
 class Resuming:
-    def __init__(self, space: Space, spaces: Spaces, living: Living) -> None:
+    def __init__(self, space: Space, audience: Audience, spaces: Spaces, living: Living) -> None:
         self._space = space
+        self._audience = audience
         self._spaces = spaces
         self._living = living
 
     def begin(self, seat: Seat, after: int | None, history: int) -> None:
         """Its welcome is written; nothing else is."""
         space = self._space
-        seat.at = space.delivered if after is None else min(after, space.delivered)
+        seat.at = space.head if after is None else after
+        if seat.at > space.head:
+            # The number is of another space by this name: of this one they know nothing, and it is all past.
+            seat.at, seat.past = 0, space.head
         if after is None and history > 0:
             seat.task = space.do(self._keep(seat, history))
         elif not self._from_memory(seat):
@@ -54,25 +61,32 @@ class Resuming:
         if seat.gone:
             return
         if seat.missed:
-            seat.write(gap(space.now_ms(), seat.participant, seat.at, space.delivered + 1, seat.missed))
+            told = said.gap(
+                new_id(),
+                space.now_ms(),
+                seat.participant,
+                after=seat.at,
+                before=space.head + 1,
+                missed=seat.missed,
+            )
+            seat.write(told)
             seat.missed = 0
         seat.task = None
-        space.audience.discard(seat)
-        space.audience.add(seat)
+        self._audience.discard(seat)
+        self._audience.add(seat)
 
     def _from_memory(self, seat: Seat) -> bool:
         """Whether all that it missed is at hand, and written: then it is up to date."""
         space = self._space
-        if seat.at < space.delivered:
+        if seat.at < space.head:
             told = self._living.recent.after(seat.at, PAGE + 1)
             if told is None or len(told) > PAGE:
                 return False
             self._give(seat, told)
-        space.audience.add(seat)
+        self._audience.add(seat)
         return True
 
     async def _keep(self, seat: Seat, history: int) -> None:
-        space = self._space
         tries = 0
         while not seat.gone:
             try:
@@ -84,18 +98,18 @@ class Resuming:
             except PellucidError:
                 tries += 1
                 if tries == TRIES:
-                    seat.close(LATER, "the history does not answer; come back in a moment")
+                    seat.close(closing.LATER, "the history does not answer; come back in a moment")
                     return
                 await asyncio.sleep(PAUSE * tries)
-        space.audience.discard(seat)
+        self._audience.discard(seat)
 
     async def _catch_up(self, seat: Seat) -> None:
         space = self._space
-        while seat.at < space.delivered and not seat.gone:
+        while seat.at < space.head and not seat.gone:
             told = self._living.recent.after(seat.at, PAGE)
             if told is None:
                 told = await self._spaces.page(
-                    space.owner, space.name, after=seat.at, before=space.delivered + 1, limit=PAGE
+                    space.owner, space.name, after=seat.at, before=space.head + 1, limit=PAGE
                 )
             if not told:
                 break
@@ -106,12 +120,12 @@ class Resuming:
                 await asyncio.sleep(0)
         if not seat.gone:
             seat.task = None
-            space.audience.add(seat)
+            self._audience.add(seat)
 
     def _give(self, seat: Seat, told: list[StoredEnvelope]) -> None:
         advisory, reader = self._space.advisory, seat.reader
         frames = [
-            frame_of(one.envelope, seat.speaks)
+            frame_of(replace(one.told, replayed=True) if one.envelope.seq <= seat.past else one.told, seat.speaks)
             for one in told
             if is_shown(one.envelope, one.place, reader, advisory=advisory)
         ]
@@ -133,7 +147,7 @@ class Resuming:
             if len(found) >= many or not told or told[0].envelope.seq <= 1:
                 break
             before = told[0].envelope.seq
-        frames = [frame_of(replace(one.envelope, replayed=True), seat.speaks) for one in found[-many:]]
+        frames = [frame_of(replace(one.told, replayed=True), seat.speaks) for one in found[-many:]]
         for start in range(0, len(frames), PAGE):
             if seat.gone:
                 return

@@ -11,13 +11,15 @@ is shown comes in its order, and nothing comes twice or is left out, but for a g
 from __future__ import annotations
 
 import asyncio
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from ...envelopes import GATEWAY, USUAL, DialectName, Envelope, EnvelopeError, said
+from ...envelopes import USUAL, DialectName, Envelope, EnvelopeError, closing, said
 from ...envelopes.kinds import HEARTBEAT
 from ...envelopes.shown import Subscriber
 from ...errors import ErrorInfo, PellucidError
 from .flood import Bucket
+from .hearing import TooMuch
 from .ids import new_id
 from .inbox import Answer
 from .outlet import Outlet, frame_of
@@ -29,17 +31,21 @@ MOST_WAITING = 128
 """Envelopes of one seat that may wait to be judged before it is not heard any further."""
 BREATH = 64
 """Refusals after which others get their turn."""
-GAP = "system/gap"
-POLICY = 1008
-KICKED = 4403
-GONE = 4404
-LATER = 1013
-BROKEN = 1011
 
 
 class Seat:
-    def __init__(self, space: Space, participant: str, outlet: Outlet, dialect: DialectName | None, reader: Subscriber):
+    def __init__(
+        self,
+        space: Space,
+        participant: str,
+        outlet: Outlet,
+        dialect: DialectName | None,
+        reader: Subscriber,
+        address: str = "",
+    ) -> None:
         self.participant = participant
+        self.address = address
+        """Under which it reached the gateway."""
         self.outlet = outlet
         self.dialect = dialect
         """None: it has not shown yet which it speaks."""
@@ -50,6 +56,8 @@ class Seat:
         self.group: tuple[object, ...] | None = None
         self.at = 0
         """How far it was given the log, while it is not in the audience."""
+        self.past = 0
+        """Up to which number it is given what was said as what is over: flagged as replayed."""
         self.missed = 0
         """How much it might have seen that it was not given, since it is behind."""
         self.gone = False
@@ -77,9 +85,9 @@ class Seat:
         except PellucidError as error:
             if isinstance(error, EnvelopeError) and _is_heartbeat(error):
                 return
-            self.refuse(error)
+            self.refuse(error, error.about if isinstance(error, TooMuch) else None)
             if error.info.code == "rate_limited" and space.out_of_patience(self.participant):
-                self.close(POLICY, "it says more than the space takes, and goes on")
+                self.close(closing.BROKE_RULES, "it says more than the space takes, and goes on")
             self._refused += 1
             if self._refused % BREATH == 0:
                 await asyncio.sleep(0)
@@ -92,7 +100,7 @@ class Seat:
             if self._room is not None and not self._room.done():
                 self._room.set_result(None)
 
-        space.put(heard.item(tell))
+        space.put(heard.item(tell, self.address))
         while self._waiting >= MOST_WAITING or (self._waiting and space.is_full):
             self._room = asyncio.get_running_loop().create_future()
             try:
@@ -109,7 +117,7 @@ class Seat:
         self.dialect = dialect
         if dialect != self.speaks:
             self.speaks = dialect
-            self._space.regroup(self)
+            self._space.seating.audience.regroup(self)
 
     def write(self, *envelopes: Envelope) -> None:
         """What is for this seat alone."""
@@ -119,8 +127,7 @@ class Seat:
     def refuse(self, error: PellucidError, about: Envelope | None = None) -> None:
         """Tell it, unless it was told too much."""
         space = self._space
-        now = space.now()
-        if self._told.wait(1, now) > 0:
+        if self._told.wait(1, monotonic()) > 0:
             self._untold += 1
             if self._later is None:
                 self._later = asyncio.get_running_loop().call_later(1.0, self._catch_up_on_errors)
@@ -155,14 +162,14 @@ class Seat:
             self.refuse(answer.error, envelope)
         # Who is not there yet is given it in its place, or told that it stands in a gap.
         elif answer.stored and not answer.fresh and (self.group or answer.stored.envelope.seq <= self.at):
-            self.write(answer.stored.envelope)
+            self.write(answer.stored.told)
         if answer.extra:
             self.write(*answer.extra)
 
     def close(self, code: int, reason: str) -> None:
         """The gateway closes it. Whoever holds the connection still says `leave`."""
         if not self.gone:
-            self._space.unseat(self)
+            self._space.seating.remove(self)
             self.outlet.close(code, reason)
 
     def stop(self) -> None:
@@ -176,21 +183,9 @@ class Seat:
             self._room.set_result(None)
 
 
-def gap(at: int, participant: str, after: int, before: int, missed: int) -> Envelope:
-    """What a reader who was too slow is told: between these two, so many that it may see were left out."""
-    return Envelope(
-        id=new_id(),
-        ts=at,
-        sender=GATEWAY,
-        to=(participant,),
-        kind=GAP,
-        payload={"after_seq": after, "before_seq": before, "missed": missed},
-    )
-
-
 def _is_heartbeat(error: EnvelopeError) -> bool:
     kind = error.attempted_kind
     return kind is not None and kind.replace(".", "/") == HEARTBEAT
 
 
-__all__ = ["BROKEN", "GONE", "KICKED", "LATER", "POLICY", "Seat", "gap"]
+__all__ = ["Seat"]

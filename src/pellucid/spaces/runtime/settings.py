@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from ...envelopes.capability import read_capabilities
 from ...envelopes.judging import LifecycleSettings
 from ...errors import RequestError
-from ...text import meant
+from ...text import meant, misfit
 from .redaction import Redactor
 
 MAX_NAME = 64
@@ -100,7 +100,7 @@ class SpaceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             owner_only=self.owner_only,
             templates={name: tuple(named) for name, named in steps.items()},
             max_open=self.limits.open_contexts,
-            idle=None if self.idle_seconds is None else round(self.idle_seconds * 1000),
+            idle=None if self.idle_seconds in (None, inf) else round(self.idle_seconds * 1000),
             max_implicit=MAX_IMPLICIT,
             max_ended=MAX_ENDED,
             max_ids=MAX_IDS,
@@ -135,8 +135,9 @@ def check_settings(settings: SpaceSettings, at: str = "settings") -> None:
         if not steps or len(set(steps)) < len(steps):
             raise _wrong(f"{at}.templates.{name}", "a template has at least one step, and each name once")
     for name, number in (("idle_seconds", settings.idle_seconds), ("grace_seconds", settings.grace_seconds)):
-        if number is not None and not 0 <= number < 1e9:
-            raise _wrong(f"{at}.{name}", "it must be a number of seconds, from 0")
+        never = name == "idle_seconds" and number in (None, inf)
+        if not never and not (number is not None and 0 <= number < 1e9):
+            raise _wrong(f"{at}.{name}", f"it must be a number of seconds, from 0{_OR_NEVER.get(name, '')}")
     limits = settings.limits
     for name in ("reasoning", "chat", "mcp", "other", "bytes", "errors"):
         rate: Rate = getattr(limits, name)
@@ -158,13 +159,14 @@ def check_name(name: str, at: str = "name") -> str:
     )
 
 
-_PLACE = re.compile(r" - at `(?:key in `)?\$\.?(.*?)`$")
+_OR_NEVER = {"idle_seconds": "; inf: never"}
+
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
 
 
 def _told(text: str, at: str) -> RequestError:
-    found = _PLACE.search(text)
-    where, what = f"{at}.{found.group(1)}" if found and found.group(1) else at, _PLACE.sub("", text)
+    what, place = misfit(text)
+    where = f"{at}.{place}" if place else at
     if unknown := _UNKNOWN.fullmatch(what):
         name = unknown.group(1)
         return _wrong(f"{where}.{name}", f"nothing is called so here; {meant(name, SpaceSettings.__struct_fields__)}")

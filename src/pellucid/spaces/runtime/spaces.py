@@ -9,31 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from time import monotonic
-from typing import Any, TypeAlias
 from uuid import uuid4
 
-import msgspec
-
-from ...envelopes import ids
-from ...envelopes.capability import read_capabilities
 from ...errors import ErrorInfo, PellucidError, RequestError
 from ...relay import Relay
-from ...storage import Store, StoredParticipant, StoredSpace
+from ...storage import SpaceGone, Store
 from ...telemetry import log, place_of
 from .compression import Compressing, Compressor
 from .configuration import Configuration
-from .identity import digest_of, new_token
+from .identity import digest_of
 from .keeper import Pace
 from .living import Living, load
-from .settings import SpaceSettings, check_name, check_settings
 from .space import Space
 from .writer import PAGE
-
-Capability: TypeAlias = str | dict[str, Any]
-"""As it is written."""
 
 
 class Spaces:
@@ -99,7 +90,7 @@ class Spaces:
         spaces = self._store.spaces
         configuration = await Configuration.of(spaces, name)
         if configuration is None:
-            raise _unknown(name)
+            raise SpaceGone(name)
         owner = configuration.owner
         kept = await spaces.state(owner, name)
         if kept is not None and kept[0] > configuration.head:
@@ -150,49 +141,6 @@ class Spaces:
             raise RequestError(f"{found!r} is not in this space any more", kind="forbidden", code="not_a_member")
         return space, found
 
-    async def of_token(self, token: str) -> tuple[tuple[str, str], ...]:
-        """Where it opens something: names of spaces, and who it is there."""
-        return tuple((space.name, one.id) for space, one in await self._store.spaces.of_token(digest_of(token)))
-
-    # --- making
-
-    async def make(
-        self, owner: str, name: str, settings: SpaceSettings, participants: Mapping[str, Sequence[Capability]]
-    ) -> dict[str, str]:
-        """A new space. Each one's token: they are told here and never again. Raises `RequestError`, `StoreError`."""
-        check_name(name)
-        check_settings(settings)
-        tokens, rows = self._rows(participants)
-        if await self._store.spaces.get(name) is not None:
-            raise RequestError(f"name: there is a space {name!r} already", code="already_exists", param="name")
-        await self._store.spaces.put(
-            StoredSpace(owner=owner, name=name, created_at=self._clock(), settings=settings.dump()), rows
-        )
-        return tokens
-
-    async def add(self, owner: str, name: str, participants: Mapping[str, Sequence[Capability]]) -> dict[str, str]:
-        """More participants of a space: each one's token. Raises `RequestError`, `StoreError`."""
-        tokens, rows = self._rows(participants)
-        await self._store.spaces.add(owner, name, rows)
-        return tokens
-
-    async def declare(
-        self,
-        owner: str,
-        name: str,
-        settings: SpaceSettings,
-        participants: Mapping[str, tuple[Sequence[Capability], str]],
-    ) -> None:
-        """A space of the configuration, with everybody's capabilities and token: it is made, or changed to be so.
-        Raises `RequestError`, `StoreError`."""
-        check_name(name)
-        check_settings(settings)
-        rows = [self._row(id, written, token, "config") for id, (written, token) in participants.items()]
-        await self._store.spaces.put(
-            StoredSpace(owner=owner, name=name, created_at=self._clock(), settings=settings.dump(), origin="config"),
-            rows,
-        )
-
     async def erase(self, name: str, seqs: Sequence[int]) -> int:
         """Take away what these envelopes say, from the store and from memory; how many said something. Other replicas
         forget it when they next look. Raises `PellucidError`."""
@@ -200,21 +148,6 @@ class Spaces:
         gone = await self._store.spaces.erase(space.owner, name, seqs, at=space.now_ms())
         space.forget()
         return gone
-
-    def _rows(self, participants: Mapping[str, Sequence[Capability]]) -> tuple[dict[str, str], list[StoredParticipant]]:
-        tokens = {id: new_token() for id in participants}
-        return tokens, [self._row(id, written, tokens[id], "made") for id, written in participants.items()]
-
-    def _row(self, id: str, written: Sequence[Capability], token: str, origin: Any) -> StoredParticipant:
-        ids.participant(id)
-        read_capabilities(written, f"participants.{id}.capabilities")
-        return StoredParticipant(
-            id=id,
-            capabilities=msgspec.json.encode(list(written)),
-            token_hash=digest_of(token),
-            origin=origin,
-            created_at=self._clock(),
-        )
 
     # --- closing
 
@@ -232,8 +165,4 @@ class Spaces:
                         log.error("a space could not be closed: %s", place_of(error))
 
 
-def _unknown(name: str) -> RequestError:
-    return RequestError("there is no space of this name", kind="not_found", code="space_not_found", param="space")
-
-
-__all__ = ["Capability", "Spaces"]
+__all__ = ["Spaces"]

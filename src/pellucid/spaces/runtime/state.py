@@ -4,9 +4,9 @@
     changes = state.replay(stored)                  # what an accepted one did
 
 It is the fold of the log and of nothing else, so every replica has the same; what the configuration gives comes to it
-through the log too (`CONFIGURED`). The order of judging: whether the proposals refuse it; whether its sender may send
-it, and what it does about rights; whether it has its place in a context; what it does to proposals. What is refused
-changes nothing.
+through the log too (`kinds.CONFIGURED`). The order of judging: whether the proposals refuse it; whether its sender may
+send it, and what it does about rights; whether it has its place in a context; what it does to proposals. What is
+refused changes nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from ...envelopes import GATEWAY, Envelope, kinds
 from ...envelopes.capability import read_capabilities
 from ...envelopes.changes import Change
-from ...envelopes.grants import GRANT_ACK, Ledger, LedgerState
+from ...envelopes.grants import Ledger, LedgerState
 from ...envelopes.judging import LifecycleSettings
 from ...envelopes.lifecycle import Lifecycle
 from ...envelopes.proposals import Proposal, Proposals
@@ -32,18 +32,13 @@ from ...storage import StoredEnvelope
 from .notes import Note, note_of
 from .settings import SpaceSettings
 
-CONFIGURED = "system/configured"
-"""What the configuration changed: doors, what everybody holds, templates. For nobody's eyes but the gateway's."""
-
-_RIGHTS = frozenset({kinds.GRANT, kinds.REVOKE, GRANT_ACK, kinds.INVITE, kinds.KICK})
+_RIGHTS = frozenset({kinds.GRANT, kinds.REVOKE, kinds.GRANT_ACK, kinds.INVITE, kinds.KICK})
 _REMARKS = frozenset({"reason", "email"})
 
 READ_REASONING = "reasoning/read"
 OBSERVE = "space/observe"
 
 NOBODY = Names()
-
-_ERASED = {"erased": True}
 
 
 class Doors(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -138,7 +133,7 @@ class SpaceState:
     def replay(self, stored: StoredEnvelope) -> tuple[Change, ...]:
         """What an envelope that was accepted did."""
         envelope = stored.envelope
-        if envelope.extra == _ERASED and (meaning := note_of(stored.note).meaning):
+        if envelope.is_erased and (meaning := note_of(stored.note).meaning):
             envelope = replace(envelope, payload=meaning)
         changes = self.ledger.replay(envelope)
         self.lifecycle.replay(envelope, at=stored.at)
@@ -148,13 +143,13 @@ class SpaceState:
     def _fold(self, envelope: Envelope, at: int) -> tuple[Change, ...]:
         """What is neither a right nor reasoning: who is there, and the configuration."""
         self.head, self.at = envelope.seq, at
-        if envelope.kind in _RIGHTS or envelope.kind == CONFIGURED:
+        if envelope.kind in _RIGHTS or envelope.kind == kinds.CONFIGURED:
             self._written.clear()
         changes: tuple[Change, ...] = ()
         if envelope.sender == GATEWAY:
             if envelope.kind == kinds.PRESENCE:
                 self._presence(envelope.payload, at)
-            elif envelope.kind == CONFIGURED:
+            elif envelope.kind == kinds.CONFIGURED:
                 changes = self._configured(envelope.payload)
         if self.away and envelope.family == "reasoning":
             for one in [one for one in self.away if not self.lifecycle.open_of(one)]:
@@ -285,4 +280,4 @@ def _meaning(envelope: Envelope) -> dict[str, Any]:
     return {name: value for name, value in envelope.payload.items() if name not in _REMARKS}
 
 
-__all__ = ["CONFIGURED", "OBSERVE", "READ_REASONING", "Doors", "Kept", "Outcome", "SpaceState"]
+__all__ = ["OBSERVE", "READ_REASONING", "Doors", "Kept", "Outcome", "SpaceState"]

@@ -21,7 +21,7 @@ from typing import Protocol
 from ...envelopes.changes import Change
 from ...envelopes.verdict import Names
 from ...errors import ErrorInfo, PellucidError
-from ...storage import Append, Overtaken, Spaces, StoredEnvelope
+from ...storage import Append, Overtaken, SpaceGone, Spaces, StoredEnvelope
 from ...storage.errors import Unanswered
 from ...telemetry import log, place_of
 from .batch import Batch
@@ -174,7 +174,7 @@ class Writer:
         if head is None or head.head < self.living.head:
             # Removed; or the store was put back to an older state, and this is another space by the same name.
             self._delivery.gone()
-            raise PellucidError(ErrorInfo("not_found", "there is no such space any more", code="space_not_found"))
+            raise SpaceGone(self.configuration.name)
         if head.version != self.configuration.version:
             await self.configuration.read(self._spaces)
             self.living.configure(self.configuration.settings)

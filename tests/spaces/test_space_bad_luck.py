@@ -1,0 +1,68 @@
+"""A space when the machine's clock is put back, and when everything that is said is large."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from space_kit import Sink, frame, opened, sat, until, whole_log
+
+from pellucid.envelopes import Envelope
+from pellucid.envelopes.verdict import Place
+from pellucid.spaces.runtime.clock import Steady
+from pellucid.spaces.runtime.living import REBASE_BYTES, Living
+from pellucid.spaces.runtime.settings import SpaceSettings
+from pellucid.spaces.runtime.space import Space
+from pellucid.spaces.runtime.state import SpaceState
+from pellucid.storage import StoredEnvelope
+
+
+async def heard(space: Space, sink: Sink, count: int = 1, kind: str = "chat") -> list[dict[str, Any]]:
+    await until(lambda: len(sink.of(kind)) >= count, f"{count} {kind}")
+    return sink.of(kind)
+
+
+def test_a_clock_that_is_put_back_keeps_nothing_open() -> None:
+    async def scene() -> None:
+        now = [1_000_000.0]
+        settings = {"idle_seconds": 0.5, "grace_seconds": 0.1}
+        async with opened(settings=settings, clock=lambda: now[0]) as (_, space, _store):
+            _, watch = await sat(space, "ada")
+            bob, _ = await sat(space, "bob")
+            await bob.hear(frame("reasoning/start", {}, id="r-1"))
+            await heard(space, watch, kind="reasoning/start")
+            now[0] -= 3600
+            (cancel,) = await heard(space, watch, kind="reasoning/cancel")
+            assert cancel["payload"] == {"reason": "timed out"}
+            await bob.hear(frame("reasoning/start", {}, id="r-2"))
+            await bob.leave()
+            _, cancel = await heard(space, watch, 2, kind="reasoning/cancel")
+            assert cancel["payload"] == {"reason": "disconnected"}
+            at = [one.at for one in await whole_log(space)]
+            assert at == sorted(at)
+            assert 1_000_000_000 <= at[0] <= at[-1] < 1_000_060_000
+
+    asyncio.run(scene())
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20))
+def test_time_goes_on(steps: list[float]) -> None:
+    walls = iter(wall := [1e9 + step for step in steps])
+    steady = Steady(lambda: next(walls), 5.0)
+    told = [steady() for _ in steps]
+    assert told == sorted(told)
+    assert all(one >= wall for one, wall in zip(told, wall, strict=True))
+    assert told[-1] < max(wall) + 1
+
+
+def test_what_is_kept_to_put_a_state_back_is_bounded() -> None:
+    living = Living(SpaceState(SpaceSettings()))
+    for seq in range(1, 200):
+        envelope = Envelope(id=f"m-{seq}", ts=0, sender="a", kind="chat", payload={"text": "x" * 200_000}, seq=seq)
+        living.state.replay(stored := StoredEnvelope(envelope, seq, Place()))
+        living.accept([stored])
+        assert sum(len(one.envelope.payload["text"]) for one in living._since) <= REBASE_BYTES + 200_000
+    living.roll_back()
+    assert living.state.head == 199

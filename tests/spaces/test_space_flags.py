@@ -1,0 +1,253 @@
+"""What was taken and flagged is seen by its readers, as the gateway's word; and what was erased is told to nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from functools import partial
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from space_kit import OWNER, Sink, chat, frame, opened, replica, sat, until
+
+from pellucid.envelopes import Defaults, Flag, read, write
+from pellucid.envelopes.dialects import DIALECTS
+from pellucid.envelopes.glimpse import LOOKED_AT, glimpse
+from pellucid.relay import open_relay
+from pellucid.spaces.past.history import History
+from pellucid.spaces.past.replaying import Stretch
+from pellucid.spaces.runtime.keeper import Pace
+from pellucid.spaces.runtime.making import make
+from pellucid.spaces.runtime.notes import note_of
+from pellucid.storage import open_store
+
+SECRET = "the-secret-word"
+
+
+def test_what_is_flagged_is_told_wherever_the_envelope_is() -> None:
+    """Live, to who comes back, and out of the history; also to its sender. A sender's own flags are none."""
+
+    async def scene() -> None:
+        async with opened(settings={"reasoning": "flag"}) as (_, space, store):
+            bob, mine = await sat(space, "bob")
+            _, live = await sat(space, "ada")
+            await bob.hear(frame("reasoning/start", {"message": "x"}, id="r"))
+            await bob.hear(frame("reasoning/conclusion", {}, context="r"))
+            after = {"references": ["nothing"], "flags": "mine"}
+            await bob.hear(
+                frame("reasoning/thought", after, context="r", id="late", flags=[{"code": "a", "message": "b"}])
+            )
+            await until(lambda: live.of("reasoning/thought"))
+            (told,) = live.of("reasoning/thought")
+            assert [flag["code"] for flag in told["flags"]] == ["context_ended", "unknown_reference"]
+            assert mine.of("reasoning/thought") == [told]
+            assert told["payload"] == after
+            assert "flags" not in live.of("reasoning/start")[0]
+            kept = await store.spaces.one(OWNER, "room", told["seq"])
+            assert kept is not None
+            assert (kept.envelope.flags, kept.envelope.extra) == ((), {})
+            for how in ({"after_seq": told["seq"] - 1}, {"history": 50}):
+                _, again = await sat(space, "dee", **how)
+                await until(partial(again.of, "reasoning/thought"))
+                assert again.of("reasoning/thought")[0]["flags"] == told["flags"]
+            wanted = tuple(Flag(**flag) for flag in told["flags"])
+            history = History(store, OWNER, "room", space.reader("dee"))
+            assert [one.flags for one in (await history.page(within="r")).envelopes] == [(), (), wanted]
+            one = await history.one(told["seq"])
+            assert one is not None
+            assert one.flags == wanted
+            tree = await history.tree("r")
+            assert tree is not None
+            assert [step.envelope.flags for step in tree.trees[0].steps if step.envelope] == [(), wanted]
+            hits = await history.search("nothing")
+            assert [hit.envelope.flags for hit in hits.hits] == [wanted]
+            async for batch in history.replay(Stretch(after=told["seq"] - 1, before=told["seq"] + 1)):
+                assert [(one.flags, one.replayed) for one in batch] == [(wanted, True)]
+            posted = await space.post("bob", frame("reasoning/thought", {}, context="r"))
+            assert posted.stored.told.flags
+
+    asyncio.run(scene())
+
+
+def test_flags_say_nothing_of_what_their_reader_may_not_see() -> None:
+    """Of a proposal, a context or an owner that is between others."""
+
+    async def scene() -> None:
+        async with opened(settings={"reasoning": "flag"}) as (_, space, _store):
+            ada, _ = await sat(space, "ada")
+            bob, _ = await sat(space, "bob")
+            _, dee = await sat(space, "dee")
+            await bob.hear(
+                frame("mcp/proposal", {"method": "tools/call", "params": {"name": SECRET}}, id="p", to=["ada"])
+            )
+            await bob.hear(frame("reasoning/start", {}, id="r", to=["ada"]))
+            await bob.hear(frame("reasoning/start", {}, id=SECRET, context="r", to=["ada"]))
+            await space.look()
+            await ada.hear(frame("mcp/request", {"method": "tools/list"}, correlation_id=["p"]))
+            await ada.hear(frame("reasoning/conclusion", {}, context="r"))
+            await until(lambda: dee.of("reasoning/conclusion"))
+            flags = [flag for one in dee.said for flag in one.get("flags", ())]
+            assert {"differs", "not_owner", "left_open"} <= {flag["code"] for flag in flags}
+            assert SECRET not in json.dumps(dee.said)
+            assert "bob" not in json.dumps(flags)
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_flags_are_the_gateways_field_in_every_dialect(dialect: str) -> None:
+    name = DIALECTS[dialect].name  # type: ignore[index]
+    flags = (Flag("after_end", "context 'r' has ended"), Flag("x", "é"))
+    envelope = read({"id": "m", "ts": 1, "from": "bob", "kind": "chat", "payload": {"text": "x"}, "seq": 3}, name)
+    told = read(write(envelope, name), name)
+    assert told.flags == ()
+    flagged = replace(envelope, flags=flags)
+    assert read(write(flagged, name), name) == flagged
+    for other in ("x", 7, [7], [{"code": "x"}], {"code": "x", "message": "y"}):
+        assert read({**write(envelope, name), "flags": other}, name) == envelope
+
+
+def test_what_is_erased_is_told_to_nobody_by_any_replica(tmp_path: Path) -> None:
+    """Erased in the store, by one that nobody hears of: the other has it in memory, and does not poll in this test."""
+
+    async def scene() -> None:
+        url = f"sqlite:///{tmp_path / 'kept.sqlite'}"
+        never = Pace(poll=3600.0, roll=3600.0, unused=3600.0)
+        relay = await open_relay(None)
+        async with opened(url, {"reasoning": "flag"}, pace=never) as (spaces, space, store):
+            other_store = await open_store(url)
+            async with replica(other_store, relay, pace=never) as others:
+                there = await others.space("room")
+                bob, mine = await sat(there, "bob")
+                await bob.hear(chat(SECRET, id="m-1"))
+                await bob.hear(frame("reasoning/start", {"references": [SECRET]}, id="m-2"))
+                await until(lambda: mine.of("reasoning/start"))
+                first, second = mine.of("chat")[0]["seq"], mine.of("reasoning/start")[0]["seq"]
+                version = (await store.spaces.head(OWNER, "room") or (0, 0))[1]
+                # Without a word to `there`: not through its own replica's Spaces, and no relay joins them.
+                assert await spaces.erase("room", [first, second]) == 2
+                assert await store.spaces.head(OWNER, "room") == (there.head, version + 1)
+                for who, how in (
+                    ("ada", {"after_seq": 0}),
+                    ("bob", {"after_seq": first - 1}),
+                    ("dee", {"history": 50}),
+                ):
+                    for room in (there, space):
+                        seat, late = await sat(room, who, **how)
+                        await space.look()
+                        await until(lambda seat=seat: seat.group)
+                        assert SECRET not in json.dumps(late.said), (who, how)
+                        assert not [one for one in late.said if one.get("flags")]
+                kept = await store.spaces.one(OWNER, "room", second)
+                assert kept is not None
+                assert SECRET not in kept.note.decode()
+                assert note_of(kept.note).by is not None
+                await bob.hear(chat("goes on", id="m-3"))
+                await until(lambda: len(mine.of("chat")) == 2)
+            await other_store.aclose()
+        await relay.aclose()
+
+    asyncio.run(scene())
+
+
+def test_to_forget_while_something_is_judged_keeps_what_is_stored_apart() -> None:
+    """What was judged and then not stored is put back, whatever was forgotten meanwhile."""
+
+    async def scene() -> None:
+        async with opened() as (_, space, _store):
+            await space.post("bob", chat("stored"))
+            living = space._living
+            before = living.state.dump()
+            await space.look()
+            judged = read(chat("never stored"), None, Defaults("bob", "x", 5))
+            assert living.state.judge(judged, 5).stored is not None
+            living.forget()
+            living.roll_back()
+            assert living.state.dump() == before
+
+    asyncio.run(scene())
+
+
+def test_a_number_of_another_space_is_answered_with_all_there_is() -> None:
+    """Deleted, and made anew under its name: the welcome says so once, and what there is comes as what is past."""
+
+    async def scene() -> None:
+        async with opened() as (spaces, space, store):
+            for number in range(5):
+                await space.post("ada", chat(str(number)))
+            _, old = await sat(space, "dee", after_seq=0)
+            await until(lambda: len(old.of("chat")) == 5)
+            stale = space.head
+            await store.spaces.remove(OWNER, "room")
+            await until(lambda: space.closed)
+            settings = {"ada": ["*"], "dee": ["chat"]}
+            await make(store.spaces, OWNER, "room", space.settings, settings)
+            anew = await spaces.space("room")
+            await anew.post("ada", chat("new"))
+            _, sink = await sat(anew, "dee", after_seq=stale)
+            welcome = sink.said[0]["payload"]
+            assert welcome["unknown_after_seq"] == stale > welcome["head"]
+            await until(lambda: sink.of("chat"))
+            assert [one["replayed"] for one in sink.said if one.get("seq")] == [True] * len(sink.seqs)
+            await anew.post("ada", chat("live"))
+            await until(lambda: len(sink.of("chat")) == 2)
+            assert sink.seqs == sorted(set(sink.seqs))
+            assert "replayed" not in sink.of("chat")[-1]
+            _, right = await sat(anew, "dee", after_seq=anew.head)
+            assert "unknown_after_seq" not in right.said[0]["payload"]
+
+    asyncio.run(scene())
+
+
+def test_an_identical_resend_is_never_told_ahead_of_what_was_missed() -> None:
+    """A seat that is still being caught up gets it in its own place: its numbers only grow until it is there."""
+
+    async def scene() -> None:
+        fast = {"limits": {"reasoning": {"per_second": 1e6, "burst": 1e6}}}
+        async with opened(settings=fast) as (_, space, _store):
+            for number in range(700):  # more than is at hand
+                await space.post("ada", frame("reasoning/thought", {"message": str(number)}, context="r"))
+            await space.post("bob", chat("mine", id="m-1"))
+            sink = Sink()
+            sink.stuck = True
+            seat = await space.sit("bob", sink, after_seq=0)
+            await seat.hear(chat("mine", id="m-1"))
+            await space.look()
+            assert seat.group is None
+            assert not sink.of("chat")
+            sink.drain()
+            await until(lambda: seat.group is not None)
+            assert sink.seqs == sorted(set(sink.seqs))
+            assert len(sink.of("chat")) == 1
+
+    asyncio.run(scene())
+
+
+def test_a_frame_that_is_too_large_is_refused_by_its_name() -> None:
+    """Where that stands near its beginning, and is the envelope's own; nothing hostile is read far."""
+
+    async def scene() -> None:
+        async with opened(settings={"limits": {"frame_bytes": 4000}}) as (_, space, _store):
+            bob, sink = await sat(space, "bob")
+            long = "x" * 9000
+            await bob.hear(json.dumps({"id": "m-1", "kind": "chat", "payload": {"text": long}}))
+            await bob.hear(json.dumps({"payload": {"id": "not this", "text": long}, "id": "m-2", "kind": "chat"}))
+            await bob.hear(json.dumps({"payload": {"id": "not this"}, "id": "é", "kind": "chat", "x": long}).encode())
+            told = [
+                (one.get("correlation_id"), one["payload"].get("attempted_kind")) for one in sink.of("system/error")
+            ]
+            assert told == [(["m-1"], "chat"), (None, None), (["é"], "chat")]
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize(
+    "start",
+    ["{" * 9, '{"id":"', '"', '{"id":', '{"id":"' + "\\" * 2001, '["id",', '{"a":{"id":"x",', '"id":"x",', "\x00"],
+)
+def test_what_is_hostile_has_no_name(start: str) -> None:
+    for hostile in (start + "[" * 100_000, start + "\\" * 100_000, start + " " * 100_000, start + '"' * 99_999):
+        assert glimpse(hostile)[0] is None
+        assert glimpse(hostile.encode())[0] is None
+    assert glimpse(" " * LOOKED_AT + '{"id":"x"}') == (None, None)

@@ -1,0 +1,186 @@
+"""`kill -9` in mid-traffic: what was echoed is stored, every number is there, and the record is whole.
+
+Gateways as processes of their own: one on SQLite, two over PostgreSQL and Redis.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from websockets.exceptions import ConnectionClosed
+from wire_kit import Client, joined, spaces_of
+
+sys.path.append(str(Path(__file__).parents[1] / "replicas"))
+from replicas_kit import LEASE, Replica
+
+from pellucid.storage import StoredEnvelope, open_store
+from scripted.commands import PELLUCID
+from service_postgres import postgres
+from service_redis import redis_service
+
+ENOUGH = 150
+"""Echoes after which they are killed."""
+
+NO_BOUND = "{ per_second = 100_000, burst = 100_000 }"
+
+
+def config_of(folder: Path, store: str, relay: str = "") -> str:
+    who = {"a": ["*"], "b": ["*"], "c": ["*"]}
+    space = spaces_of(folder, {"room": {"participants": who}})["room"]
+    lines = [
+        "[server]\nshutdown_seconds = 5",
+        f'[storage]\nurl = "{store}"',
+        f"[relay]\nlease_seconds = {LEASE}" + (f'\nurl = "{relay}"' if relay else ""),
+        f'[record]\nkey_file = "{folder / "record.pem"}"\nseconds = 1\nentries = 100',
+        "[local]\nenabled = false",
+        "[spaces.room]\ngrace_seconds = 0.2",
+        "[spaces.room.limits]",
+        *(f"{family} = {NO_BOUND}" for family in ("reasoning", "chat", "mcp", "other")),
+    ]
+    for id, row in space["participants"].items():
+        may = json.dumps(row["capabilities"])
+        lines.append(f'[spaces.room.participants.{id}]\ntoken_file = "{row["token_file"]}"\ncapabilities = {may}')
+    return "\n".join(lines)
+
+
+def begun(*configs: str) -> list[Replica]:
+    several = [Replica(config) for config in configs]
+    return [one.started() for one in several]
+
+
+class Talking:
+    """Somebody who says all they can, reasons, and keeps what came back to them, until the gateway is no more."""
+
+    def __init__(self, gateway: Replica, participant: str) -> None:
+        self.echoed: dict[str, tuple[int, str]] = {}
+        self._name = participant
+        self._opened = ExitStack()
+        self._client: Client = self._opened.enter_context(joined(gateway, "room", participant, close_timeout=0.1))
+        self._threads = [threading.Thread(target=work) for work in (self._talk, self._listen)]
+        for one in self._threads:
+            one.start()
+
+    def _talk(self) -> None:
+        root = f"{self._name}-r"
+        try:
+            self._client.send(kind="reasoning/start", id=root, payload={"message": "ж" * 40})
+            for n in range(100_000):
+                said = {"kind": "chat"} if n % 2 else {"kind": "reasoning/thought", "context": root}
+                self._client.send(**said, id=f"{self._name}-{n}", payload={"text": f"{self._name} {n} " + "é" * 50})
+        except (ConnectionClosed, OSError):
+            pass
+
+    def _listen(self) -> None:
+        try:
+            while True:
+                one = json.loads(self._client.connection.recv())
+                if one.get("from") == self._name and one["id"].startswith(f"{self._name}-"):
+                    self.echoed[one["id"]] = (one["seq"], json.dumps(one["payload"], sort_keys=True))
+        except (ConnectionClosed, OSError):
+            pass
+
+    def over(self) -> None:
+        for one in self._threads:
+            one.join(20)
+        self._opened.close()
+
+
+def log_of(store: str) -> list[StoredEnvelope]:
+    """Everything, from the store itself."""
+
+    async def read() -> list[StoredEnvelope]:
+        opened = await open_store(store)
+        try:
+            space = await opened.spaces.get("room")
+            assert space is not None
+            told: list[StoredEnvelope] = []
+            while page := await opened.spaces.page(space.owner, "room", after=len(told), limit=1000):
+                told += page
+            assert space.head == len(told)
+            return told
+        finally:
+            await opened.aclose()
+
+    return asyncio.run(read())
+
+
+def verified(folder: Path, config: str) -> None:
+    file = folder / "killed.toml"
+    file.write_text(config)
+    done = subprocess.run(
+        [*PELLUCID, "record", "verify", "--config", str(file), "--json"], capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def traffic_until_killed(gateways: list[Replica]) -> dict[str, tuple[int, str]]:
+    """What came back to whoever said it, before all of them were killed."""
+    echoed: dict[str, tuple[int, str]] = {}
+    try:
+        talking = [Talking(gateways[number % len(gateways)], name) for number, name in enumerate(("a", "b", "c"))]
+        waiting = threading.Event()
+        while any(len(one.echoed) < ENOUGH for one in talking):
+            assert all(gateway.process.poll() is None for gateway in gateways)
+            waiting.wait(0.01)
+        for gateway in gateways:
+            gateway.kill()
+        for one in talking:
+            one.over()
+            echoed |= one.echoed
+    finally:
+        for gateway in gateways:
+            gateway.close()
+    return echoed
+
+
+@contextmanager
+def on_sqlite(folder: Path) -> Iterator[tuple[str, list[str]]]:
+    store = f"sqlite:///{folder / 'killed.sqlite'}"
+    yield store, [config_of(folder, store)]
+
+
+@contextmanager
+def on_postgres(folder: Path) -> Iterator[tuple[str, list[str]]]:
+    with postgres() as database, redis_service() as redis:
+        store = database.database()
+        config = config_of(folder, store, redis.url)
+        yield store, [config, config]
+
+
+@pytest.mark.parametrize("where", [on_sqlite, on_postgres])
+def test_what_was_echoed_outlives_a_kill(
+    tmp_path: Path, where: Callable[[Path], AbstractContextManager[tuple[str, list[str]]]]
+) -> None:
+    with where(tmp_path) as (store, configs):
+        echoed = traffic_until_killed(begun(*configs))
+
+        # Nobody repaired anything meanwhile: this is what the dead ones left.
+        told = log_of(store)
+        assert [one.envelope.seq for one in told] == list(range(1, len(told) + 1))
+        kept = {one.envelope.id: one.envelope for one in told}
+        assert len(kept) == len(told)
+        for id, (seq, payload) in echoed.items():
+            assert kept[id].seq == seq
+            assert json.dumps(kept[id].payload, sort_keys=True) == payload
+        verified(tmp_path, configs[0])
+        if len(configs) > 1:
+            return
+
+        # Whoever comes back finds it so, and goes on.
+        (gateway,) = begun(configs[0])
+        try:
+            with joined(gateway, "room", "a", query="?after_seq=0") as a:
+                last = a.chat("still here")
+                seen = {one["id"]: one["seq"] for one in a.seen if "seq" in one}
+                assert all(seen[id] == seq for id, (seq, _) in echoed.items())
+                assert last["seq"] == max(seen.values())
+        finally:
+            gateway.close()
