@@ -3,7 +3,7 @@
 # make check  formatting, lint, types, floors
 # make page   build the chat page from ui/ into the package (it is committed: to run it takes no Node)
 # make check-page  its types and tests, and whether what is committed is what ui/ builds
-# make bench  what it costs, beside nginx (needs gcc and nginx) and beside the vendors' SDKs
+# make bench  what it costs, beside nginx (needs gcc and nginx) beside the vendors' SDKs, and of a space beside a plain broadcast
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -44,6 +44,8 @@ check-page: ui/node_modules/.installed
 bench: .venv/dev
 	$(BIN)/python bench/run.py
 	$(BIN)/python bench/decode.py
+	$(BIN)/python bench/spaces.py
+	$(BIN)/python bench/record.py
 
 clean:
 	rm -rf .venv bench/bin bench/.venv

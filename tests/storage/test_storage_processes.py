@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from storage_kit import opened, response
+
+from pellucid.storage import StoreError, causes
 
 WRITERS, EACH = 4, 150
 
@@ -103,3 +108,28 @@ def test_who_leaves_takes_nothing_from_who_stays(tmp_path: Path) -> None:
     asyncio.run(stay())
     assert visitor_sees("resp_1")
     assert kept.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_store_that_is_wrong_does_not_say_try_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it is, the log says: once, and by name alone."""
+    kept = tmp_path / "kept.sqlite"
+    monkeypatch.setattr(causes, "_said", {})
+
+    async def ask() -> list[StoreError]:
+        async with opened(f"sqlite:///{kept}") as store:
+            with sqlite3.connect(kept) as database:
+                database.execute("DROP TABLE responses")
+            database.close()
+            said = []
+            for _ in range(2):
+                with pytest.raises(StoreError) as caught:
+                    await store.responses.get("ann", "resp_1")
+                said.append(caught.value)
+            return said
+
+    with caplog.at_level(logging.WARNING):
+        said = asyncio.run(ask())
+    assert {(one.info.kind, one.info.code) for one in said} == {("server_error", "storage_failed")}
+    assert [one.getMessage() for one in caplog.records] == ["the store failed: SQLITE_ERROR"]

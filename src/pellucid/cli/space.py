@@ -160,6 +160,8 @@ def delete(name: str, ids: tuple[str, ...], yes: bool, file: Path | None, store:
             await kept.spaces.remove(row.owner, name)
             return
         there = await kept.spaces.participants(row.owner, name)
+        if unknown := [id for id in ids if id not in {participant.id for participant in there}]:
+            raise RequestError(f"there is no participant {unknown[0]!r} in {name!r}", kind="not_found")
         own = {participant.id for participant in there if participant.origin == row.origin == "made"}
         if others := [id for id in ids if id not in own]:
             raise RequestError(

@@ -146,6 +146,8 @@ class Lanes:
             click.echo(encode(envelope, "mew/v0.4"))
             return
         line = LINES.get(envelope.kind, _other)(envelope)
+        if envelope.is_erased:
+            line = Line(line.mark, "(erased)", "dim italic")
         indent = "  " * (paths.depth(envelope.context) - (envelope.kind != kinds.START))
         to = f"  (to {', '.join(envelope.to)})" if envelope.to and envelope.family != "system" else ""
         name = "" if envelope.kind in (kinds.PRESENCE, kinds.WELCOME) else envelope.sender

@@ -13,8 +13,9 @@ The rules:
 * A store that does not answer is a `StoreError`, at once and for every caller, until it answers again.
 
 `tables` is what is kept, `migrations` how older databases become that. `responses`, `chains`, `conversations`, `chats`,
-`spaces` (with `rooms`, `appends`, `envelopes`, `walks`, `links`, `portions`), `keys` and `retention` are what can be asked of it:
-generators that yield statements and are sent rows, so that each is written once and knows no driver (`statement`).
+`spaces` (with `rooms`, `appends`, `envelopes`, `walks`, `links`, `portions`), `keys` and `retention` are what can be
+asked of it: generators that yield statements and are sent rows, so that each is written once and knows no driver
+(`statement`).
 `commit` makes one transaction of many writes, in the same manner. `sqlite` and `postgres` are the two that do I/O.
 """
 

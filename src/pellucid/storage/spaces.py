@@ -1,12 +1,11 @@
 """`store.spaces`: spaces, who is in them, and what was said there.
 
 `rooms` is what a space is, `appends` how its log grows, `envelopes` and `walks` how the log is read. Where several
-envelopes are asked for, a portion is given (`portions`): never more than so many bytes; `more` says whether that is all.
+envelopes are asked for, a portion is given (`portions`), never more than so many bytes: `more` says whether that is all.
 """
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Callable, Sequence
 
 from ..envelopes.verdict import Names
@@ -154,7 +153,7 @@ class Spaces:
 
     async def about(self, owner: str, name: str, ids: Sequence[str], *, after: int = 0, limit: int = 500) -> Portion:
         """Those that correlate to any of these ids, ascending, with seq > after: the first `limit`."""
-        if not (storable(owner) and storable(name)):
+        if not ids or not (storable(owner) and storable(name)):
             return Portion()
         return await self._database.read(links.about, links.About(owner, name, tuple(ids), after, limit))
 

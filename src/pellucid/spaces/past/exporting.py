@@ -124,7 +124,7 @@ async def _dialogues(log: Log, after: int, before: int | None) -> AsyncIterator[
     more = True
     while more:
         rows = await log.spaces.opened(log.owner, log.name, after=after, before=end, limit=_AT_ONCE, newest=False)
-        more = len(rows) == _AT_ONCE
+        more = rows.more
         inner = await nested(log, rows)
         for stored in rows:
             after = stored.envelope.seq

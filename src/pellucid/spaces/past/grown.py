@@ -2,8 +2,8 @@
 
 Nothing but the context itself is read: what stands within its outermost context, the envelopes that triggered it, and
 those that correlate to its starts and requests (answers, responses, what it led to). At most `most` envelopes stand
-in a tree, and `MOST_LINKED` beside it; if there are more, how the contexts begin and end is read nevertheless, and
-`last` says from where on the rest can be paged.
+in a tree, and `MOST_LINKED` beside it, or as many as are about `reading.MOST_HELD` bytes; if there are more, how the
+contexts begin and end is read nevertheless, and `last` says from where on the rest can be paged.
 
 What the reader is not shown decides what became of a context (its status), and nothing else of it is told: not who
 opened it, nor for what.
@@ -20,7 +20,7 @@ from ...envelopes import Envelope, context, kinds
 from ...envelopes.ids import is_id
 from ...envelopes.lifecycle import LINKED
 from ...envelopes.tree import Tree, trees
-from .reading import STEP, Log
+from .reading import MOST_HELD, STEP, Log
 
 if TYPE_CHECKING:
     from ...storage import StoredEnvelope
@@ -60,6 +60,8 @@ class Bed(msgspec.Struct):
     cut: bool
     """Whether there was more; then steps after `last` are missing."""
     last: int
+    weight: int = 0
+    """How many bytes were read for it."""
 
     @property
     def size(self) -> int:
@@ -73,20 +75,21 @@ class Bed(msgspec.Struct):
 async def dig(log: Log, root: str, *, most: int = MOST) -> Bed:
     """What stands in the outermost context `root`, all of it or the first `most`."""
     rows: list[StoredEnvelope] = []
-    after, more = 0, True
-    while more and len(rows) <= most:
+    after, more, weight = 0, True, 0
+    while more and len(rows) <= most and weight < MOST_HELD:
         step = min(STEP, most - len(rows) + 1)
         some = await log.spaces.page(log.owner, log.name, after=after, limit=step, within=root)
         rows += map(log.marked, some)
-        more = len(some) == step
+        more, weight = some.more, weight + some.size
         after = some[-1].envelope.seq if some else after
-    cut = len(rows) > most
+    cut = len(rows) > most or more
     rows = rows[:most]
     last = rows[-1].envelope.seq if rows else 0
     if cut:
         turns = await log.spaces.page(log.owner, log.name, after=last, limit=STEP, kinds=_TURNS, within=root)
         rows += map(log.marked, turns)
-    return Bed(root, rows, cut, last)
+        weight += turns.size
+    return Bed(root, rows, cut, last, weight)
 
 
 def grow(log: Log, bed: Bed, beside: Iterable[StoredEnvelope] = ()) -> tuple[Tree, ...]:
@@ -111,7 +114,7 @@ async def read_tree(log: Log, path: str, *, most: int = MOST) -> Grown:
     if not found:
         return Grown(path=path, trees=())
     triggers = await _triggers(log, found)
-    beside = await _linked(log, _names(found), bed)
+    beside, left = await _linked(log, _names(found), bed)
     found = _at(grow(log, bed, [*triggers, *beside]), path)
     told = {envelope.seq for tree in every_tree(found) for envelope in said_in(tree)}
     told |= {stored.envelope.seq for stored in triggers}
@@ -120,7 +123,7 @@ async def read_tree(log: Log, path: str, *, most: int = MOST) -> Grown:
         trees=found,
         triggers=tuple(stored.envelope for stored in triggers),
         linked=tuple(stored.envelope for stored in beside if stored.envelope.seq not in told),
-        has_more=bed.cut or len(beside) >= MOST_LINKED,
+        has_more=bed.cut or left,
         last=bed.last,
         first=min(bed.openings(path), default=0),
     )
@@ -205,28 +208,35 @@ def _names(found: Sequence[Tree]) -> _Names:
     return _Names(frozenset(own), frozenset(triggers), frozenset(owners))
 
 
-async def _linked(log: Log, names: _Names, bed: Bed) -> list[StoredEnvelope]:
+async def _linked(log: Log, names: _Names, bed: Bed) -> tuple[list[StoredEnvelope], bool]:
+    """Whether there may be more comes with them."""
     inside = {stored.envelope.seq for stored in bed.rows}
     first = min(inside, default=1) - 1
     there: dict[int, StoredEnvelope] = {}
-    for stored in await _about(log, sorted(names.own | names.triggers), after=first):
+    about, left = await _about(log, sorted(names.own | names.triggers), after=first)
+    for stored in about:
         if stored.envelope.seq not in inside and names.link(stored.envelope):
             there[stored.envelope.seq] = stored
     # Who fulfils a proposal asks in its place: the response is to them.
     fulfil = [one.envelope.id for one in there.values() if one.envelope.kind == kinds.REQUEST]
-    for stored in await _about(log, fulfil, after=first):
+    responses, more = await _about(log, fulfil, after=first)
+    for stored in responses:
         if stored.envelope.kind == kinds.RESPONSE and stored.envelope.seq not in inside:
             there[stored.envelope.seq] = stored
-    return [there[seq] for seq in sorted(there)][:MOST_LINKED]
+    return [there[seq] for seq in sorted(there)][:MOST_LINKED], left or more or len(there) >= MOST_LINKED
 
 
-async def _about(log: Log, ids: Sequence[str], *, after: int) -> list[StoredEnvelope]:
+async def _about(log: Log, ids: Sequence[str], *, after: int) -> tuple[list[StoredEnvelope], bool]:
     found: list[StoredEnvelope] = []
+    left, held = False, 0
     for start in range(0, len(ids), _AT_ONCE):
-        found += await log.about(ids[start : start + _AT_ONCE], after=after, limit=MOST_LINKED)
-        if len(found) >= MOST_LINKED:
+        some = await log.about(ids[start : start + _AT_ONCE], after=after, limit=MOST_LINKED)
+        found += some
+        left, held = left or some.more, held + some.size
+        if len(found) >= MOST_LINKED or held >= MOST_HELD:
+            left = left or start + _AT_ONCE < len(ids)
             break
-    return found
+    return found, left
 
 
 __all__ = ["MOST", "Bed", "Grown", "dig", "every_tree", "grow", "in_order", "read_tree", "said_in"]

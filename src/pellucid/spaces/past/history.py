@@ -25,7 +25,7 @@ from ...envelopes.shown import Subscriber
 from . import exporting, references, replaying, shapes
 from .exporting import EXPORT_FORMATS, ExportFormat, RecordHead, export_format, reasoning_form
 from .grown import Grown, read_tree
-from .reading import MOST_READ, Log, Page, Which
+from .reading import MOST_HELD, MOST_READ, MOST_WEIGHED, Log, Page, Which
 from .references import Reference, References
 from .replaying import ALL, Stretch
 from .shapes import ContextLine, Contexts, Pattern, Patterns
@@ -113,17 +113,18 @@ class History:
 
         limit, log = _most(limit), self.log
         hits: list[Hit] = []
-        looked, more = 0, bool(query)
-        while more and len(hits) < limit and looked < MOST_READ:
+        looked, held, weighed, more = 0, 0, 0, bool(query)
+        while more and len(hits) < limit and looked < MOST_READ and held < MOST_HELD and weighed < MOST_WEIGHED:
             step = min(MOST_PAGE, max(limit - len(hits) + 1, 50))
             rows = await log.spaces.search(log.owner, log.name, query, before=before, limit=step, **which)
-            more, looked = len(rows) == step, looked + len(rows)
-            for stored in rows:
+            more, looked, weighed = rows.more, looked + len(rows), weighed + rows.size
+            for stored, size in zip(rows, rows.sizes, strict=True):
                 if len(hits) == limit:
                     more = True
                     break
                 before = stored.envelope.seq
                 if log.sees(stored):
+                    held += size
                     hits.append(Hit(stored.told, stored.at, snippet(searched_text(stored.envelope), query)))
         return Hits(tuple(hits), more, before or 0)
 

@@ -1,8 +1,9 @@
 """A space's log as one reader may see it, in bounded pieces.
 
 Everything that is read out of a space goes through a `Log`: what the reader is not shown (`envelopes.is_shown`) does
-not get past it. It looks through at most `MOST_READ` envelopes for one answer, however few of them the reader is given,
-and says how far it came: who wants more goes on from there.
+not get past it. It looks through at most `MOST_READ` envelopes for one answer, however few of them the reader is given, and
+holds no more than about `MOST_HELD` bytes of them, however long they are; it says how far it came: who wants more goes
+on from there. What the store gives at once is bounded, too (`storage.Portion`).
 """
 
 from __future__ import annotations
@@ -17,13 +18,19 @@ from ...envelopes import Envelope
 from ...envelopes.shown import Subscriber, is_shown
 
 if TYPE_CHECKING:
-    from ...storage import Store, StoredEnvelope
+    from ...storage import Portion, Store, StoredEnvelope
 
 STEP = 500
 """So many envelopes are read at once."""
 
 MOST_READ = 10_000
 """So many are looked through for one answer, at most."""
+
+MOST_HELD = 4 << 20
+"""When an answer holds so many bytes it is not added to: its envelopes are that and another portion at most."""
+
+MOST_WEIGHED = 64 << 20
+"""So many bytes are looked through for one answer: as with `MOST_READ`, a portion more."""
 
 
 class Which(TypedDict, total=False):
@@ -82,12 +89,13 @@ class Log:
         stored = await self.spaces.by_id(self.owner, self.name, id, before=before)
         return self.marked(stored) if stored is not None and self.sees(stored) else None
 
-    async def about(self, ids: Sequence[str], *, after: int = 0, limit: int = STEP) -> list[StoredEnvelope]:
-        """What correlates to any of these ids."""
-        if not ids:
-            return []
+    async def about(self, ids: Sequence[str], *, after: int = 0, limit: int = STEP) -> Portion:
+        """What correlates to any of these ids: so many of them, or so much, at most."""
         found = await self.spaces.about(self.owner, self.name, ids, after=after, limit=limit)
-        return [self.marked(stored) for stored in found if self.sees(stored)]
+        given = [
+            (self.marked(stored), size) for stored, size in zip(found, found.sizes, strict=True) if self.sees(stored)
+        ]
+        return type(found)([one for one, _ in given], more=found.more, sizes=[size for _, size in given])
 
     async def page(
         self,
@@ -101,8 +109,9 @@ class Log:
         """What the reader is given of after < seq < before: the first `limit`, or the last ones (`newest`)."""
         found: list[StoredEnvelope] = []
         low, high, looked, more = after, before, 0, True
+        held = weighed = 0
         seen: tuple[int, int] | None = None
-        while more and len(found) < limit and looked < MOST_READ:
+        while more and len(found) < limit and looked < MOST_READ and held < MOST_HELD and weighed < MOST_WEIGHED:
             step = min(STEP, max(limit - len(found) + 1, 50))
             rows = await self.spaces.page(
                 self.owner,
@@ -113,11 +122,15 @@ class Log:
                 newest=newest,
                 **which,
             )
-            more, looked = len(rows) == step, looked + len(rows)
+            more, looked, weighed = rows.more, looked + len(rows), weighed + rows.size
             if not rows:
                 break
             first, last = rows[0].envelope.seq, rows[-1].envelope.seq
-            given = [stored for stored in rows if self.sees(stored)]
+            given = []
+            for stored, size in zip(rows, rows.sizes, strict=True):
+                if self.sees(stored):
+                    given.append(stored)
+                    held += size
             wanted = limit - len(found)
             if len(given) > wanted:
                 given, more = (given[-wanted:] if newest else given[:wanted]), True
@@ -148,9 +161,9 @@ class Log:
             rows = await self.spaces.page(self.owner, self.name, after=after, before=end, limit=STEP, kinds=kinds)
             if given := [self.marked(stored) for stored in rows if self.sees(stored)]:
                 yield given
-            if len(rows) < STEP:
+            if not rows.more:
                 return
             after = rows[-1].envelope.seq
 
 
-__all__ = ["MOST_READ", "STEP", "Log", "Page", "Which"]
+__all__ = ["MOST_HELD", "MOST_READ", "MOST_WEIGHED", "STEP", "Log", "Page", "Which"]

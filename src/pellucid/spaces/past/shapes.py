@@ -1,14 +1,14 @@
 """The reasoning of a space at a glance: its contexts, one line each, and the shapes that they have.
 
 Both go from the newest context to the oldest. One answer reads at most `reading.MOST_READ` envelopes, of one context
-at most `MOST_EACH`; `before` of the answer is where to go on.
+at most `MOST_EACH`, and `reading.MOST_WEIGHED` bytes; `before` of the answer is where to go on.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -17,7 +17,7 @@ from ...envelopes.reasoning import Status
 from ...envelopes.tree import Tree, shape
 from ...envelopes.verdict import Names
 from .grown import Bed, dig, every_tree, grow, in_order
-from .reading import MOST_READ, Log
+from .reading import MOST_READ, MOST_WEIGHED, Log
 from .wording import brief
 
 if TYPE_CHECKING:
@@ -57,6 +57,14 @@ class ContextLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Whether there is more in it than was counted."""
 
 
+class _Seen(NamedTuple):
+    """What is kept of a tree until all were looked at."""
+
+    path: str
+    owner: str
+    status: Status
+
+
 class Contexts(msgspec.Struct, frozen=True):
     contexts: tuple[ContextLine, ...]
     has_more: bool
@@ -92,15 +100,15 @@ class Patterns(msgspec.Struct, frozen=True, kw_only=True):
 async def contexts(log: Log, *, before: int | None = None, limit: int = 20) -> Contexts:
     """The newest outermost contexts of which the reader is shown something."""
     lines: list[ContextLine] = []
-    looked, last, ended = 0, before or 0, False
+    looked, weighed, last, ended = 0, 0, before or 0, False
     async for opened, bed in _newest(log, before):
         looked += 1
         if bed is not None:
-            looked += bed.size
+            looked, weighed = looked + bed.size, weighed + bed.weight
             # What was said below a path before anybody stood at it is beside it. Of one path the newest is told.
             lines += [_line(log, tree, opened, bed) for tree in {tree.path: tree for tree in grow(log, bed)}.values()]
         last = opened.envelope.seq
-        if len(lines) >= limit or looked >= MOST_READ:
+        if len(lines) >= limit or looked >= MOST_READ or weighed >= MOST_WEIGHED:
             break
     else:
         ended = True
@@ -109,22 +117,23 @@ async def contexts(log: Log, *, before: int | None = None, limit: int = 20) -> C
 
 async def patterns(log: Log, *, before: int | None = None, limit: int = 200) -> Patterns:
     """The shapes of the newest outermost contexts, of at most `limit` of them."""
-    found: dict[tuple[str, ...], list[Tree]] = {}
+    found: dict[tuple[str, ...], list[_Seen]] = {}
     by_kind, by_tool = Counter[str](), Counter[str]()
     by_sender: dict[str, Counter[str]] = {}
-    looked, read, last, ended = 0, 0, before or 0, False
+    looked, read, weighed, last, ended = 0, 0, 0, before or 0, False
     async for opened, bed in _newest(log, before):
         for tree in grow(log, bed) if bed is not None else ():
             looked += 1
-            found.setdefault(shape(tree), []).append(tree)
+            found.setdefault(shape(tree), []).append(_Seen(tree.path, tree.owner, tree.status))
             for envelope in in_order(tree):
                 by_kind[envelope.kind] += 1
                 by_sender.setdefault(envelope.sender, Counter())[envelope.kind] += 1
                 if envelope.kind == kinds.REQUEST and (tool := tool_of(envelope)) is not None:
                     by_tool[tool] += 1
         read += 1 if bed is None else bed.size
+        weighed += 0 if bed is None else bed.weight
         last = opened.envelope.seq
-        if looked >= limit or read >= MOST_READ:
+        if looked >= limit or read >= MOST_READ or weighed >= MOST_WEIGHED:
             break
     else:
         ended = True
@@ -145,7 +154,7 @@ async def _newest(log: Log, before: int | None) -> AsyncIterator[tuple[StoredEnv
     more = True
     while more:
         rows = await log.spaces.opened(log.owner, log.name, before=before, limit=_AT_ONCE)
-        more = len(rows) == _AT_ONCE
+        more = rows.more
         if not rows:
             return
         before = rows[-1].envelope.seq
@@ -199,7 +208,7 @@ def _confidence(envelope: Envelope | None) -> float | None:
     return float(said) if isinstance(said, int | float) and not isinstance(said, bool) else None
 
 
-def _pattern(found: tuple[tuple[str, ...], list[Tree]]) -> Pattern:
+def _pattern(found: tuple[tuple[str, ...], list[_Seen]]) -> Pattern:
     way, several = found
     return Pattern(
         shape=way,

@@ -123,36 +123,53 @@ class Resuming:
             self._audience.add(seat)
 
     def _give(self, seat: Seat, told: list[StoredEnvelope]) -> None:
-        advisory, reader = self._space.advisory, seat.reader
         frames = [
             frame_of(replace(one.told, replayed=True) if one.envelope.seq <= seat.past else one.told, seat.speaks)
             for one in told
-            if is_shown(one.envelope, one.place, reader, advisory=advisory)
+            if self._shows(one, seat)
         ]
         seat.at = told[-1].envelope.seq
         if frames:
             seat.outlet.write(frames)
 
     async def _replay(self, seat: Seat, many: int) -> None:
-        """The last that it may see, flagged."""
-        space = self._space
-        found: list[StoredEnvelope] = []
-        before = seat.at + 1
-        for _ in range(MOST_PAGES):
-            told = await self._spaces.page(
-                space.owner, space.name, before=before, limit=max(PAGE, min(many, 1000)), newest=True
-            )
-            shown = [one for one in told if is_shown(one.envelope, one.place, seat.reader, advisory=space.advisory)]
-            found = shown + found
-            if len(found) >= many or not told or told[0].envelope.seq <= 1:
+        """The last that it may see, flagged. Where they begin is looked for first: what was looked through is not held,
+        unless it was one portion."""
+        space, end = self._space, seat.at + 1
+        step = max(PAGE, min(many, 1000))
+        first = before = end
+        found = looked = 0
+        once: list[StoredEnvelope] | None = None
+        while found < many and before > 1 and looked < MOST_PAGES * step:
+            told = await self._spaces.page(space.owner, space.name, before=before, limit=step, newest=True)
+            if not told:
                 break
-            before = told[0].envelope.seq
-        frames = [frame_of(replace(one.told, replayed=True), seat.speaks) for one in found[-many:]]
-        for start in range(0, len(frames), PAGE):
+            once = told if looked == 0 else None
+            seqs = [one.envelope.seq for one in told if self._shows(one, seat)][found - many :]
+            first = seqs[0] if seqs else first
+            found, looked, before = found + len(seqs), looked + len(told), told[0].envelope.seq
+        if once is not None:
+            await self._flagged(seat, [one for one in once if one.envelope.seq >= first])
+            return
+        after = first - 1
+        while after < end - 1 and not seat.gone:
+            told = await self._spaces.page(space.owner, space.name, after=after, before=end, limit=PAGE)
+            if not told:
+                break
+            after = told[-1].envelope.seq
+            await self._flagged(seat, told)
+
+    async def _flagged(self, seat: Seat, told: list[StoredEnvelope]) -> None:
+        shown = [one for one in told if self._shows(one, seat)]
+        for start in range(0, len(shown), PAGE):
             if seat.gone:
                 return
-            seat.outlet.write(frames[start : start + PAGE])
+            some = shown[start : start + PAGE]
+            seat.outlet.write([frame_of(replace(one.told, replayed=True), seat.speaks) for one in some])
             await seat.outlet.drained()
+
+    def _shows(self, one: StoredEnvelope, seat: Seat) -> bool:
+        return is_shown(one.envelope, one.place, seat.reader, advisory=self._space.advisory)
 
 
 __all__ = ["Resuming"]

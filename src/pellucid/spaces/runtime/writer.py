@@ -160,7 +160,9 @@ class Writer:
         try:
             await self.catch_up()
             after = stored[0].envelope.seq - 1
-            there = await self._page(after, len(stored))
+            there: list[StoredEnvelope] = []
+            while len(there) < len(stored) and (some := await self._page(after + len(there), len(stored) - len(there))):
+                there += some
         except PellucidError:
             return False
         return [one.envelope for one in there] == [one.envelope for one in stored]
