@@ -40,9 +40,10 @@ def join(url: str, token: str, space: str | None, view: SpaceView, last: int, as
 
     async def be() -> None:
         async with participant(url, token, space, view=view, history=last) as me:
-            await Visit(me, Lanes(as_json)).stay()
+            await Visit(me, lanes).stay()
 
-    uvloop.run(be())
+    with Lanes(as_json) as lanes:
+        uvloop.run(be())
 
 
 class Visit:

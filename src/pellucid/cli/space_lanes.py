@@ -7,10 +7,13 @@ security    │ → security_scan {"path": "auth/"} (to tools)
 tools       │ ← 2 findings
 security    ╰ The risk is too high.  (0.92)
 security      Do not deploy.
+
+Comings and goings are told a moment later, so that those of one participant are one line.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -25,11 +28,14 @@ from ..envelopes.envelope import Envelope
 from ..envelopes.mcp import given_to, text_in, tool_of
 from ..envelopes.translate import encode
 from ..envelopes.words import text_of
+from .space_comings import comings
 from .terminal import visible
 
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "bright_red", "bright_cyan", "bright_magenta", "bright_green")
 _LONGEST = 2_000
 """Characters of a call's arguments, or of what came of it, that are shown. `--json` shows all."""
+GATHERS_SECONDS = 1.0
+"""How long comings and goings are gathered where nothing else is said."""
 
 
 class Line(NamedTuple):
@@ -52,7 +58,7 @@ def _observation(envelope: Envelope) -> Line:
 
 
 def _hypothesis(envelope: Envelope) -> Line:
-    return Line("│ ?", text_of(envelope) + _sure(envelope), "dim")
+    return Line("│ ~", text_of(envelope) + _sure(envelope), "dim")
 
 
 def _question(envelope: Envelope) -> Line:
@@ -88,12 +94,6 @@ def _response(envelope: Envelope) -> Line:
     return Line(_in(envelope, "←"), _short(result if text is None else text), "")
 
 
-def _presence(envelope: Envelope) -> Line:
-    who = envelope.payload.get("participant", {}).get("id", "?")
-    event = {"join": "came", "leave": "left", "invited": "may come"}.get(str(envelope.payload.get("event")), "?")
-    return Line(" ", f"{who} {event}", "dim italic")
-
-
 def _error(envelope: Envelope) -> Line:
     return Line("!", text_of(envelope), "red")
 
@@ -126,7 +126,6 @@ LINES: dict[str, Callable[[Envelope], Line]] = {
     kinds.RESPONSE: _response,
     kinds.REJECT: lambda one: Line(_in(one, "✗"), f"rejects it{_because(one)}", "red"),
     kinds.WITHDRAW: lambda one: Line(_in(one, "✗"), f"withdraws it{_because(one)}", "red"),
-    kinds.PRESENCE: _presence,
     kinds.ERROR: _error,
     kinds.WELCOME: _anew,
 }
@@ -139,18 +138,33 @@ class Lanes:
         self._as_json = as_json
         self._console = Console(highlight=False, soft_wrap=True, emoji=False)
         self._colours: dict[str, str] = {}
+        self._came: list[Envelope] = []
+        """Comings and goings that are not told yet."""
+        self._soon: asyncio.TimerHandle | None = None
+
+    def __enter__(self) -> Lanes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._tell_comings()
 
     def show(self, envelope: Envelope, as_said: bool = False) -> None:
         """`as_said`: all of it is replayed, and shown as it was."""
         if self._as_json:
             click.echo(encode(envelope, "mew/v0.4"))
             return
+        if envelope.kind == kinds.PRESENCE and not envelope.is_erased:
+            self._came.append(envelope)
+            if self._soon is None:
+                self._soon = asyncio.get_running_loop().call_later(GATHERS_SECONDS, self._tell_comings)
+            return
+        self._tell_comings()
         line = LINES.get(envelope.kind, _other)(envelope)
         if envelope.is_erased:
             line = Line(line.mark, "(erased)", "dim italic")
         indent = "  " * (paths.depth(envelope.context) - (envelope.kind != kinds.START))
         to = f"  (to {', '.join(envelope.to)})" if envelope.to and envelope.family != "system" else ""
-        name = "" if envelope.kind in (kinds.PRESENCE, kinds.WELCOME) else envelope.sender
+        name = "" if envelope.kind == kinds.WELCOME else envelope.sender
         lead = f"{visible(name):<12} {indent if envelope.context else ''}{line.mark:<1} "
         first, *more = visible(line.text + to).splitlines() or [""]
         shown = Text(lead, style=self._colour(name))
@@ -169,7 +183,16 @@ class Lanes:
     def tell(self, text: str) -> None:
         """A word of our own."""
         if not self._as_json:
+            self._tell_comings()
             self._console.print(Text(visible(text), style="dim italic"))
+
+    def _tell_comings(self) -> None:
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
+        came, self._came = self._came, []
+        for line in comings(came):
+            self._console.print(Text(f"{'':<14} {visible(line)}", style="dim italic"))
 
     def _colour(self, name: str) -> str:
         if name not in self._colours:

@@ -35,7 +35,6 @@ def replay(
     as_json: bool,
 ) -> None:
     """Replay what was said in a space."""
-    lanes = Lanes(as_json)
 
     async def play() -> None:
         async with reader(url, token, space) as there:
@@ -51,7 +50,8 @@ def replay(
             ):
                 lanes.show(read(line), as_said=True)
 
-    uvloop.run(play())
+    with Lanes(as_json) as lanes:
+        uvloop.run(play())
 
 
 __all__ = ["replay"]

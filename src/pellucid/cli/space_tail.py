@@ -33,7 +33,6 @@ def tail(
     as_json: bool,
 ) -> None:
     """Watch a space."""
-    lanes = Lanes(as_json)
 
     async def watch() -> None:
         async with participant(url, token, space, view=view, history=last, after_seq=after_seq) as me:
@@ -58,7 +57,8 @@ def tail(
 
     if not follow and after_seq is None and not last:
         return
-    uvloop.run(watch() if follow and before_seq is None else look())
+    with Lanes(as_json) as lanes:
+        uvloop.run(watch() if follow and before_seq is None else look())
 
 
 __all__ = ["tail"]

@@ -12,6 +12,9 @@ from .envelope import Envelope
 LIST, CALL = "tools/list", "tools/call"
 """The two methods that are looked into."""
 
+CANCELLED = "notifications/cancelled"
+"""Nobody waits any more for the answer to the request that it correlates to."""
+
 
 def calling(tool: str, arguments: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The `params` of a call."""
@@ -44,4 +47,4 @@ def text_in(result: Any) -> str | None:
     return "\n".join(map(str, texts))
 
 
-__all__ = ["CALL", "LIST", "calling", "given_to", "text_in", "tool_of"]
+__all__ = ["CALL", "CANCELLED", "LIST", "calling", "given_to", "text_in", "tool_of"]

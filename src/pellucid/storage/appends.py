@@ -66,7 +66,7 @@ _MOVE = Statement(
     sa.update(_S).where(_this).values(head=given("to_head", sa.BigInteger), latest=given("to_latest", sa.BigInteger))
 )
 _STATE = Statement(sa.select(_N.c.seq, _N.c.state).where(_state_of))
-_FORGET = Statement(sa.delete(_N).where(_state_of))
+_FORGET = Statement(sa.delete(_N).where(_state_of), erases=False)  # another takes its place at once
 _KEEP = Statement(sa.insert(_N))
 
 

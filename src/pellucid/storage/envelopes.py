@@ -112,7 +112,8 @@ _PATHS = _asked_for(_E.c.path, sa.text("role = 'opens'"))
 
 INSERT = Statement(sa.insert(_E))
 _STRIP = Statement(
-    sa.update(_E).where(_this).values(body=given("to_body", sa.LargeBinary), note=given("to_note", sa.LargeBinary))
+    sa.update(_E).where(_this).values(body=given("to_body", sa.LargeBinary), note=given("to_note", sa.LargeBinary)),
+    erases=True,
 )
 _ANEW = Statement(
     sa.update(_S).where(_S.c.owner == _owner, _S.c.name == _name).values(version=_S.c.version + sa.literal_column("1"))

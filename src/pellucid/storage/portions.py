@@ -55,7 +55,7 @@ class Portion(list[StoredEnvelope]):
         return sum(self.sizes)
 
 
-def cut(found: Sequence[Row], limit: int, most: int = MOST_BYTES) -> tuple[list[tuple[int, int]], bool]:
+def cut(found: Sequence[Row], limit: int, most: int) -> tuple[list[tuple[int, int]], bool]:
     """The first of these, in the order in which they were found, that make a portion; whether there may be more."""
     chosen: list[tuple[int, int]] = []
     size = 0
@@ -69,12 +69,12 @@ def cut(found: Sequence[Row], limit: int, most: int = MOST_BYTES) -> tuple[list[
 
 def portion(owner: str, name: str, found: Sequence[Row], limit: int) -> Op[Portion]:
     """What the first of these say, in their order. `found`: rows of `sized_columns`."""
-    chosen, more = cut(found, limit)
+    chosen, more = cut(found, limit, MOST_BYTES)
     if not chosen:
         return Portion(more=more)
     seqs = msgspec.json.encode([seq for seq, _ in chosen]).decode()
     rows = yield Ask(_OF, {"for_owner": owner, "for_name": name, "seqs": seqs})
-    there = {seq: stored_one(one) for seq, *one in rows}
+    there = {row[0]: stored_one(row[1:]) for row in rows}
     # One may be gone since it was found: its space is being removed.
     left = [(seq, size) for seq, size in chosen if seq in there]
     return Portion([there[seq] for seq, _ in left], more=more and bool(left), sizes=[size for _, size in left])

@@ -16,7 +16,7 @@ import asyncpg
 from sqlalchemy.dialects.postgresql.asyncpg import dialect as asyncpg_dialect
 from sqlalchemy.engine import URL
 
-from .causes import noted
+from .causes import Telling
 from .commit import BATCH, Write, commit
 from .errors import AlreadyStored, Refused, StoreError, Unanswered
 from .migrate import LOCK, migration
@@ -52,6 +52,7 @@ class Postgres:
 
     def __init__(self, dsn: str, pool: asyncpg.Pool) -> None:
         self.transactions = 0
+        self._reading, self._writing = Telling("read"), Telling("written")
         self._dsn = dsn
         self._pool = pool
         self._closed = False
@@ -91,12 +92,13 @@ class Postgres:
     async def read(self, op: Callable[[A], Op[R]], argument: A) -> R:
         if self._closed:
             raise _closed()
-        try:
-            return await self._read(op(argument))
-        except Unanswered:
-            # Perhaps just this connection is dead, since the server was away while nobody asked it anything.
-            await self._pool.expire_connections()
-            return await self._read(op(argument))
+        with self._reading:
+            try:
+                return await self._read(op(argument))
+            except Unanswered:
+                # Perhaps just this connection is dead, since the server was away while nobody asked it anything.
+                await self._pool.expire_connections()
+                return await self._read(op(argument))
 
     async def write(self, op: Bulk[A, R], argument: A) -> R:
         if self._closed:
@@ -104,7 +106,8 @@ class Postgres:
         done: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(Write(op, argument), done))
         self._some.set()
-        return await done
+        with self._writing:
+            return await done
 
     async def aclose(self) -> None:
         if self._closed:
@@ -124,7 +127,7 @@ class Postgres:
             async with self._pool.acquire(timeout=COMMAND_SECONDS) as connection:
                 return await _carry_out(connection, op)
         except _FAULTS as error:
-            raise noted(Unanswered(cause=type(error).__name__)) from None
+            raise Unanswered(cause=type(error).__name__) from None
 
     async def _write(self) -> None:
         while True:
@@ -147,7 +150,7 @@ class Postgres:
             if self._writer:  # in what state it is nobody knows
                 self._writer.terminate()
                 self._writer = None
-            told = error if isinstance(error, StoreError) else noted(Unanswered(cause=type(error).__name__))
+            told = error if isinstance(error, StoreError) else Unanswered(cause=type(error).__name__)
             outcomes = [told.copy() for _ in batch]
         for one, outcome in zip(batch, outcomes, strict=True):
             if one.done.done():  # the caller left
@@ -230,10 +233,10 @@ def _said(error: Exception) -> StoreError:
     if isinstance(error, asyncpg.PostgresError):
         state = error.sqlstate or ""
         away = state.startswith(_AWAY)
-        return noted(Unanswered(cause=cause) if away else Refused(cause=cause, again=state.startswith(_AGAIN)))
+        return Unanswered(cause=cause) if away else Refused(cause=cause, again=state.startswith(_AGAIN))
     # A ValueError is what asyncpg finds wrong with a value by itself: that is no fault of the server's.
     gone = isinstance(error, _FAULTS) and not isinstance(error, ValueError)
-    return noted(Unanswered(cause=cause) if gone else Refused(cause=cause))
+    return Unanswered(cause=cause) if gone else Refused(cause=cause)
 
 
 async def _migrate(connection: asyncpg.Connection) -> None:

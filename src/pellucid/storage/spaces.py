@@ -1,7 +1,7 @@
 """`store.spaces`: spaces, who is in them, and what was said there.
 
 `rooms` is what a space is, `appends` how its log grows, `envelopes` and `walks` how the log is read. Where several
-envelopes are asked for, a portion is given (`portions`), never more than so many bytes: `more` says whether that is all.
+envelopes are asked for, a portion is given (`portions`), never more than so many bytes; `more` says if that is not all.
 """
 
 from __future__ import annotations

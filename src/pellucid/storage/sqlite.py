@@ -3,7 +3,7 @@
 SQLite has one writer at a time anyway, and what a write costs is the wait for the disk. So all writes go through one
 thread, and what gathers while it waits becomes the next transaction (`commit`). Readers have connections of their own
 and wait for nobody (WAL). `synchronous=FULL`: what was acknowledged outlives a loss of power, not just of the process.
-What is deleted is overwritten. Several processes may share a file.
+What is deleted is overwritten, also in the log of changes (`forgetting`). Several processes may share a file.
 
 A store without a file has one connection, which all take turns at.
 """
@@ -24,9 +24,10 @@ from typing import Any, NamedTuple
 
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 
-from .causes import noted
+from .causes import Telling
 from .commit import BATCH, Write, commit
 from .errors import AlreadyStored, Refused, StoreError, Unanswered
+from .forgetting import Forgetting
 from .migrate import migration
 from .statement import A, Ask, Bulk, Op, R, Row
 
@@ -46,19 +47,26 @@ class _Waiting(NamedTuple):
     loop: asyncio.AbstractEventLoop
 
 
+class _Connection(sqlite3.Connection):
+    erased = False
+    """Whether something was taken away that is to be gone from the disk."""
+
+
 class Sqlite:
     """A `Database`. `path` is None for one in memory."""
 
     def __init__(self, path: str | None) -> None:
         self.transactions = 0
+        self._reading, self._writing = Telling("read"), Telling("written")
         self._path = path
         self._closed = False
         self._waiting: SimpleQueue[_Waiting | None] = SimpleQueue()
         self._turn: AbstractContextManager[Any] = nullcontext() if path else threading.Lock()
-        self._readers: list[sqlite3.Connection] = []
+        self._readers: list[_Connection] = []
         self._own = threading.local()
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="store-reader")
         self._writer = self._open()
+        self._forgetting = Forgetting(path)
         self._thread = threading.Thread(target=self._write, name="store-writer", daemon=True)
         self._thread.start()
 
@@ -76,7 +84,8 @@ class Sqlite:
     async def read(self, op: Callable[[A], Op[R]], argument: A) -> R:
         if self._closed:
             raise _closed()
-        return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, op, argument)
+        with self._reading:
+            return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, op, argument)
 
     async def write(self, op: Bulk[A, R], argument: A) -> R:
         if self._closed:
@@ -84,7 +93,8 @@ class Sqlite:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[R] = loop.create_future()
         self._waiting.put(_Waiting(Write(op, argument), done, loop))
-        return await done
+        with self._writing:
+            return await done
 
     async def aclose(self) -> None:
         if self._closed:
@@ -99,7 +109,7 @@ class Sqlite:
         for connection in (*self._readers, self._writer):
             connection.close()
 
-    def _open(self) -> sqlite3.Connection:
+    def _open(self) -> _Connection:
         if self._path:
             Path(self._path).parent.mkdir(parents=True, exist_ok=True)
             # What is kept is for its owners alone, so the file is for this user alone. One that is there is not opened
@@ -119,35 +129,40 @@ class Sqlite:
             raise
         return connection
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self) -> _Connection:
         return sqlite3.connect(
             self._path or ":memory:",
             timeout=BUSY_SECONDS,
             isolation_level=None,  # transactions begin and end where we say
             check_same_thread=False,
+            factory=_Connection,
         )
 
     def _read(self, op: Callable[[A], Op[R]], argument: A) -> R:
         with self._turn:
             return _carry_out(self._reader(), op(argument))
 
-    def _reader(self) -> sqlite3.Connection:
+    def _reader(self) -> _Connection:
         if not self._path:
             return self._writer
-        connection: sqlite3.Connection | None = getattr(self._own, "connection", None)
+        connection: _Connection | None = getattr(self._own, "connection", None)
         if connection is None:
             try:
                 connection = self._own.connection = self._connect()
                 connection.execute("PRAGMA query_only = ON")
             except sqlite3.Error as error:
-                raise noted(Unanswered(cause=type(error).__name__)) from None
+                raise Unanswered(cause=type(error).__name__) from None
             self._readers.append(connection)
         return connection
 
     def _write(self) -> None:
         last = False
         while not last:
-            waiting = [self._waiting.get()]
+            try:
+                waiting = [self._waiting.get(timeout=self._forgetting.rest())]
+            except Empty:
+                self._forgetting.carry_over(self._writer, BUSY_SECONDS)
+                continue
             while len(waiting) < BATCH:
                 try:
                     waiting.append(self._waiting.get_nowait())
@@ -156,6 +171,8 @@ class Sqlite:
             last = waiting[-1] is None
             if batch := [one for one in waiting if one is not None]:
                 self._commit(batch)
+            if last or self._forgetting.overdue:
+                self._forgetting.carry_over(self._writer, BUSY_SECONDS)
 
     def _commit(self, batch: list[_Waiting]) -> None:
         self.transactions += 1
@@ -164,11 +181,14 @@ class Sqlite:
             try:
                 outcomes = _carry_out(self._writer, commit([one.write for one in batch]))
             except Exception as error:  # whatever it is: this thread goes on
-                told = error if isinstance(error, StoreError) else noted(Refused(cause=type(error).__name__))
+                told = error if isinstance(error, StoreError) else Refused(cause=type(error).__name__)
                 outcomes = [told.copy() for _ in batch]
             if self._writer.in_transaction:
                 with suppress(sqlite3.Error):  # if the disk is gone, the next transaction says so
                     self._writer.execute("ROLLBACK")
+        if self._writer.erased:
+            self._writer.erased = False
+            self._forgetting.mark()
         for loop in {one.loop for one in batch}:
             mine = [(one.done, outcome) for one, outcome in zip(batch, outcomes, strict=True) if one.loop is loop]
             with suppress(RuntimeError):  # the loop is closed: nobody waits any more
@@ -185,7 +205,7 @@ def _tell(outcomes: list[tuple[asyncio.Future[Any], Any]]) -> None:
             done.set_result(outcome)
 
 
-def _carry_out(connection: sqlite3.Connection, op: Op[R]) -> R:
+def _carry_out(connection: _Connection, op: Op[R]) -> R:
     rows: list[Row] | None = None
     wrong: StoreError | None = None
     while True:
@@ -199,7 +219,7 @@ def _carry_out(connection: sqlite3.Connection, op: Op[R]) -> R:
             wrong = _said(error)
 
 
-def _ask(connection: sqlite3.Connection, ask: Ask) -> list[Row]:
+def _ask(connection: _Connection, ask: Ask) -> list[Row]:
     statement, params = ask
     if isinstance(statement, str):
         # Who reads all as of one moment wants to see it as it is, also where somebody put there what is no text.
@@ -207,10 +227,15 @@ def _ask(connection: sqlite3.Connection, ask: Ask) -> list[Row]:
         connection.execute(_STEPS.get(statement, statement))
         return []
     prepared = statement.on(_DIALECT)
+    before = connection.total_changes
+    rows: list[Row] = []
     if isinstance(params, list):
         connection.executemany(prepared.text, [prepared.values(one) for one in params])
-        return []
-    return connection.execute(prepared.text, prepared.values(params)).fetchall()
+    else:
+        rows = connection.execute(prepared.text, prepared.values(params)).fetchall()
+    if prepared.erases and connection.total_changes > before:
+        connection.erased = True
+    return rows
 
 
 def _any_text(data: bytes) -> str:
@@ -223,10 +248,10 @@ def _said(error: Exception) -> StoreError:
         return AlreadyStored(cause=cause)
     # What SQLite calls just an error is our own: a table that is not there, say. To try again helps nobody.
     away = isinstance(error, sqlite3.OperationalError) or type(error) is sqlite3.DatabaseError
-    return noted(Unanswered(cause=cause) if away and cause != "SQLITE_ERROR" else Refused(cause=cause))
+    return Unanswered(cause=cause) if away and cause != "SQLITE_ERROR" else Refused(cause=cause)
 
 
-def _to_wal(connection: sqlite3.Connection) -> None:
+def _to_wal(connection: _Connection) -> None:
     """Another process that does the same at this moment is not waited for by SQLite itself."""
     until = time.monotonic() + BUSY_SECONDS
     while True:
@@ -239,7 +264,7 @@ def _to_wal(connection: sqlite3.Connection) -> None:
             time.sleep(0.02)
 
 
-def _migrate(connection: sqlite3.Connection) -> None:
+def _migrate(connection: _Connection) -> None:
     connection.execute("BEGIN EXCLUSIVE")
     try:
         version = None
@@ -254,7 +279,7 @@ def _migrate(connection: sqlite3.Connection) -> None:
         raise
 
 
-def _forget_at_once(connection: sqlite3.Connection) -> None:
+def _forget_at_once(connection: _Connection) -> None:
     """What `secure_delete` is for tables, for the index of search. (It came with 3.42, and is trusted from 3.45 on.)"""
     if sqlite3.sqlite_version_info < (3, 45):
         return

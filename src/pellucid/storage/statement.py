@@ -24,11 +24,12 @@ Params: TypeAlias = dict[str, Any]
 class Prepared:
     """A statement as one dialect's driver takes it: text, and values by position."""
 
-    def __init__(self, element: Executable, dialect: Dialect, replan: bool = False) -> None:
+    def __init__(self, element: Executable, dialect: Dialect, replan: bool = False, erases: bool | None = None) -> None:
         self.replan = replan
         compiled = element.compile(dialect=dialect, compile_kwargs={"render_postcompile": True})  # type: ignore[attr-defined]
         assert isinstance(compiled, SQLCompiler)
         self.text = str(compiled)
+        self.erases = self.text.lstrip().upper().startswith("DELETE") if erases is None else erases
         self._names = tuple(compiled.positiontup or ())
         self._constants = {name: value for name, value in compiled.params.items() if value is not None}
 
@@ -40,11 +41,20 @@ class Prepared:
 class Statement:
     """One statement, whose parameters are `given` ones (or, of an insert, its columns). `sqlite`: what is said there
     in its place. `replan`: how it is best answered depends on the values, so PostgreSQL is to look at them each time.
+    `erases`: whether what it takes away must be gone from the disk too; what deletes does, if nothing else is said.
     """
 
-    def __init__(self, element: Executable, *, sqlite: Executable | None = None, replan: bool = False) -> None:
+    def __init__(
+        self,
+        element: Executable,
+        *,
+        sqlite: Executable | None = None,
+        replan: bool = False,
+        erases: bool | None = None,
+    ) -> None:
         self._element = element
         self._replan = replan
+        self._erases = erases
         self._other = {} if sqlite is None else {"sqlite": sqlite}
         self._prepared: dict[str, Prepared] = {}
 
@@ -52,7 +62,7 @@ class Statement:
         prepared = self._prepared.get(dialect.name)
         if prepared is None:
             element = self._other.get(dialect.name, self._element)
-            prepared = self._prepared[dialect.name] = Prepared(element, dialect, self._replan)
+            prepared = self._prepared[dialect.name] = Prepared(element, dialect, self._replan, self._erases)
         return prepared
 
 

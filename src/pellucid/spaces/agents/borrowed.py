@@ -1,7 +1,9 @@
 """The tools of others in a space, as an agent may be told of them: who has which, and what comes of calling one.
 
-They are asked for once (`tools/list`, to everybody), and again of whoever comes later. Whoever leaves takes theirs
-along. A tool that this participant may not call is proposed instead, and waits for somebody who may.
+They are asked for (`tools/list`) of those who may answer, once, and of whoever comes later. Whoever leaves takes theirs
+along. Whoever did not answer is a person, as far as can be told: nobody waits for them again, and they are not asked
+again when they come back, unless they were heard answering some request. A tool that this participant may not call is
+proposed instead, and waits for somebody who may.
 """
 
 from __future__ import annotations
@@ -9,13 +11,15 @@ from __future__ import annotations
 import asyncio
 import re
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from ...envelopes import kinds, mcp
+from ...envelopes.capability import Held, decide, read_capability
 from ...envelopes.envelope import Envelope
+from ...errors import RequestError
 from ...parts import ToolCallPart
 from ...settings import ToolDefinition
 from ...tools.calling import arguments_of
@@ -46,6 +50,12 @@ class Borrowed:
         self._of: dict[str, dict[str, ToolDefinition]] = {}
         self._asked: dict[str, frozenset[str]] = {}
         """Requests for lists, and of whom an answer is awaited."""
+        self._open: dict[str, tuple[str, ...]] = {}
+        """Those to which nothing came back yet, and to whom they were."""
+        self._silent: set[str] = set()
+        """Who was asked, and did not answer yet."""
+        self._answer: set[str] = set()
+        """Who was heard answering a request: whatever they are, they are no people."""
         self._heard = asyncio.Event()
 
     def hear(self, envelope: Envelope) -> list[str]:
@@ -55,21 +65,40 @@ class Borrowed:
             if envelope.payload.get("event") == "leave":
                 self._of.pop(who, None)
                 self._heard.set()
-            elif envelope.payload.get("event") == "join" and who != self._me.id and who not in self._of:
-                return [who]
-        elif envelope.kind == kinds.RESPONSE and any(id in self._asked for id in envelope.correlation_id):
-            self._of[envelope.sender] = _tools_in(envelope)
-            self._heard.set()
+            elif envelope.payload.get("event") == "join" and who not in self._of:
+                return [who] if who not in self._silent and self._may_have_some(who) else []
+        elif envelope.kind == kinds.RESPONSE:
+            return self._hear_answer(envelope)
         return []
 
+    def _hear_answer(self, response: Envelope) -> list[str]:
+        who = response.sender
+        first = who not in self._answer
+        self._answer.add(who)
+        if any(id in self._asked for id in response.correlation_id):
+            self._of[who] = _tools_in(response)
+            self._silent.discard(who)
+            for id in response.correlation_id:
+                self._open.pop(id, None)
+            self._heard.set()
+            return []
+        return [who] if first and who not in self._of and who in self._me.participants else []
+
+    def _may_have_some(self, who: str) -> bool:
+        present = self._me.participants.get(who)
+        return present is not None and may_answer(present.capabilities)
+
     async def ask(self, who: Collection[str] = ()) -> None:
-        """Nobody: everybody who is here."""
+        """Nobody: everybody who is here, and may answer."""
+        asked = tuple(who or (one for one in self._me.participants if self._may_have_some(one)))
+        to = asked if who or len(asked) < len(self._me.participants) else ()
         payload = {"jsonrpc": "2.0", "id": uuid.uuid4().hex, "method": mcp.LIST}
-        here = frozenset(who or self._me.participants)
-        if not here or not self._me.may(kinds.REQUEST, payload, to=tuple(who)):
+        if not asked or not self._me.may(kinds.REQUEST, payload, to=to):
             return
-        self._asked[payload["id"]] = here
-        await self._me.send(kinds.REQUEST, payload, to=tuple(who), id=payload["id"])
+        self._asked[payload["id"]] = frozenset(asked)
+        self._open[payload["id"]] = to
+        self._silent.update(asked)
+        await self._me.send(kinds.REQUEST, payload, to=to, id=payload["id"])
 
     async def settle(self, seconds: float) -> None:
         """Wait until all who were asked have answered or gone, for so long at most."""
@@ -80,6 +109,9 @@ class Borrowed:
                     await self._heard.wait()
         except TimeoutError:
             self._asked = {id: frozenset() for id in self._asked}  # people have no tools, and do not say so
+            given_up, self._open = self._open, {}
+            for id, to in given_up.items():
+                await self._me.give_up(id, to=to)
 
     def _awaited(self) -> set[str]:
         return set().union(*self._asked.values())
@@ -128,6 +160,18 @@ class Borrowed:
             return f"{failed.info.message}{f': {why}' if isinstance(why, str) else ''}"
 
 
+def may_answer(capabilities: Sequence[Any]) -> bool:
+    """Whether somebody who may do this could answer a request. A capability that cannot be read may allow it."""
+    answer = Envelope(id="?", ts=0, sender="?", kind=kinds.RESPONSE, payload={"result": {}})
+    held = []
+    for written in capabilities:
+        try:
+            held.append(Held(read_capability(written), "door"))
+        except RequestError:
+            return True
+    return decide(held, answer).allowed
+
+
 def _payload(tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {"method": mcp.CALL, "params": mcp.calling(tool, arguments)}
 
@@ -164,4 +208,4 @@ def _plain(result: Any) -> Any:
     return f"The call failed: {text}" if result.get("isError") is True else text
 
 
-__all__ = ["Borrowed", "Offer"]
+__all__ = ["Borrowed", "Offer", "may_answer"]

@@ -20,6 +20,7 @@ The rules:
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import uuid
 from collections.abc import Mapping, Sequence
@@ -29,7 +30,7 @@ from ...envelopes import kinds, mcp
 from ...envelopes.envelope import Envelope
 from ...text import brief
 from .refusals import CallFailed
-from .thinking import Thinking
+from .thinking import LAST_WORD_SECONDS, Thinking
 from .voice import Voice
 from .whom import Answers, To, among, recipients
 
@@ -77,8 +78,8 @@ class Participant(Voice):
         """An MCP request, and the response to it.
 
         `of`: whose response counts; otherwise anybody's to whom it is addressed. `answers`: the proposal that this
-        fulfils. It waits as long as it takes: `async with asyncio.timeout(…)` bounds it. Raises `Refused`, or
-        `SpaceClosed`.
+        fulfils. It waits as long as it takes: `async with asyncio.timeout(…)` bounds it, and whoever stops waiting
+        says so (`give_up`). Raises `Refused`, or `SpaceClosed`.
         """
         id, targets = uuid.uuid4().hex, recipients(to)
         payload = {"jsonrpc": "2.0", "id": id, "method": method, "params": dict(params or {})}
@@ -92,8 +93,21 @@ class Participant(Voice):
             )
 
         async with self.awaiting(is_it) as response:
-            await self.send(kinds.REQUEST, payload, to=targets, answers=answers, context=context, id=id)
-            return await response
+            try:
+                await self.send(kinds.REQUEST, payload, to=targets, answers=answers, context=context, id=id)
+                return await response
+            except asyncio.CancelledError:
+                with contextlib.suppress(Exception):
+                    async with asyncio.timeout(LAST_WORD_SECONDS):
+                        await self.give_up(id, to=targets, context=context)
+                raise
+
+    async def give_up(self, request: str, *, to: To = (), context: str | None = None) -> None:
+        """Say that nobody waits any more for the answer to a request of one's own, by its id: as MCP has it. Where that
+        may not be said, or the connection is broken, it is not."""
+        payload = {"jsonrpc": "2.0", "method": mcp.CANCELLED, "params": {"requestId": request}}
+        if self.connected and self.may(kinds.REQUEST, payload, to=to):
+            await self.send(kinds.REQUEST, payload, to=to, answers=request, context=context)
 
     async def call(
         self,

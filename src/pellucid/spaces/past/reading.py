@@ -1,9 +1,9 @@
 """A space's log as one reader may see it, in bounded pieces.
 
 Everything that is read out of a space goes through a `Log`: what the reader is not shown (`envelopes.is_shown`) does
-not get past it. It looks through at most `MOST_READ` envelopes for one answer, however few of them the reader is given, and
-holds no more than about `MOST_HELD` bytes of them, however long they are; it says how far it came: who wants more goes
-on from there. What the store gives at once is bounded, too (`storage.Portion`).
+not get past it. It looks through at most `MOST_READ` envelopes for one answer, however few of them the reader is given,
+and holds no more than about `MOST_HELD` bytes of them, however long they are; it says how far it came: who wants more
+goes on from there. What the store gives at once is bounded, too (`storage.Portion`).
 """
 
 from __future__ import annotations

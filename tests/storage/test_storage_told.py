@@ -1,0 +1,119 @@
+"""A store that stops answering is in the operator's log: once when it stops, once when it answers again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+from pathlib import Path
+
+import pytest
+from space_store_kit import OWNER, ROOM, a_room, append, said
+from storage_kit import Clock, opened, response
+
+from pellucid.storage import AlreadyStored, StoreError, causes, sqlite
+from pellucid.storage.causes import Telling
+from pellucid.storage.errors import Refused, Unanswered
+from service_postgres import postgres
+
+pytestmark = pytest.mark.anyio
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    return [(one.levelname, one.getMessage()) for one in caplog.records if one.name == "pellucid"]
+
+
+STOPPED = ("WARNING", "the store does not answer: it cannot be written (SQLITE_FULL)")
+AGAIN = ("WARNING", "the store answers again: it can be written")
+
+
+async def test_a_full_store_is_told_once_and_so_is_that_it_is_not_full_any_more(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(causes, "SETTLED", 0.0)
+    async with a_room(f"sqlite:///{tmp_path}/store.db") as store:
+        writer: sqlite3.Connection = store._database._writer  # type: ignore[attr-defined]
+        (pages,) = writer.execute("PRAGMA page_count").fetchone()
+        writer.execute(f"PRAGMA max_page_count = {pages}")
+        for _ in range(2):
+            done = await asyncio.gather(
+                *(store.spaces.append(append([said(1, "marmalade " * 10_000)], 0)) for _ in range(8)),
+                return_exceptions=True,
+            )
+            assert all(isinstance(one, StoreError) and one.info.code == "storage_unavailable" for one in done)
+            assert await store.spaces.page(OWNER, ROOM) == []  # it can be read
+        assert lines(caplog) == [STOPPED]
+        writer.execute("PRAGMA max_page_count = 1000000")
+        for seq in (1, 2):
+            await store.spaces.append(append([said(seq)], seq - 1))
+        assert lines(caplog) == [STOPPED, AGAIN]
+
+
+async def test_a_locked_store_is_told(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(causes, "SETTLED", 0.0)
+    monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.1)
+    async with opened(f"sqlite:///{tmp_path}/store.db") as store:
+        other = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        for n in range(3):
+            with pytest.raises(StoreError):
+                await store.responses.put(response(f"resp_{n}"))
+        other.execute("ROLLBACK")
+        other.close()
+        await store.responses.put(response())
+        stopped = ("WARNING", "the store does not answer: it cannot be written (SQLITE_BUSY)")
+        assert lines(caplog) == [stopped, AGAIN]
+
+
+async def test_a_server_that_goes_and_comes_is_told(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(causes, "SETTLED", 0.0)
+    with postgres() as server:
+        async with opened(server.database()) as store:
+            await store.responses.put(response())
+            await asyncio.to_thread(server.stop)
+            for n in range(3):
+                with pytest.raises(StoreError):
+                    await store.responses.put(response(f"resp_{n + 2}"))
+                with pytest.raises(StoreError):
+                    await store.check()
+            assert len(lines(caplog)) == 2
+            assert {line.rpartition(" (")[0] for _, line in lines(caplog)} == {
+                "the store does not answer: it cannot be read",
+                "the store does not answer: it cannot be written",
+            }
+            caplog.clear()
+            await asyncio.to_thread(server.start)
+            await store.responses.put(response("resp_9"))
+            await store.check()
+            assert lines(caplog) == [AGAIN, ("WARNING", "the store answers again: it can be read")]
+
+
+def test_one_that_answers_every_other_time_is_not_told_each_time(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    telling = Telling("written", clock)
+
+    def asked(error: Exception | None = None) -> None:
+        with contextlib.suppress(StoreError), telling:
+            if error is not None:
+                raise error
+
+    for _ in range(50):
+        asked(Unanswered(cause="SQLITE_FULL"))
+        asked()
+        clock.now += causes.SETTLED / 2
+    assert lines(caplog) == [STOPPED]
+    clock.now += causes.SETTLED
+    asked()
+    asked()
+    assert lines(caplog) == [STOPPED, AGAIN]
+    caplog.clear()
+    asked(AlreadyStored(cause="SQLITE_CONSTRAINT_UNIQUE"))
+    asked(StoreError("the store is closed"))
+    assert lines(caplog) == []
+    for _ in range(3):
+        asked(Refused(cause="SQLITE_ERROR"))
+    assert lines(caplog) == [("WARNING", "the store failed: SQLITE_ERROR")]
