@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from wire_kit import TALKS, served
+from space_wire_kit import TALKS, served
 
 from scripted.gateway import Served
 

@@ -6,9 +6,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from space_wire_kit import Client, get, joined, served, slashes, token
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
-from wire_kit import Client, get, joined, served, slashes, token
 
 from scripted.gateway import Served
 

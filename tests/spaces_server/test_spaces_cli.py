@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from wire_kit import get, joined, served
+from space_wire_kit import get, joined, served
 
 from pellucid.cli.main import main
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from space_wire_kit import TALKS, get, joined, served, spaces_of, token
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
-from wire_kit import TALKS, get, joined, served, spaces_of, token
 
 from pellucid.errors import ConfigError
 from pellucid.server import create_app

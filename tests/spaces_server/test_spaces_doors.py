@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from space_wire_kit import Client, get, joined, mew, post, served, spaces_of, token
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
-from wire_kit import Client, get, joined, mew, post, served, spaces_of, token
 
 from pellucid.server.config import check_config
 from pellucid.server.spaces import socket as door

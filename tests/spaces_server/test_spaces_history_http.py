@@ -9,8 +9,8 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from space_wire_kit import TALKS, Body, Client, get, joined, served, slashes, token
 from websockets.sync.client import connect
-from wire_kit import TALKS, Body, Client, get, joined, served, slashes, token
 
 from scripted.gateway import Served
 

@@ -15,8 +15,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from space_wire_kit import Client, joined, spaces_of
 from websockets.exceptions import ConnectionClosed
-from wire_kit import Client, joined, spaces_of
 
 sys.path.append(str(Path(__file__).parents[1] / "replicas"))
 from replicas_kit import LEASE, Replica

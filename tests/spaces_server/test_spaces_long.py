@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from space_wire_kit import get, joined, token
 from test_spaces_killed import config_of
-from wire_kit import get, joined, token
 
 sys.path.append(str(Path(__file__).parents[1] / "replicas"))
 from replicas_kit import Replica

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from space_wire_kit import Client, get, joined, post, served, slashes, spaces_of, token
 from websockets.sync.client import connect
-from wire_kit import Client, get, joined, post, served, slashes, spaces_of, token
 
 from pellucid.cli.main import main
 from pellucid.server.config import check_config

@@ -9,7 +9,7 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from schemathesis.specs.openapi import checks as openapi
-from wire_kit import joined, served, token
+from space_wire_kit import joined, served, token
 
 from pellucid.server.openapi import document
 from scripted.gateway import Served

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from space_wire_kit import get, joined, mew, post, token
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
-from wire_kit import get, joined, mew, post, token
 
 from scripted.gateway import Served
 

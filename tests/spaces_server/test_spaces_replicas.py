@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from wire_kit import TALKS, Client, get, joined, post, seqs, slashes, spaces_of, token
+from space_wire_kit import TALKS, Client, get, joined, post, seqs, slashes, spaces_of, token
 
 sys.path.append(str(Path(__file__).parents[1] / "replicas"))
 from replicas_kit import Replica, config_of, replicas

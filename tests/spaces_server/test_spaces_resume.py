@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from wire_kit import Body, get, joined, mew, served, slashes, token
+from space_wire_kit import Body, get, joined, mew, served, slashes, token
 
 from scripted.gateway import Served
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from wire_kit import Body, Client, get, joined, served, slashes, token
+from space_wire_kit import Body, Client, get, joined, served, slashes, token
 
 from scripted.gateway import Served
 

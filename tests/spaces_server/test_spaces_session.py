@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wire_kit import Body, MewClient, ids_of, joined, mew
+from space_wire_kit import Body, MewClient, ids_of, joined, mew
 
 from scripted.gateway import Served
 
