@@ -16,7 +16,7 @@ from scripted.gateway import Served
 
 sys.path.append(str(Path(__file__).parents[1] / "spaces_server"))
 
-from wire_kit import Client, joined, served, token
+from space_wire_kit import Client, joined, served, token
 
 SPACE = "review"
 EVERYTHING = ["*"]
