@@ -91,6 +91,15 @@ def test_the_command_that_it_shows_works(
             assert "missing_credentials" in tried(shown(said).replace(f"Authorization: Bearer ${key}", "X: y"))
 
 
+def test_who_has_spaces_is_told_where_they_are(run: Run, serve: Serve, upstream: Upstream) -> None:
+    given = ("--provider", "vllm", "--upstream", upstream.url, "--upstream-model", "m")
+    with serve(*given) as serving:
+        assert "/spaces" not in spoken(serving)
+    assert run("space", "create", "review", "--participant", "alice").returncode == 0
+    with serve(*given) as serving:
+        assert f"Its spaces: http://127.0.0.1:{serving.port}/spaces\n" in spoken(serving)
+
+
 def test_without_a_default_model_it_says_what_is_missing(serve: Serve, upstream: Upstream) -> None:
     with serve("--upstream", upstream.url) as serving:
         said = spoken(serving)

@@ -40,6 +40,8 @@ class Room:
         self.late: asyncio.Event | None = None
         """Until then those who come back are not told what they missed, but heard."""
         self.capabilities: list[Any] = ["*"]
+        self.others: dict[str, list[Any]] = {}
+        """What somebody may, as the others are told."""
 
     @property
     def url(self) -> str:
@@ -127,7 +129,11 @@ class Room:
     async def _sit(self, socket: ServerConnection) -> None:
         who, query = socket.who, socket.query  # type: ignore[attr-defined]
         self.joins.append(query)
-        others = [{"id": name, "capabilities": ["chat"]} for name in self.here.values() if name != who]
+        others = [
+            {"id": name, "capabilities": self.others.get(name, ["chat", "mcp/response"])}
+            for name in self.here.values()
+            if name != who
+        ]
         payload = {"you": {"id": who, "capabilities": self.capabilities}, "participants": others, "head": self.head}
         missed: list[Frame] = []
         if "after_seq" in query:

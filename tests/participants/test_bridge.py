@@ -88,6 +88,74 @@ async def test_tools_of_others_are_requests_in_its_context(room: Room, upstream:
     assert results["content"] == "522250"
 
 
+async def test_people_are_not_asked_for_tools_twice_and_those_without_answers_never(
+    room: Room, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pellucid.spaces.agents.bridge.DISCOVERY_SECONDS", 0.05)
+    room.others = {"cy": ["chat"]}
+
+    def lists() -> list[list[str] | None]:
+        return [one.get("to") for one in room.log if one["payload"].get("method") == "tools/list"]
+
+    def comes(who: str, event: str = "join") -> None:
+        participant = {"id": who, "capabilities": ["chat", "mcp/response"]}
+        room.say("system:gateway", "system/presence", {"event": event, "participant": participant})
+
+    agent = agent_of(upstream, *[say("Hm.", "So.")] * 3)
+    async with (
+        Participant(room.url, token="token-of-bob"),
+        Participant(room.url, token="token-of-cy"),
+        seated(room, agent),
+    ):
+        await until(lambda: len(lists()) == 1)
+        assert lists() == [["bob"]]
+        room.say("cy", "chat", {"text": "Why?"})
+        await answered(room)
+        given_up = [one for one in room.log if one["payload"].get("method") == "notifications/cancelled"]
+        assert [one["correlation_id"] for one in given_up] == [
+            [one["id"]] for one in room.log if one["payload"].get("method") == "tools/list"
+        ]
+        for _ in range(3):
+            comes("bob", "leave")
+            comes("bob")
+        monkeypatch.setattr("pellucid.spaces.agents.bridge.DISCOVERY_SECONDS", 60.0)
+        room.say("cy", "chat", {"text": "And why?"})
+        await answered(room)  # nobody is waited for
+        assert lists() == [["bob"]]
+        room.say("bob", "mcp/response", {"result": 1}, correlation_id=["something-else"])
+        await until(lambda: lists() == [["bob"], ["bob"]])
+        room.say("bob", "mcp/response", {"result": 1}, correlation_id=["something-else"])
+        comes("dan")
+        await until(lambda: lists() == [["bob"], ["bob"], ["dan"]])
+
+
+async def test_a_tool_for_which_nobody_waits_is_stopped(room: Room) -> None:
+    runs, ends = asyncio.Event(), asyncio.Event()
+
+    async def forever() -> str:
+        runs.set()
+        try:
+            await asyncio.Future()
+        finally:
+            ends.set()
+        return "never"
+
+    async with (
+        Participant(room.url, token="token-of-bob") as bob,
+        ToolsInSpace(bob, [forever]),
+        Participant(room.url, token="token-of-ada") as ada,
+    ):
+        calling = asyncio.create_task(ada.call("forever", to="bob"))
+        await asyncio.wait_for(runs.wait(), 5)
+        request = next(one for one in room.log if one["payload"].get("method") == "tools/call")
+        room.say("cy", "mcp/request", {"method": "notifications/cancelled"}, correlation_id=[request["id"]])
+        await bob.say("I am still at it.")
+        assert not ends.is_set()
+        calling.cancel()
+        await asyncio.wait_for(ends.wait(), 5)
+    assert not [one for one in room.log if one["kind"] == "mcp/response"]
+
+
 async def test_what_it_may_not_call_it_proposes(room: Room, upstream: Upstream) -> None:
     room.capabilities = [
         "chat",

@@ -354,6 +354,31 @@ async def test_calls_and_proposals(room: Room) -> None:
             await until(lambda: room.log[-1]["kind"] == "mcp/withdraw")
 
 
+@pytest.mark.parametrize("may", [["*"], ["chat", {"kind": "mcp/request", "payload": {"method": "tools/*"}}]])
+async def test_whoever_stops_waiting_for_an_answer_says_so(room: Room, may: list[Any]) -> None:
+    room.capabilities = may
+    async with ada(room) as a, bob(room):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await a.call("weather", to="bob")
+        calling = asyncio.create_task(a.call("weather"))
+        await until(lambda: len([one for one in room.log if one["payload"].get("method") == "tools/call"]) == 2)
+        await asyncio.sleep(0.02)
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+    first, second = [one for one in room.log if one["payload"].get("method") == "tools/call"]
+    ends = [one for one in room.log if one["payload"].get("method") == "notifications/cancelled"]
+    if may != ["*"]:
+        assert not ends
+        return
+    assert [(one["kind"], one["correlation_id"], one.get("to")) for one in ends] == [
+        ("mcp/request", [first["id"]], ["bob"]),
+        ("mcp/request", [second["id"]], None),
+    ]
+    assert ends[0]["payload"]["params"] == {"requestId": first["id"]}
+
+
 async def test_another_view_goes_on_where_the_first_one_stood(room: Room) -> None:
     async with ada(room) as a:
         room.say("bob", "chat", {"text": "1"})

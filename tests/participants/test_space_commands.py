@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pty
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 from gateway_kit import a_gateway, token
 
 from pellucid.cli import main
+from pellucid.cli.space_lanes import Lanes
+from pellucid.envelopes import Envelope
 from scripted.commands import PELLUCID
 from scripted.gateway import Served
 
@@ -84,6 +88,59 @@ def test_tail_shows_lanes_and_folds_them(space: Space) -> None:
     assert [line for line in SAID.splitlines() if "Auth" not in line and "needs" not in line] == folded.splitlines()
     lines = space("tail", "--no-follow", "-n", "2", "--before-seq", "8", "--json").stdout.splitlines()
     assert [json.loads(line)["kind"] for line in lines] == ["reasoning/conclusion", "chat"]
+
+
+def test_comings_and_goings_of_one_participant_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    def told(kind: str, payload: dict[str, Any], who: str = "bob") -> Envelope:
+        return Envelope(id="x", ts=0, sender=who, kind=kind, payload=payload, context="r")
+
+    def came(who: str, *events: str) -> list[Envelope]:
+        several = [{"event": event, "participant": {"id": who}} for event in events]
+        return [told("system/presence", payload, "system:gateway") for payload in several]
+
+    async def show() -> None:
+        for envelope in [
+            *came("alice", *["leave", "join"] * 2),
+            *came("bob", "join"),
+            *came("alice", "leave", "join"),
+            told("reasoning/question", {"questions": ["Why?"]}),
+            *came("alice", "leave", "leave", "join", "leave"),
+            told("reasoning/hypothesis", {"hypothesis": "Because."}),
+            *came("cy", "invited", "join"),
+            *came("dan", *["join", "leave"] * 2, "join"),
+        ]:
+            lanes.show(envelope)
+
+    with Lanes() as lanes:
+        asyncio.run(show())
+    assert [line.strip() for line in capsys.readouterr().out.splitlines()] == [
+        "alice left and came back, 3 times",
+        "bob came",
+        "bob          │ ? Why?",
+        "alice left, came back and left",
+        "bob          │ ~ Because.",
+        "cy may come, came",
+        "dan came, left and came back, 2 times",
+    ]
+
+
+def test_what_nobody_follows_with_words_is_told_all_the_same(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pellucid.cli.space_lanes.GATHERS_SECONDS", 0.01)
+    payload = {"event": "join", "participant": {"id": "bob"}}
+
+    async def show() -> str:
+        lanes.show(Envelope(id="x", ts=0, sender="system:gateway", kind="system/presence", payload=payload))
+        shown = ""
+        async with asyncio.timeout(5):
+            while not shown:
+                await asyncio.sleep(0.005)
+                shown = capsys.readouterr().out
+        return shown
+
+    with Lanes() as lanes:
+        assert asyncio.run(show()).strip() == "bob came"
 
 
 def test_replay_and_export(space: Space, tmp_path: Path) -> None:

@@ -54,12 +54,46 @@ def test_what_is_made_beside_a_gateway_is_there_at_once(tmp_path: Path, store: s
     assert run("list", "--store", store, "--json") == []
 
 
+def test_who_makes_a_space_is_told_what_comes_next(store: str, tmp_path: Path) -> None:
+    made = run("create", "next", "--participant", "alice", "--store", store)
+    assert "http://127.0.0.1:8080/spaces/next," in made.stderr
+    assert "PELLUCID_SPACE_TOKEN=THE_TOKEN pellucid space join --url http://127.0.0.1:8080/spaces/next" in made.stderr
+    [line] = made.stdout.splitlines()
+    assert line.startswith("alice\tpst_")
+    elsewhere = tmp_path / "gateway.toml"
+    elsewhere.write_text('[server]\nport = 9001\nhost = "0.0.0.0"')
+    more = run("add", "next", "--participant", "bob", "--store", store, "--config", str(elsewhere))
+    assert "http://127.0.0.1:9001/spaces/next" in more.stderr
+    told = CliRunner().invoke(main, ["space", "create", "quiet", "--json", "--store", store])
+    assert not told.stderr
+
+
+def test_who_looks_makes_no_store(store: str, tmp_path: Path) -> None:
+    for args in (["list"], ["add", "x", "--participant", "a"], ["delete", "x", "--yes"]):
+        result = run(*args, "--store", store, status=2)
+        assert "there is no store at" in result.output
+        assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("command", ["join", "tail"])
+def test_how_many_of_the_last_is_a_number_in_reach(command: str) -> None:
+    for number in ("-1", "10001"):
+        result = run(command, "--url", "http://127.0.0.1:9/spaces/x", "--token", "t", "-n", number, status=2)
+        assert "'-n'" in result.output
+        assert "limit" not in result.output
+
+
 def test_a_mistake_is_a_sentence_and_a_status(store: str, tmp_path: Path) -> None:
     wrong = tmp_path / "settings.toml"
     wrong.write_text('reasoning = "sloppy"')
     run("create", "twice", "--store", store)
+    half = tmp_path / "half.toml"
+    half.write_text("[limits]\nchat = { per_second = 5 }")
     for args, said in (
         (["create", "twice"], "already"),
+        (["create", "x", "--participant", "two words"], "'two-words' would do"),
+        (["add", "twice", "--participant", "two words"], "'two-words' would do"),
+        (["create", "x", "--settings", str(half)], "--settings.limits.chat.burst: it is required: how many"),
         (["create", "a/b"], "name"),
         (["create", "x", "--participant", "system:me"], "system:"),
         (["create", "x", "--participant", "a", "--participant", "a"], "twice"),

@@ -17,7 +17,9 @@ from pellucid.errors import ConfigError
 from pellucid.server import create_app
 from pellucid.server.config import Config, check_config
 from pellucid.server.space_config import USUAL, SpaceConfig, read_tokens
+from pellucid.spaces.runtime.making import make
 from pellucid.spaces.runtime.settings import SpaceSettings
+from pellucid.storage import open_store
 from scripted import Upstream, say, serve
 from scripted.gateway import Served
 
@@ -77,6 +79,50 @@ def test_every_mistake_is_named_with_its_key() -> None:
     assert not [value for value in ENV.values() if value in told], "a token is in no message"
 
 
+def test_half_a_limit_and_an_id_with_blanks_are_told_what_would_be_right() -> None:
+    [half] = mistakes(limits={"chat": {"per_second": 5}})
+    assert half.startswith("spaces.r.limits.chat.burst: required: ")
+    assert "`burst = 100`" in half
+    [blank] = mistakes(participants={"two words": {"token_env": "A"}})
+    assert blank.startswith("spaces.r.participants.two words: ")
+    assert "'two-words'" in blank
+
+
+def test_the_configuration_takes_over_what_a_command_made_and_says_so_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = {"storage": {"url": f"sqlite:///{tmp_path / 'kept.sqlite'}"}}
+
+    async def by_hand() -> dict[str, str]:
+        kept = await open_store(store["storage"]["url"])
+        try:
+            return await make(kept.spaces, "local", "r", SpaceSettings(reasoning="off"), {"ada": USUAL, "bob": USUAL})
+        finally:
+            await kept.aclose()
+
+    tokens = asyncio.run(by_hand())
+    for times in (1, 1):
+        with (
+            caplog.at_level(logging.INFO, "pellucid"),
+            served(tmp_path, {"r": {"participants": ["ada"], "reasoning": "flag"}}, **store) as own,
+        ):
+            assert get(own, "/spaces/r", token("r", "ada")).status == 200
+            assert get(own, "/spaces/r", tokens["ada"]).status == 401
+            assert get(own, "/spaces/r", tokens["bob"]).status == 200
+        assert sum("made by a command" in record.getMessage() for record in caplog.records) == times
+
+    async def settings() -> bytes:
+        kept = await open_store(store["storage"]["url"])
+        try:
+            row = await kept.spaces.get("r")
+            assert row is not None
+            return row.settings
+        finally:
+            await kept.aclose()
+
+    assert asyncio.run(settings()) == SpaceSettings(reasoning="flag").dump()
+
+
 def test_a_name_is_a_name() -> None:
     for name in ("", "a/b", "../x", "a b", "x" * 65, "é", "-x"):
         with pytest.raises(ConfigError, match="name"):
@@ -87,7 +133,10 @@ def test_files_of_tokens_are_read_on_the_start(tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("\n")
     (tmp_path / "two words").write_text("two words")
     (tmp_path / "good").write_text("good-token-for-a-test\n")
-    rows = {name: {"token_file": str(tmp_path / name)} for name in ("empty", "two words", "good", "missing")}
+    rows = {
+        name.replace(" ", "-"): {"token_file": str(tmp_path / name)}
+        for name in ("empty", "two words", "good", "missing")
+    }
     config = check_config({**BASE, "spaces": {"r": {"participants": {**rows, "again": rows["good"]}}}}, {})
     with pytest.raises(ConfigError) as wrong:
         read_tokens(config.spaces, {})
@@ -95,7 +144,7 @@ def test_files_of_tokens_are_read_on_the_start(tmp_path: Path) -> None:
         "spaces.r.participants.again",
         "spaces.r.participants.empty.token_file",
         "spaces.r.participants.missing.token_file",
-        "spaces.r.participants.two words.token_file",
+        "spaces.r.participants.two-words.token_file",
     ]
 
 

@@ -254,11 +254,16 @@ def test_who_reads_slowly_is_told_of_the_gap_and_can_fetch_it(small: Served) -> 
             if slashes(one) == "chat":
                 heard.append(one["seq"])
         assert gap, "they were not behind"
-        missed = get(
-            small,
-            f"/spaces/behind/envelopes?after_seq={gap['after_seq']}&before_seq={gap['before_seq']}&kind=chat",
-            token("behind", "b"),
-        ).json["envelopes"]
+        missed: list[Body] = []
+        after, more = gap["after_seq"], True
+        while more:
+            page = get(
+                small,
+                f"/spaces/behind/envelopes?after_seq={after}&before_seq={gap['before_seq']}&kind=chat",
+                token("behind", "b"),
+            ).json
+            missed += page["envelopes"]
+            after, more = page["last"], page["has_more"]
         assert len(missed) == gap["missed"]
         heard += [one["seq"] for one in missed]
         while heard[-1] < said[-1]:

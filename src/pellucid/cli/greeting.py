@@ -43,6 +43,8 @@ async def greet(config: Config, sockets: list[socket.socket], engine: Engine | N
         # The page offers what has a name.
         once = " (once a model is named: --upstream-model)" if model else ""
         console.print(f"Ask it in a browser{once}: [cyan]{address}/[/]")
+    if config.spaces or await _has(config.store_url(), spaces=True):
+        console.print(f"Its spaces: [cyan]{address}/spaces[/]")
     console.print(f"See it think{', with ' if needs else ''}{' and '.join(needs)}:", markup=False)
     header = f'-H "Authorization: Bearer ${variable}" ' if variable else ""
     console.print(
@@ -83,18 +85,19 @@ async def credential(config: Config) -> tuple[str, str] | None:
     access = config.access
     if access.key_env is not None:
         return access.key_env, ""
-    if access.keys or (access.keys is None and access.jwt is None and await _has_keys(config.store_url())):
+    if access.keys or (access.keys is None and access.jwt is None and await _has(config.store_url())):
         return "KEY", "a key in $KEY (`pellucid keys create --owner ME` makes one)"
     return ("TOKEN", "a token of your issuer in $TOKEN") if access.jwt is not None else None
 
 
-async def _has_keys(url: str) -> bool:
+async def _has(url: str, *, spaces: bool = False) -> bool:
+    """Whether keys, or spaces, are kept there."""
     try:
         store = await open_store(url)
     except PellucidError:
         return False
     try:
-        return bool(await store.keys.list())
+        return bool(await (store.spaces.list() if spaces else store.keys.list()))
     except PellucidError:
         return False
     finally:

@@ -18,15 +18,18 @@ from rich.table import Table
 
 from ..envelopes.capability import read_capabilities
 from ..envelopes.ids import participant as participant_id
-from ..errors import RequestError
+from ..errors import PellucidError, RequestError
 from ..server.access.config import OWNER_RULE, owner_fits
 from ..server.access.guard import LOCAL
+from ..server.config import Config
 from ..server.space_config import USUAL
 from ..spaces.runtime import making
 from ..spaces.runtime.settings import SpaceSettings, check_name, read_settings
 from ..storage import Store, StoredParticipant, StoredSpace
 from . import space_export, space_join, space_replay, space_say, space_tail
+from .greeting import address_of
 from .kept import configuration, date, json_option, print_json, print_table, recording_of, where, with_store
+from .space_options import TOKEN
 
 Wanted = tuple[str, list[Any]]
 """Somebody who is to come in, and what they may."""
@@ -98,7 +101,7 @@ def create(
         return await making.make(kept.spaces, owner, name, settings, dict(participants))
 
     tokens = with_store(file, store, work)
-    _tell(name, participants, tokens, as_json)
+    _tell(name, participants, tokens, as_json, file)
 
 
 @space.command()
@@ -114,8 +117,8 @@ def add(name: str, participants: list[Wanted], file: Path | None, store: str | N
     async def work(kept: Store) -> dict[str, str]:
         return await making.add(kept.spaces, (await _there(kept, name)).owner, name, dict(participants))
 
-    tokens = with_store(file, store, work)
-    _tell(name, participants, tokens, as_json)
+    tokens = with_store(file, store, work, there=True)
+    _tell(name, participants, tokens, as_json, file)
 
 
 @space.command("list")
@@ -130,7 +133,7 @@ def list_spaces(owner: str | None, file: Path | None, store: str | None, as_json
             _shown(row, await kept.spaces.participants(row.owner, row.name)) for row in await kept.spaces.list(owner)
         ]
 
-    shown = with_store(file, store, work)
+    shown = with_store(file, store, work, there=True)
     if as_json:
         print_json(shown)
         return
@@ -171,7 +174,7 @@ def delete(name: str, ids: tuple[str, ...], yes: bool, file: Path | None, store:
             )
         await kept.spaces.put(row, [one for one in there if one.id in own and one.id not in ids])
 
-    with_store(file, store, work, recording_of(configuration(file)))
+    with_store(file, store, work, recording_of(configuration(file)), there=True)
     if as_json:
         print_json({"name": name, "deleted": True} | ({"participants": list(ids)} if ids else {}))
     else:
@@ -196,7 +199,7 @@ def _settings(file: Path | None, more: dict[str, Any]) -> SpaceSettings:
     return read_settings(table | more, "--settings")
 
 
-def _tell(name: str, participants: list[Wanted], tokens: dict[str, str], as_json: bool) -> None:
+def _tell(name: str, participants: list[Wanted], tokens: dict[str, str], as_json: bool, file: Path | None) -> None:
     if as_json:
         told = [{"id": id, "token": tokens[id], "capabilities": capabilities} for id, capabilities in participants]
         print_json({"name": name, "participants": told, "tokens": tokens})
@@ -204,6 +207,18 @@ def _tell(name: str, participants: list[Wanted], tokens: dict[str, str], as_json
     click.echo(f"{name}: tokens, which cannot be shown again:" if tokens else f"{name} is made.", err=True)
     for id, token in tokens.items():
         click.echo(f"{id}\t{token}")
+    url = f"{_gateway(file)}/spaces/{name}"
+    click.echo(f"Once `pellucid serve` runs, it is in a browser at {url}, and in a terminal:", err=True)
+    click.echo(f"  {TOKEN}=THE_TOKEN pellucid space join --url {url}", err=True)
+
+
+def _gateway(file: Path | None) -> str:
+    """Where the gateway is, as far as its configuration tells."""
+    try:
+        server = configuration(file).server
+    except PellucidError:  # it is not needed beside --store, and what was made is made
+        server = Config().server
+    return address_of(server.host, server.port)[0]
 
 
 def _shown(row: StoredSpace, participants: Sequence[StoredParticipant]) -> dict[str, Any]:

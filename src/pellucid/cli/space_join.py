@@ -19,7 +19,7 @@ from ..spaces.client.participant import Participant
 from ..spaces.client.refusals import SpaceClosed
 from ..text import meant
 from .space_lanes import Lanes
-from .space_options import json_option, participant, view_option, where
+from .space_options import json_option, last_option, participant, view_option, where
 
 HELP = """\
 TEXT                      say it to everybody       //TEXT   the same, where it begins with a slash
@@ -33,7 +33,7 @@ TEXT                      say it to everybody       //TEXT   the same, where it 
 @click.command()
 @where
 @view_option()
-@click.option("-n", "--last", default=20, show_default=True, metavar="N", help="How many of the last envelopes first.")
+@last_option
 @json_option
 def join(url: str, token: str, space: str | None, view: SpaceView, last: int, as_json: bool) -> None:
     """Be in a space: see what is said, and say what you type. `/help` tells what else there is."""

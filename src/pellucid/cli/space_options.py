@@ -60,6 +60,18 @@ def view_option(usually: SpaceView = "full") -> Callable[[F], F]:
     )
 
 
+MOST = 10_000
+"""Envelopes that a gateway gives at once."""
+
+last_option = click.option(
+    "-n",
+    "--last",
+    type=click.IntRange(0, MOST),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="How many of the last envelopes first.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print each envelope as JSON, one a line.")
 
 
@@ -71,4 +83,4 @@ def reader(url: str, token: str, space: str | None) -> SpaceReader:
     return SpaceReader(address(url, space), token)
 
 
-__all__ = ["TOKEN", "URL", "json_option", "participant", "reader", "view_option", "where"]
+__all__ = ["TOKEN", "URL", "json_option", "last_option", "participant", "reader", "view_option", "where"]

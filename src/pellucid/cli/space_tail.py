@@ -10,13 +10,13 @@ import uvloop
 from ..envelopes.shown import SpaceView
 from ..spaces.client.remote import SpaceReader
 from .space_lanes import Lanes
-from .space_options import json_option, participant, reader, view_option, where
+from .space_options import json_option, last_option, participant, reader, view_option, where
 
 
 @click.command()
 @where
 @view_option()
-@click.option("-n", "--last", default=20, show_default=True, metavar="N", help="How many of the last envelopes first.")
+@last_option
 @click.option("--after-seq", type=int, metavar="N", help="Everything after this number instead.")
 @click.option("--before-seq", type=int, metavar="N", help="Only what was said before this number, and no more.")
 @click.option("--follow/--no-follow", default=True, help="Whether to stay for what is said next.")

@@ -279,8 +279,10 @@ class Ledger:
             return [Invited(name, envelope.sender, "already_exists")]
         try:
             participant_id(name)
-        except EnvelopeError:
-            raise _refused(f"nobody can be called {name!r}", "payload.participant_id", "invalid_request") from None
+        except EnvelopeError as error:
+            why = error.info.message.partition(": ")[2]
+            said = f"nobody can be called {name!r}: {why}"
+            raise _refused(said, "payload.participant_id", "invalid_request") from None
         if name in self._kicked and not self._outranks(envelope.sender, self._doors.get(name, ())):
             raise _refused(f"{name!r} was kicked, by one who may do more", "payload.participant_id")
         initial = asked.initial_capabilities or ()

@@ -1,4 +1,5 @@
-"""Ids: of envelopes, and of who is in a space. Printable, at most 255 characters, and otherwise anything."""
+"""Ids: of envelopes, and of who is in a space. Printable, at most 255 characters, and otherwise anything; who comes in
+has one without blanks, for it is typed, and stands in lists."""
 
 from __future__ import annotations
 
@@ -48,6 +49,10 @@ def participant(value: Any, at: str = "participant") -> str:
     name = checked(value, at)
     if name.lower().startswith(_OURS):
         raise EnvelopeError(f"{at}: {name!r} is the gateway's: nobody's id begins with {_OURS!r}", param=at)
+    if " " in name:
+        raise EnvelopeError(
+            f"{at}: {name!r} has blanks, and an id has none; {'-'.join(name.split()) or 'alice'!r} would do", param=at
+        )
     return name
 
 

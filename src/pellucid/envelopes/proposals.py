@@ -78,7 +78,11 @@ class Proposals:
     def __init__(self, state: dict[str, Proposal] | None = None, *, max_remembered: int = 2_000) -> None:
         self.state = state if state is not None else {}
         self.max_remembered = max_remembered
-        self._fulfilled_by = {one.settled_by: one.id for one in self.state.values() if one.status == "fulfilled"}
+        self._fulfilled_by: dict[str, set[str]] = {}
+        """By the request's id: ids are counted anew, and one request may do what several proposed."""
+        for one in self.state.values():
+            if one.status == "fulfilled" and one.settled_by is not None:
+                self._fulfilled_by.setdefault(one.settled_by, set()).add(one.id)
 
     def feed(self, envelope: Envelope) -> ProposalVerdict:
         """What becomes of the next envelope; of most, nothing."""
@@ -104,7 +108,7 @@ class Proposals:
         for one in meant:
             one.status, one.by, one.settled_by = status, envelope.sender, envelope.id
             if status == "fulfilled":
-                self._fulfilled_by[envelope.id] = one.id
+                self._fulfilled_by.setdefault(envelope.id, set()).add(one.id)
         return tuple(one.id for one in meant)
 
     def open(self) -> tuple[Proposal, ...]:
@@ -179,16 +183,21 @@ class Proposals:
     def _respond(self, envelope: Envelope) -> tuple[str, ...]:
         changed: list[str] = []
         for name in envelope.correlation_id:
-            one = self.state.get(self._fulfilled_by.get(name, ""))
-            if one is not None and one.response is None:
-                one.response, one.failed = envelope.id, envelope.payload.get("error") is not None
-                changed.append(one.id)
+            for id in sorted(self._fulfilled_by.get(name, ())):
+                one = self.state[id]
+                if one.response is None:
+                    one.response, one.failed = envelope.id, envelope.payload.get("error") is not None
+                    changed.append(one.id)
         return tuple(changed)
 
     def _forget(self, name: str) -> None:
         old = self.state.pop(name, None)
-        if old is not None and old.settled_by is not None and self._fulfilled_by.get(old.settled_by) == name:
-            del self._fulfilled_by[old.settled_by]
+        if old is None or old.settled_by is None:
+            return
+        of = self._fulfilled_by.get(old.settled_by, set())
+        of.discard(name)
+        if not of:
+            self._fulfilled_by.pop(old.settled_by, None)
 
 
 def _asked(envelope: Envelope) -> tuple[str | None, str | None]:

@@ -312,7 +312,8 @@ def _read_struct(to: Any, table: Any, at: str, mistakes: list[str]) -> Any:
         else:
             mistakes.append(f"{path}: no such key; {meant(name, types)}")
     for name in required - values.keys():
-        mistakes.append(f"{at}.{name}: required")
+        what = getattr(to, "REQUIRED", {}).get(name)
+        mistakes.append(f"{at}.{name}: required{f': {what}' if what else ''}")
         values[name] = _Wrong()
     wrong = [name for name, value in values.items() if isinstance(value, _Wrong)]
     if required.intersection(wrong):

@@ -173,6 +173,13 @@ async def put_spaces(store: Store, spaces: Mapping[str, SpaceConfig], environ: M
         for id in space.participants:
             if len(tokens[name, id]) < SHORT:
                 log.warning("the token of %s in the space %s is short: it can be guessed", id, name)
+        before = await store.spaces.get(name)
+        if before is not None and before.origin == "made" and before.owner == space.owner:
+            log.info(
+                "the space %s was made by a command: its settings are the configuration's from now on, and who was "
+                "added to it stays",
+                name,
+            )
         participants = {id: (who.may, tokens[name, id]) for id, who in space.participants.items()}
         try:
             await declare(store.spaces, space.owner, name, space.settings, participants)

@@ -26,16 +26,21 @@ sized_columns = [_E.c.seq, sa.func.length(_E.c.body).label("size")]
 """What the first question asks for."""
 
 
-def _of(listed: sa.TableValuedAlias) -> sa.Select[tuple[object, ...]]:
-    seqs = sa.select(sa.cast(listed.c.value, sa.BigInteger))
-    return sa.select(_E.c.seq, *stored_columns).where(
-        _E.c.owner == given("for_owner"), _E.c.space == given("for_name"), _E.c.seq.in_(seqs)
-    )
+_in_it = sa.and_(_E.c.owner == given("for_owner"), _E.c.space == given("for_name"))
 
 
+def _each_of() -> sa.Select[tuple[object, ...]]:
+    """Each is looked up by itself: PostgreSQL would rather read the log through, if it knows little of it."""
+    listed = sa.func.jsonb_array_elements_text(sa.cast(given("seqs"), JSONB)).table_valued("value")
+    this = sa.select(_E.c.seq, *stored_columns).where(_in_it, _E.c.seq == sa.cast(listed.c.value, sa.BigInteger))
+    one = this.limit(sa.literal_column("1")).lateral()
+    return sa.select(*one.c).select_from(listed.join(one, sa.true()))
+
+
+_listed = sa.func.json_each(given("seqs")).table_valued("value")
 _OF = Statement(
-    _of(sa.func.jsonb_array_elements_text(sa.cast(given("seqs"), JSONB)).table_valued("value")),
-    sqlite=_of(sa.func.json_each(given("seqs")).table_valued("value")),
+    _each_of(),
+    sqlite=sa.select(_E.c.seq, *stored_columns).where(_in_it, _E.c.seq.in_(sa.select(_listed.c.value))),
 )
 
 

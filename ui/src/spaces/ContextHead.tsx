@@ -61,7 +61,7 @@ export function ContextHead({ context, open, owner }: Props) {
         )}
       </div>
       {context.start && <Flags flags={context.start.flags} />}
-      {!open && context.conclusion && <p className="context__outcome" dir="auto">{visible(wordsOf(context.conclusion).slice(0, 400))}</p>}
+      {!open && context.conclusion && <p className="context__outcome" dir="auto">{context.conclusion.erased ? "(erased)" : visible(wordsOf(context.conclusion).slice(0, 400))}</p>}
     </div>
   )
 }

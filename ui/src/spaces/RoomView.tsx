@@ -212,6 +212,6 @@ function Banner({ phase, problem, onDismiss }: { phase: string; problem: string 
 /** What a screen reader is told: words of the conversation, not every thought. */
 function Told({ state }: { state: { phase: string; me: string | null; fold: { main: readonly Item[] }; scrub: { mode: string } } }) {
   const last = state.scrub.mode === "live" ? state.fold.main.findLast((one) => one.type === "said" && familyOf(one.envelope.kind) === "chat") : undefined
-  const words = last?.type === "said" && last.envelope.from !== state.me ? `${plain(last.envelope.from)} says: ${plain(wordsOf(last.envelope)).slice(0, 200)}` : ""
+  const words = last?.type === "said" && last.envelope.from !== state.me && !last.envelope.erased ? `${plain(last.envelope.from)} says: ${plain(wordsOf(last.envelope)).slice(0, 200)}` : ""
   return <div className="visually-hidden" role="status" aria-live="polite" data-testid="announcer">{state.phase === "open" ? words : ""}</div>
 }

@@ -9,8 +9,9 @@ import { preview, shown } from "../chat/words"
 import { LongText } from "../text/LongText"
 import { Markdown } from "../text/Markdown"
 import { plain, visible } from "../text/visible"
+import { comings } from "./comings"
 import {
-  argumentsOf, CANCEL, CONCLUSION, confidenceOf, familyOf, GATEWAY, PROPOSAL, REQUEST, RESPONSE, resultOf, failed,
+  argumentsOf, CANCEL, CONCLUSION, confidenceOf, familyOf, GATEWAY, PRESENCE, PROPOSAL, reasonOf, REQUEST, RESPONSE, resultOf, failed,
   textAt, textsAt, toolOf, uncertaintyOf, wordsOf,
 } from "./envelope"
 import type { Envelope } from "./envelope"
@@ -44,6 +45,7 @@ const flagsOf = ({ envelope, response }: Said) => (response ? [...envelope.flags
 
 function Body({ said, quiet }: { said: Said; quiet: boolean }) {
   const { envelope } = said
+  if (envelope.erased) return <Erased />
   switch (envelope.kind) {
     case "reasoning/question": return <Questions envelope={envelope} />
     case "reasoning/observation": return <Observation envelope={envelope} />
@@ -67,6 +69,8 @@ function Body({ said, quiet }: { said: Said; quiet: boolean }) {
   }
   return <Notice envelope={envelope} />
 }
+
+const Erased = () => <p className="step__nothing" data-testid="erased">(erased)</p>
 
 const Label = ({ children }: { children: ReactNode }) => <span className="step__label">{children}</span>
 
@@ -165,7 +169,7 @@ function Conclusion({ envelope }: { envelope: Envelope }) {
 }
 
 function Cancelled({ envelope }: { envelope: Envelope }) {
-  const reason = textAt(envelope.payload, "reason")
+  const reason = reasonOf(envelope.payload)
   return (
     <p className="step__end">
       {envelope.from === GATEWAY ? "Abandoned" : <>Cancelled by <bdi>{plain(envelope.from)}</bdi></>}
@@ -174,7 +178,7 @@ function Cancelled({ envelope }: { envelope: Envelope }) {
   )
 }
 
-const OUTCOMES = { waiting: "Waiting", done: "Done", failed: "Failed", none: "Sent" }
+const OUTCOMES = { waiting: "Waiting", done: "Done", failed: "Failed", "given-up": "Given up", none: "Sent" }
 
 /** A call: what is asked of whom, and what came back. */
 function Request({ said }: { said: Said }) {
@@ -198,7 +202,7 @@ function Request({ said }: { said: Said }) {
           {response && (
             <div>
               <p className="tool__label">{failed(response) ? "Went wrong, says" : "Came back from"} <Who id={response.from} small /></p>
-              <Value value={resultOf(response)} />
+              {response.erased ? <Erased /> : <Value value={resultOf(response)} />}
             </div>
           )}
         </div>
@@ -215,7 +219,7 @@ function Proposal({ said }: { said: Said }) {
   if (!proposal) return null
   const mine = envelope.from === me
   const addressed = envelope.to.length === 0 || (me !== null && envelope.to.includes(me))
-  const reason = proposal.by === null ? undefined : textAt(proposal.by.payload, "reason")
+  const reason = proposal.by === null ? undefined : reasonOf(proposal.by.payload)
   return (
     <div className="proposal" data-testid="proposal" data-status={proposal.status}>
       <div className="proposal__head">
@@ -226,8 +230,8 @@ function Proposal({ said }: { said: Said }) {
       <Value value={argumentsOf(envelope)} />
       {proposal.by && (
         <p className="proposal__by">
-          {STATES[proposal.status]} by <Who id={proposal.by.from} small />
-          {reason !== undefined && <span dir="auto">: {visible(reason)}</span>}
+          {/* One thing: the parts of a line of things stand apart. */}
+          <span>{STATES[proposal.status]} by <Who id={proposal.by.from} small />{reason !== undefined && <>: <bdi>{visible(reason)}</bdi></>}</span>
         </p>
       )}
       {proposal.status === "open" && live && (mine || addressed) && (
@@ -259,7 +263,7 @@ function Echo({ said }: { said: Said }) {
     <button type="button" className="echo" data-testid="echo" onClick={() => show(said)}>
       <span className="step__label">{said.proposal ? "Proposes" : "Says"}</span>{" "}
       {said.proposal && <span className={`chip chip--${said.proposal.status}`}>{STATES[said.proposal.status]}</span>}{" "}
-      <span className="echo__words" dir="auto">{plain(said.proposal ? toolOf(said.envelope) : unmarked(wordsOf(said.envelope)))}</span>
+      <span className="echo__words" dir="auto">{said.envelope.erased ? "(erased)" : plain(said.proposal ? toolOf(said.envelope) : unmarked(wordsOf(said.envelope)))}</span>
     </button>
   )
 }
@@ -269,7 +273,7 @@ export function Answering({ said }: { said: Said }) {
   return (
     <button type="button" className="answering" onClick={() => show(said)}>
       <span aria-hidden="true">↩ </span><span className="visually-hidden">In answer to </span>
-      <bdi>{plain(said.envelope.from)}</bdi>: <span dir="auto">{plain(unmarked(wordsOf(said.envelope)) || toolOf(said.envelope))}</span>
+      <bdi>{plain(said.envelope.from)}</bdi>: <span dir="auto">{said.envelope.erased ? "(erased)" : plain(unmarked(wordsOf(said.envelope)) || toolOf(said.envelope))}</span>
     </button>
   )
 }
@@ -297,7 +301,7 @@ export function Message({ said }: { said: Said }) {
         <At ts={envelope.ts} />
       </header>
       {said.answers && said.from.length === 0 && <Answering said={said.answers} />}
-      <div className="message__text" dir="auto"><Markdown text={wordsOf(envelope)} /></div>
+      {envelope.erased ? <Erased /> : <div className="message__text" dir="auto"><Markdown text={wordsOf(envelope)} /></div>}
       <Flags flags={envelope.flags} />
       <footer className="message__foot">
         {said.from.map((context) => (
@@ -333,16 +337,18 @@ export function Act({ said }: { said: Said }) {
 export function Notice({ envelope, more = [] }: { envelope: Envelope; more?: readonly Said[] }) {
   return (
     <p className="notice" data-testid="notice" data-kind={envelope.kind}>
-      {more.map((one) => <span key={one.key}>{name(participantOf(one.envelope))}, </span>)}
-      {noticed(envelope)}
+      {envelope.erased ? <span className="step__nothing" data-testid="erased">(erased)</span> : envelope.kind === PRESENCE ? came([...more.map((one) => one.envelope), envelope]) : noticed(envelope)}
     </p>
   )
 }
 
-function participantOf({ payload }: Envelope): Json | undefined {
-  const who = payload["participant"]
-  return typeof who === "object" && who !== null && !Array.isArray(who) ? who["id"] : undefined
-}
+const came = (told: readonly Envelope[]): ReactNode =>
+  comings(told).map(({ who, did }, index) => (
+    <span key={index}>
+      {index > 0 && " · "}
+      {who.map((id, at) => <span key={id}>{at > 0 && ", "}{name(id === "" ? undefined : id)}</span>)} {did}
+    </span>
+  ))
 
 function name(value: Json | undefined): ReactNode {
   return typeof value === "string" ? <bdi>{plain(value)}</bdi> : "somebody"
@@ -351,13 +357,9 @@ function name(value: Json | undefined): ReactNode {
 function noticed(envelope: Envelope): ReactNode {
   const { payload, kind } = envelope
   const by = <bdi>{plain(envelope.from)}</bdi>
-  const reason = textAt(payload, "reason")
+  const reason = reasonOf(payload)
   const why = reason === undefined ? null : <>: <span dir="auto">{visible(reason)}</span></>
   switch (kind) {
-    case "system/presence": {
-      const did = payload["event"] === "join" ? "came in" : payload["event"] === "leave" ? "left" : "was invited"
-      return <>{name(participantOf(envelope))} {did}</>
-    }
     case "capability/grant": return <>{by} lets {name(payload["recipient"])} do more: <code dir="ltr">{plain(granted(payload["capabilities"]))}</code>{why}</>
     case "capability/revoke": return <>{by} takes back what {name(payload["recipient"])} may do{why}</>
     case "capability/grant-ack": return <>{by} knows what it may do</>

@@ -1,6 +1,7 @@
 // Who is here, and what they are at: each name leads to its lane.
 import { plain } from "../text/visible"
 import type { Lane } from "./fold"
+import { useRoom } from "./room"
 import type { Person } from "./session"
 
 interface Props {
@@ -11,8 +12,9 @@ interface Props {
 }
 
 export function Strip({ people, lanes, colourOf, onPane }: Props) {
+  const { me } = useRoom()
   const there = new Map(people.map(({ id, present }) => [id, present]))
-  const others = people.filter(({ id, present }) => present && !lanes.some((lane) => lane.id === id))
+  const others = people.filter(({ id, present }) => present && id !== me && !lanes.some((lane) => lane.id === id))
   return (
     <nav className="strip" aria-label="Who is here">
       <ul className="strip__list">

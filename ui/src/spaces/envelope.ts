@@ -23,6 +23,8 @@ export interface Envelope {
   context: string | null
   payload: Payload
   flags: readonly Flag[]
+  /** What it said was taken away. */
+  erased: boolean
 }
 
 export const GATEWAY = "system:gateway"
@@ -68,6 +70,8 @@ export function readEnvelope(value: unknown): Envelope | null {
     context: typeof context === "string" && context !== "" ? context : null,
     payload: isObject(payload) ? (payload as Payload) : {},
     flags: flags(value["flags"]),
+    // Not by the mark alone: its sender may have written that.
+    erased: value["erased"] === true && (!isObject(payload) || Object.keys(payload).length === 0),
   }
 }
 
@@ -169,6 +173,27 @@ export const failed = ({ payload }: Pick<Envelope, "payload">): boolean => {
 /** Nobody answers a notification. */
 export const wantsResponse = ({ payload }: Pick<Envelope, "payload">): boolean =>
   !(typeof payload["method"] === "string" && payload["method"].startsWith("notifications/"))
+
+/** Whether it says that nobody waits any more for the answer to the request that it correlates to. */
+export const givesUp = ({ kind, payload }: Pick<Envelope, "kind" | "payload">): boolean => kind === REQUEST && payload["method"] === "notifications/cancelled"
+
+const REASONS: Readonly<Record<string, string>> = {
+  no_longer_needed: "it is no longer needed",
+  disagree: "does not agree",
+  unsafe: "it is not safe",
+  policy: "the rules do not allow it",
+  busy: "is busy",
+  timeout: "it took too long",
+  error: "something went wrong",
+  other: "for another reason",
+}
+
+/** Why, in words: what programs write as a code is said as it is read. */
+export function reasonOf(payload: Payload): string | undefined {
+  const reason = textAt(payload, "reason")
+  if (reason === undefined) return undefined
+  return entry(REASONS, reason) ?? (/^[a-z0-9]+(_[a-z0-9]+)+$/.test(reason) ? reason.replaceAll("_", " ") : reason)
+}
 
 /** The thoughts that this one stands for. */
 export const compressedBy = ({ payload }: Pick<Envelope, "payload">): string[] => texts(metadataOf(payload)["compresses"])

@@ -9,7 +9,7 @@
 // at once, from the beginning or from wherever the fold stands, gives the same.
 import {
   CANCEL, CONCLUSION, GATEWAY, PRESENCE, PROPOSAL, REJECT, REQUEST, RESPONSE, START, WITHDRAW,
-  compressedBy, confidenceOf, entry, familyOf, failed, textAt, uncertaintyOf, wantsResponse,
+  compressedBy, confidenceOf, entry, familyOf, failed, givesUp, textAt, uncertaintyOf, wantsResponse,
 } from "./envelope"
 import type { Envelope, Range } from "./envelope"
 
@@ -29,6 +29,8 @@ export interface Said {
   readonly answers: Said | null
   /** What came back to a request. */
   response: Envelope | null
+  /** That whoever asked waits no more. */
+  givenUp: Envelope | null
   proposal: { status: ProposalStatus; by: Envelope | null } | null
   /** The thought that stands for this one. */
   compressed: Said | null
@@ -379,6 +381,15 @@ export class Fold {
         return request
       }
     }
+    if (givesUp(envelope)) {
+      const request = meant.find((one) => one.envelope.kind === REQUEST && one.envelope.from === envelope.from && outcomeOf(one) === "waiting")
+      if (request) {
+        request.givenUp = envelope
+        this.#settled(request)
+        this.#bySeq.set(envelope.seq, request)
+        return request
+      }
+    }
     if (envelope.kind === WITHDRAW || envelope.kind === REJECT) {
       const proposal = meant.find((one) => one.proposal?.status === "open")
       if (proposal) {
@@ -395,6 +406,7 @@ export class Fold {
       from: links,
       answers: meant.find((one) => one.envelope.from !== envelope.from || one.envelope.kind === PROPOSAL) ?? null,
       response: null,
+      givenUp: null,
       proposal: envelope.kind === PROPOSAL ? { status: "open", by: null } : null,
       compressed: null,
       compresses: 0,
@@ -491,7 +503,8 @@ export class Fold {
 }
 
 /** Whether anything came back, and how it went. */
-export function outcomeOf(said: Said): "waiting" | "done" | "failed" | "none" {
+export function outcomeOf(said: Said): "waiting" | "done" | "failed" | "given-up" | "none" {
   if (said.response) return failed(said.response) ? "failed" : "done"
+  if (said.givenUp) return "given-up"
   return said.envelope.kind === REQUEST && wantsResponse(said.envelope) ? "waiting" : "none"
 }

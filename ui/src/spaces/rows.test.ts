@@ -111,4 +111,11 @@ describe("the rows", () => {
     const rows = mainRows(Fold.of([came(1, "a"), came(2, "b"), said({ seq: 3 }), came(4, "c")]).main, ALL)
     expect(rows.map((row) => row.type === "said" && (row.before ?? []).length)).toEqual([1, 0, 0])
   })
+
+  it("say in one line that somebody came and went, however often", () => {
+    const told = (seq: number, id: string, event: string) => said({ seq, from: "system:gateway", kind: "system/presence", payload: { event, participant: { id } } })
+    const often = Array.from({ length: 60 }, (_, index) => told(index + 1, "alice", index % 2 === 0 ? "leave" : "join"))
+    const rows = mainRows(Fold.of([...often, told(61, "bob", "invited"), said({ seq: 62 })]).main, ALL)
+    expect(rows.map((row) => row.type === "said" && (row.before ?? []).length)).toEqual([59, 0, 0])
+  })
 })

@@ -1,6 +1,7 @@
 // What is drawn of a lane or of the conversation: its items as a flat list of rows, by what is folded and filtered. Flat,
 // so that only those near the screen need to be drawn, however deep the trees are.
-import { CANCEL, CONCLUSION, entry, familyOf, PRESENCE, textAt, wordsOf } from "./envelope"
+import { alike, personOf } from "./comings"
+import { CANCEL, CONCLUSION, entry, familyOf, textAt, wordsOf } from "./envelope"
 import type { Envelope } from "./envelope"
 import type { Context, Item, Said } from "./fold"
 
@@ -48,7 +49,7 @@ export type Row =
       said: Said
       depth: number
       rev: number
-      /** Others who came, or went, right before: one line says it of all. */
+      /** Others who came or went right before: one line says it of all. */
       before?: readonly Said[]
     }
 
@@ -100,16 +101,18 @@ export function mainRows(items: readonly Item[], filter: Filter): Row[] {
 }
 
 const NO_FOLDS: Folds = new Map()
-const MOST_GATHERED = 12
+const MOST_GATHERED = 100
+const MOST_NAMED = 12
 
-/** The last two rows become one where both say that somebody came, or that somebody went. */
+/** The last two rows become one where both say that somebody came or went. */
 function gather(rows: Row[]): void {
   const [before, last] = rows.slice(-2)
   if (before?.type !== "said" || last?.type !== "said") return
   const [a, b] = [before.said.envelope, last.said.envelope]
-  if (a.kind !== PRESENCE || b.kind !== PRESENCE || a.payload["event"] !== b.payload["event"]) return
+  if (!alike(a, b)) return
   const gathered = [...(before.before ?? []), before.said]
-  if (gathered.length >= MOST_GATHERED) return
+  const who = new Set(gathered.map((one) => personOf(one.envelope)))
+  if (gathered.length >= MOST_GATHERED || who.add(personOf(b)).size > MOST_NAMED) return
   rows.splice(-2, 2, { ...last, before: gathered, rev: last.rev + gathered.length })
 }
 
@@ -158,6 +161,7 @@ export function placeOf(item: Item): { key: string; lane: string | null; within:
 
 /** What a context is called: what its start says, or where it stands. */
 export function titleOf(context: Context): string {
+  if (context.start?.erased) return "(erased)"
   const said = context.start ? wordsOf(context.start) || (textAt(context.start.payload, "goal") ?? "") : ""
   return said.split("\n", 1)[0]?.slice(0, 300) || context.path.slice(context.path.lastIndexOf("/") + 1)
 }

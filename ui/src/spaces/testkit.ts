@@ -5,7 +5,7 @@ import type { Envelope, Payload } from "./envelope"
 import type { Fold, Item } from "./fold"
 
 export const said = (given: Partial<Envelope>): Envelope => ({
-  seq: 1, id: `id-${given.seq ?? 1}`, ts: (given.seq ?? 1) * 1000, from: "mara", to: [], kind: "chat", correlation: [], context: null, payload: {}, flags: [], ...given,
+  seq: 1, id: `id-${given.seq ?? 1}`, ts: (given.seq ?? 1) * 1000, from: "mara", to: [], kind: "chat", correlation: [], context: null, payload: {}, flags: [], erased: false, ...given,
 })
 
 const KINDS = [
@@ -20,7 +20,7 @@ const one = fc.record({
   from: fc.constantFrom("ada", "bob", "cy", "system:gateway"),
   context: fc.option(fc.array(names, { minLength: 1, maxLength: 3 }).map((parts) => parts.join("/"))),
   correlation: fc.array(names, { maxLength: 2 }),
-  payload: fc.constantFrom<Payload>({}, { message: "x" }, { confidence: 0.5 }, { cancelled: true }, { triggered_by: "m1" }, { metadata: { compresses: ["m1", "m2"] } }, { event: "join", participant: { id: "ada" } }),
+  payload: fc.constantFrom<Payload>({}, { message: "x" }, { confidence: 0.5 }, { cancelled: true }, { triggered_by: "m1" }, { method: "notifications/cancelled" }, { metadata: { compresses: ["m1", "m2"] } }, { event: "join", participant: { id: "ada" } }),
   after: fc.nat(9_000),
   hole: fc.nat(2),
 })
@@ -34,7 +34,7 @@ export const scripts: fc.Arbitrary<Envelope[]> = fc.array(one, { maxLength: 40 }
 
 const drawn = (item: Item): unknown =>
   item.type === "said"
-    ? [item.key, item.response?.seq, item.proposal?.status, item.from.map(({ key }) => key), item.answers?.key, item.compressed?.key]
+    ? [item.key, item.response?.seq, item.givenUp?.seq, item.proposal?.status, item.from.map(({ key }) => key), item.answers?.key, item.compressed?.key]
     : [item.key, item.owner, item.start?.seq, item.status, item.ended, item.confidence, item.count, item.answer?.key, item.ledTo.map(({ key }) => key), item.waiting.size, item.participants, item.steps.map(drawn)]
 
 /** All that a fold says, as data. */

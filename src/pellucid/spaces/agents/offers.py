@@ -4,7 +4,8 @@
         await asyncio.Future()
 
 A request is answered if it is addressed to this participant alone, or to others too and names one of its tools.
-Replayed ones never are. A tool that fails is an answer that says so, without a word of what it broke on.
+Replayed ones never are. A tool that fails is an answer that says so, without a word of what it broke on. One for whose
+answer nobody waits any more is stopped.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import msgspec
 
 from ...envelopes import kinds
 from ...envelopes.envelope import Envelope
-from ...envelopes.mcp import CALL, LIST, tool_of
+from ...envelopes.mcp import CALL, CANCELLED, LIST, tool_of
 from ...errors import PellucidError
 from ...parts import RetryPromptPart, ToolCallPart
 from ...telemetry import log
@@ -50,7 +51,8 @@ class ToolsInSpace:
         self._but = but
         self._context: RunContext[Any] = RunContext(deps, None)
         self._some = asyncio.Semaphore(AT_ONCE)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], Envelope] = {}
+        """What is being answered."""
         self._told: Any = None
 
     async def __aenter__(self) -> ToolsInSpace:
@@ -70,10 +72,14 @@ class ToolsInSpace:
         method = envelope.payload.get("method")
         if (envelope.to and self._me.id not in envelope.to) or (self._but is not None and self._but(envelope)):
             return
-        if method == LIST or (method == CALL and (len(envelope.to) == 1 or tool_of(envelope) in self._box.names)):
+        if method == CANCELLED:
+            for task, request in self._tasks.items():
+                if request.sender == envelope.sender and request.id in envelope.correlation_id:
+                    task.cancel()
+        elif method == LIST or (method == CALL and (len(envelope.to) == 1 or tool_of(envelope) in self._box.names)):
             task = asyncio.create_task(self._answer(envelope))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks[task] = envelope
+            task.add_done_callback(self._tasks.pop)
 
     async def _answer(self, request: Envelope) -> None:
         try:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from math import inf
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -28,6 +28,12 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 class Rate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """So many a second, and so many at once."""
+
+    REQUIRED: ClassVar[Mapping[str, str]] = {
+        "per_second": "how many may come in a second, like `per_second = 20` beside `burst`",
+        "burst": "how many may come at once, like `burst = 100` beside `per_second`",
+    }
+    """What each field is, for who left it out."""
 
     per_second: float
     burst: float
@@ -161,6 +167,7 @@ def check_name(name: str, at: str = "name") -> str:
 
 _OR_NEVER = {"idle_seconds": "; inf: never"}
 
+_MISSING = re.compile(r"Object missing required field `(.*)`")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
 
 
@@ -170,6 +177,10 @@ def _told(text: str, at: str) -> RequestError:
     if unknown := _UNKNOWN.fullmatch(what):
         name = unknown.group(1)
         return _wrong(f"{where}.{name}", f"nothing is called so here; {meant(name, SpaceSettings.__struct_fields__)}")
+    if missing := _MISSING.fullmatch(what):
+        name = missing.group(1)
+        right = Rate.REQUIRED.get(name)
+        return _wrong(f"{where}.{name}", f"it is required: {right}" if right else "it is required")
     return _wrong(where, what)
 
 

@@ -5,8 +5,8 @@
 
 It is the fold of the log and of nothing else, so every replica has the same; what the configuration gives comes to it
 through the log too (`kinds.CONFIGURED`). The order of judging: whether the proposals refuse it; whether its sender may
-send it, and what it does about rights; whether it has its place in a context; what it does to proposals. What is
-refused changes nothing.
+send it, and what it does about rights; whether anybody of those it is to is in the space; whether it has its place in
+a context; what it does to proposals. What is refused changes nothing.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from ...errors import ErrorInfo, PellucidError
 from ...storage import StoredEnvelope
 from .notes import Note, note_of
 from .settings import SpaceSettings
+from .targets import target_not_found, unheard, unknown_targets
 
 _RIGHTS = frozenset({kinds.GRANT, kinds.REVOKE, kinds.GRANT_ACK, kinds.INVITE, kinds.KICK})
 _REMARKS = frozenset({"reason", "email"})
@@ -111,6 +112,9 @@ class SpaceState:
         ruling = self.ledger.feed(envelope)
         if ruling.refusal is not None:
             return Outcome(error=ruling.refusal)
+        strangers = unknown_targets(envelope, self.ledger)
+        if strangers and len(strangers) == len(envelope.to):
+            return Outcome(error=target_not_found(strangers, self.ledger.members))
         verdict = self.lifecycle.feed(envelope, at=at, known=known.ids, closed=known.paths)
         if verdict.error is not None:
             if before is not None:
@@ -119,7 +123,7 @@ class SpaceState:
         proposed = self.proposals.feed(envelope)
         changes = (*ruling.events, *self._fold(envelope, at))
         note = Note(
-            flags=(*verdict.flags, *proposed.flags),
+            flags=(*verdict.flags, *proposed.flags, *unheard(strangers)),
             ended=verdict.ended,
             links=verdict.links,
             proposals=proposed.changed,
