@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from storage_kit import opened, response
 
-from pellucid.storage import StoreError, causes
+from pellucid.storage import StoreError
 
 WRITERS, EACH = 4, 150
 
@@ -110,12 +110,9 @@ def test_who_leaves_takes_nothing_from_who_stays(tmp_path: Path) -> None:
     assert kept.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_store_that_is_wrong_does_not_say_try_again(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_is_wrong_does_not_say_try_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """What it is, the log says: once, and by name alone."""
     kept = tmp_path / "kept.sqlite"
-    monkeypatch.setattr(causes, "_said", {})
 
     async def ask() -> list[StoreError]:
         async with opened(f"sqlite:///{kept}") as store:
