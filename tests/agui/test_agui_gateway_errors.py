@@ -74,6 +74,11 @@ def test_a_header(gateway: Served, headers: dict[str, str], param: str, told: st
     assert words.startswith(told)
 
 
+def test_a_header_is_judged_also_where_the_query_decides(gateway: Served) -> None:
+    _, at, _ = refused(post(gateway, "vllm:m", None, {"AG-UI-Dialect": "2"}, dialect="1.0"))
+    assert at == "AG-UI-Dialect"
+
+
 ORPHAN = {"id": "a", "role": "tool", "toolCallId": "c", "content": ""}
 FORGED = {"id": "a", "role": "assistant", "content": "x", "encryptedValue": "zz"}
 

@@ -19,7 +19,15 @@ def start(upstream: Upstream, model: str, folder: Path) -> tuple[subprocess.Pope
     for name in ("NO_COLOR", "FORCE_COLOR", "CI"):
         env.pop(name, None)
     process = subprocess.Popen(
-        [*PELLUCID, *args], stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder, env=env, start_new_session=True
+        [*PELLUCID, *args],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        cwd=folder,
+        env=env,
+        start_new_session=True,
+        # As a terminal's shell starts it. Whoever runs the tests in the background may ignore ctrl-C, and hand that on.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     os.close(theirs)
     return process, ours

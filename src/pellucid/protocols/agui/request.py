@@ -70,11 +70,12 @@ class Request(NamedTuple):
 
     def dialect(self, header: str | None, usual: DialectName | None) -> Dialect:
         """The client's: what it asks for (in the header, if nowhere else), what its version speaks, or what clients are
-        taken for that do not say. Raises `RequestError`."""
+        taken for that do not say. Raises `RequestError`, also for a header that need not have been read."""
+        in_header = dialect_of(header.lower(), "AG-UI-Dialect") if header is not None else None
         if self.options.dialect is not None:
             return dialect_of(self.options.dialect)
-        if header is not None:
-            return dialect_of(header.lower(), "AG-UI-Dialect")
+        if in_header is not None:
+            return in_header
         version = self.input.protocol_version
         return dialect_of(usual) if version is None and usual is not None else dialect_for(version)
 
