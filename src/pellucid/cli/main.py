@@ -1,11 +1,14 @@
 """The commands, and how errors leave: one sentence on stderr, exit status 2 for what the caller can mend, 70 for a
 fault of our own, else 1.
+
+A command is loaded when it is named: what one needs, another does not wait for.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
 from typing import Any
 
 import click
@@ -13,10 +16,25 @@ import click
 from .. import __version__
 from ..errors import ConfigError, PellucidError
 from ..telemetry import place_of
-from . import ask, config, decode, keys, models, openapi, record, seal_keys, serve, space, translate, worker
+
+COMMANDS = (
+    *("serve", "ask", "decode", "translate", "models", "keys", "seal-keys"),
+    *("space", "record", "config", "openapi", "worker"),
+)
+"""Each is in the module of its name."""
 
 
 class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        name = cmd_name.replace("-", "_")
+        command: click.Command = getattr(import_module(f"{__package__}.{name}"), name)
+        return command
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
@@ -44,17 +62,3 @@ class _Commands(click.Group):
 @click.version_option(__version__, prog_name="pellucid")
 def main() -> None:
     """See the model think: the reasoning of any language model, in the protocols that applications already use."""
-
-
-main.add_command(serve.serve)
-main.add_command(ask.ask)
-main.add_command(decode.decode)
-main.add_command(translate.translate)
-main.add_command(models.models)
-main.add_command(keys.keys)
-main.add_command(seal_keys.seal_keys)
-main.add_command(space.space)
-main.add_command(record.record)
-main.add_command(config.config)
-main.add_command(openapi.openapi)
-main.add_command(worker.worker)
