@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from page_kit import Tab
 from playwright.sync_api import Locator, Page
 
@@ -293,3 +294,15 @@ __all__ = [
     "served",
     "token",
 ]
+
+
+@pytest.fixture
+def voices(gateway: Served, space: str) -> Iterator[Voices]:
+    made = Voices(gateway, space)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def said() -> None:
+    """No model says anything here."""

@@ -9,10 +9,12 @@ from collections.abc import Iterator
 
 import pytest
 from page_kit import Cable, Tab, Tabs
-from page_space_kit import QUESTION, Voices, come_in, gateway_with_spaces, lane, review, token
+from page_space_kit import QUESTION, Voices, come_in, gateway_with_spaces, lane, review, said, token, voices
 from playwright.sync_api import expect
 
 from scripted.gateway import Served
+
+__all__ = ["said", "voices"]
 
 SPACES = [f"room-{number}" for number in range(24)]
 _next = itertools.count()
@@ -28,18 +30,6 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 def space() -> str:
     """One that nobody was in."""
     return SPACES[next(_next)]
-
-
-@pytest.fixture
-def voices(gateway: Served, space: str) -> Iterator[Voices]:
-    made = Voices(gateway, space)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def said() -> None:
-    """No model says anything here."""
 
 
 # --- coming in -----------------------------------------------------------------------------------------------------

@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 from page_kit import LEFT, Tab, Tabs
-from page_space_kit import Voices, come_in, gateway_with_spaces, lane, review, token
+from page_space_kit import Voices, come_in, gateway_with_spaces, lane, review, said, token, voices
 from playwright.sync_api import Page, expect
 
 from node_packages import installed
 from scripted.gateway import Served
+
+__all__ = ["said", "voices"]
 
 PHONE = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True, "device_scale_factor": 2}
 SPACES = [f"hall-{number}" for number in range(16)]
@@ -30,18 +32,6 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 @pytest.fixture
 def space() -> str:
     return SPACES[next(_next)]
-
-
-@pytest.fixture
-def voices(gateway: Served, space: str) -> Iterator[Voices]:
-    made = Voices(gateway, space)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def said() -> None:
-    """No model says anything here."""
 
 
 # --- by keys and by ear ------------------------------------------------------------------------------------------

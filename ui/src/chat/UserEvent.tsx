@@ -1,6 +1,7 @@
 // A question: its text, which can be asked anew in other words; and, where it was, the versions to go back to.
 import { useEffect, useId, useRef, useState } from "react"
 
+import { enters } from "../shell/keys"
 import { CopyButton } from "../text/CopyButton"
 import { visible } from "../text/visible"
 import { useStay } from "./follow"
@@ -116,7 +117,7 @@ function Edit({ text, busy, onCancel, onDone }: EditProps) {
             event.preventDefault()
             event.stopPropagation()
             onCancel()
-          } else if (event.key === "Enter" && !event.shiftKey && !event.nativeEvent.isComposing && event.keyCode !== 229) {
+          } else if (enters(event)) {
             event.preventDefault()
             if (ready) onDone(draft.trim())
           }

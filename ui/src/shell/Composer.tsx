@@ -2,6 +2,7 @@
 import { useEffect, useId, useLayoutEffect, useRef, useState } from "react"
 
 import { SendIcon, StopIcon } from "./icons"
+import { enters } from "./keys"
 import type { ComposerProps } from "./props"
 
 export function Composer({ draftKey = "", ...props }: ComposerProps) {
@@ -54,8 +55,7 @@ function Draft({ onSend, onStop, busy, disabled = false, children }: Omit<Compos
         value={text}
         onChange={(event) => setText(event.target.value)}
         onKeyDown={(event) => {
-          // 229: an input method of a browser that does not say isComposing on the key that ends it.
-          if (event.key !== "Enter" || event.shiftKey || event.altKey || event.nativeEvent.isComposing || event.keyCode === 229) return
+          if (!enters(event) || event.altKey) return
           event.preventDefault()
           send()
         }}

@@ -4,6 +4,7 @@ import { useEffect, useId, useRef, useState } from "react"
 
 import { preview } from "../chat/words"
 import { CloseIcon, SendIcon } from "../shell/icons"
+import { enters } from "../shell/keys"
 import { plain, visible } from "../text/visible"
 import { wordsOf } from "./envelope"
 import type { Said } from "./fold"
@@ -89,7 +90,7 @@ export function Say({ me, people, past, mute, connected, pending, answering, onA
             value={text}
             onChange={(event) => setText(event.target.value)}
             onKeyDown={(event) => {
-              if (event.key !== "Enter" || event.shiftKey || event.altKey || event.nativeEvent.isComposing || event.keyCode === 229) return
+              if (!enters(event) || event.altKey) return
               event.preventDefault()
               send()
             }}
