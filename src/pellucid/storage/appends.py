@@ -111,7 +111,7 @@ def append(several: list[Ready]) -> Op[list[Answer]]:
     places: dict[tuple[str, str], _Place | None] = {}
     for owner, space in sorted({(one.append.owner, one.append.space) for one in several}):
         # In one order, so that two who lock several do not wait for each other.
-        rows = yield Ask(_LOCK, _named(owner, space))
+        rows = yield Ask(_LOCK, rooms.this_space(owner, space))
         places[owner, space] = _Place(*rows[0]) if rows else None
     answers: list[Answer] = []
     accepted: list[Ready] = []
@@ -155,14 +155,14 @@ def _noted(one: Ready) -> Iterator[record.Noted]:
 
 
 def _moved(key: tuple[str, str], place: _Place) -> Params:
-    return {**_named(*key), "to_head": place.head, "to_latest": place.latest}
+    return {**rooms.this_space(*key), "to_head": place.head, "to_latest": place.latest}
 
 
 def _snapshots(accepted: list[Ready]) -> Op[None]:
     """The last of each space."""
     last = {(one.append.owner, one.append.space): one.append for one in accepted if one.append.state is not None}
     if last:
-        yield Ask(_FORGET, [_named(*key) for key in last])
+        yield Ask(_FORGET, [rooms.this_space(*key) for key in last])
         yield Ask(
             _KEEP,
             [
@@ -185,7 +185,3 @@ def head(params: Params) -> Op[Head | None]:
 def state(params: Params) -> Op[tuple[int, bytes] | None]:
     rows = yield Ask(_STATE, params)
     return (rows[0][0], rows[0][1]) if rows else None
-
-
-def _named(owner: str, name: str) -> Params:
-    return {"for_owner": owner, "for_name": name}

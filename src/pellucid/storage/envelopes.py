@@ -17,7 +17,6 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 from msgspec.structs import replace
-from sqlalchemy.dialects.postgresql import JSONB
 
 from ..envelopes import ERASED, Envelope, Flag, context, searched_text
 from ..envelopes.verdict import Names, Place
@@ -25,7 +24,7 @@ from ..record import Recording
 from . import contents, record, search, tables
 from .contents import ENVELOPE
 from .names import storable
-from .statement import Ask, Op, Params, Row, Statement, each, given
+from .statement import Ask, Op, Params, Row, Statement, each, given, listed
 
 
 class StoredEnvelope(msgspec.Struct, frozen=True):
@@ -97,12 +96,10 @@ _HEAD = Statement(sa.select(_S.c.head).where(_S.c.owner == _owner, _S.c.name == 
 def _asked_for(of: sa.Column[Any], *more: Any) -> Statement:
     """Those of the names given, as JSON, that are there. Each is looked up by itself: PostgreSQL would rather join than
     do that for what merely is to exist."""
-    listed = sa.func.jsonb_array_elements_text(sa.cast(given("names"), JSONB)).table_valued("value")
-    sqlite = sa.func.json_each(given("names")).table_valued("value")
     one: sa.Select[Any] = sa.select(sa.literal_column("1")).where(_in_it, *more).limit(sa.literal_column("1"))
     there = [
         sa.select(names.c.value).where(one.where(of == names.c.value).scalar_subquery().is_not(None))
-        for names in (listed, sqlite)
+        for names in listed("names")
     ]
     return Statement(there[0], sqlite=there[1])
 

@@ -10,13 +10,12 @@ from collections.abc import Iterable
 
 import msgspec
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import JSONB
 
 from . import tables
 from .envelopes import LAST_SEQ, StoredEnvelope
 from .names import storable
 from .portions import Portion, portion, sized_columns
-from .statement import Ask, Op, Params, Statement, each, given
+from .statement import Ask, Op, Params, Statement, each, given, listed
 
 _E, _L = tables.envelopes, tables.links
 
@@ -39,10 +38,8 @@ def _about(names: sa.TableValuedAlias) -> sa.Select[tuple[object, ...]]:
     return sa.select(*sized_columns).where(_of_it, _E.c.seq.in_(found)).order_by(_E.c.seq)
 
 
-_ABOUT = Statement(
-    _about(sa.func.jsonb_array_elements_text(sa.cast(given("names"), JSONB)).table_valued("value")),
-    sqlite=_about(sa.func.json_each(given("names")).table_valued("value")),
-)
+_names = listed("names")
+_ABOUT = Statement(_about(_names.postgresql), sqlite=_about(_names.sqlite))
 
 _opening = (
     sa.select(*sized_columns)

@@ -11,11 +11,10 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import JSONB
 
 from . import tables
 from .envelopes import StoredEnvelope, stored_columns, stored_one
-from .statement import Ask, Op, Row, Statement, given
+from .statement import Ask, Op, Row, Statement, given, listed
 
 MOST_BYTES = 4 << 20
 """So much is read at once, unless the first envelope alone is more."""
@@ -27,20 +26,20 @@ sized_columns = [_E.c.seq, sa.func.length(_E.c.body).label("size")]
 
 
 _in_it = sa.and_(_E.c.owner == given("for_owner"), _E.c.space == given("for_name"))
+_seqs = listed("seqs")
 
 
 def _each_of() -> sa.Select[tuple[object, ...]]:
     """Each is looked up by itself: PostgreSQL would rather read the log through, if it knows little of it."""
-    listed = sa.func.jsonb_array_elements_text(sa.cast(given("seqs"), JSONB)).table_valued("value")
-    this = sa.select(_E.c.seq, *stored_columns).where(_in_it, _E.c.seq == sa.cast(listed.c.value, sa.BigInteger))
+    seqs = _seqs.postgresql
+    this = sa.select(_E.c.seq, *stored_columns).where(_in_it, _E.c.seq == sa.cast(seqs.c.value, sa.BigInteger))
     one = this.limit(sa.literal_column("1")).lateral()
-    return sa.select(*one.c).select_from(listed.join(one, sa.true()))
+    return sa.select(*one.c).select_from(seqs.join(one, sa.true()))
 
 
-_listed = sa.func.json_each(given("seqs")).table_valued("value")
 _OF = Statement(
     _each_of(),
-    sqlite=sa.select(_E.c.seq, *stored_columns).where(_in_it, _E.c.seq.in_(sa.select(_listed.c.value))),
+    sqlite=sa.select(_E.c.seq, *stored_columns).where(_in_it, _E.c.seq.in_(sa.select(_seqs.sqlite.c.value))),
 )
 
 

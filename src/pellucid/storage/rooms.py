@@ -109,7 +109,7 @@ class Put(NamedTuple):
 def _put(put: Put) -> Op[StoredSpace | RequestError | AlreadyStored]:
     """What is wrong comes back, for an exception would have all that is written with it done again."""
     space, listed = put
-    named = _named(space.owner, space.name)
+    named = this_space(space.owner, space.name)
     rows = yield Ask(_NAMED, named)
     if not rows:
         made = replace(space, version=1, head=0)
@@ -138,7 +138,7 @@ def _put(put: Put) -> Op[StoredSpace | RequestError | AlreadyStored]:
 
 def _add(put: Put) -> Op[StoredSpace | RequestError | AlreadyStored]:
     space, listed = put
-    named = _named(space.owner, space.name)
+    named = this_space(space.owner, space.name)
     rows = yield Ask(_LOCK, named)
     if not rows:
         return SpaceGone(space.name)
@@ -154,7 +154,7 @@ def _add(put: Put) -> Op[StoredSpace | RequestError | AlreadyStored]:
 
 def _changed(space: StoredSpace) -> Op[StoredSpace]:
     changed = replace(space, version=space.version + 1)
-    yield Ask(_CHANGE, {**_named(space.owner, space.name), **msgspec.structs.asdict(changed)})
+    yield Ask(_CHANGE, {**this_space(space.owner, space.name), **msgspec.structs.asdict(changed)})
     return changed
 
 
@@ -171,7 +171,7 @@ def _put_out(named: Params, ids: list[str]) -> Op[None]:
 
 def invite(owner: str, name: str, invited: StoredParticipant) -> Op[None]:
     """Let this one in; if it was invited before, by its new token and capabilities."""
-    named = _named(owner, name)
+    named = this_space(owner, name)
     rows = yield Ask(_ONE, {**named, "for_id": invited.id})
     if rows:
         there = _participant(rows[0])
@@ -228,7 +228,8 @@ def left(_: None) -> Op[list[tuple[str, str]]]:
 put, add, mark, drop, get, who = each(_put), each(_add), each(_mark), each(_drop), _get, _who
 
 
-def _named(owner: str, name: str) -> Params:
+def this_space(owner: str, name: str) -> Params:
+    """The parameters that name it, in every statement about a space."""
     return {"for_owner": owner, "for_name": name}
 
 

@@ -20,7 +20,6 @@ from .names import check_names, finds, storable
 from .portions import Portion
 from .record import milliseconds
 from .rooms import StoredParticipant, StoredSpace
-from .statement import Params
 from .walks import Wanted
 
 STEP = 100
@@ -72,7 +71,7 @@ class Spaces:
     @finds(())
     async def participants(self, owner: str, name: str) -> tuple[StoredParticipant, ...]:
         """By id."""
-        return await self._database.read(rooms.who, _named(owner, name))
+        return await self._database.read(rooms.who, rooms.this_space(owner, name))
 
     async def of_token(self, token_hash: bytes) -> tuple[tuple[StoredSpace, StoredParticipant], ...]:
         """Whom a token names, in every space where it names somebody."""
@@ -81,7 +80,7 @@ class Spaces:
     @finds(False)
     async def remove(self, owner: str, name: str) -> bool:
         """With all that was said. Whether there was one. It is gone at once, and what is in it when this returns."""
-        marked = await self._database.write(rooms.mark, {**_named(owner, name), "now": self._clock()})
+        marked = await self._database.write(rooms.mark, {**rooms.this_space(owner, name), "now": self._clock()})
         await self._finish(owner, name)
         return marked
 
@@ -93,7 +92,7 @@ class Spaces:
 
     @finds(None)
     async def head(self, owner: str, name: str) -> Head | None:
-        return await self._database.read(appends.head, _named(owner, name))
+        return await self._database.read(appends.head, rooms.this_space(owner, name))
 
     async def append(self, append: Append) -> Head:
         """Append it, and say where the space is now. Raises `Overtaken` (with `.head`, `.version`) if the space was
@@ -138,7 +137,9 @@ class Spaces:
 
     @finds(None)
     async def one(self, owner: str, name: str, seq: int) -> StoredEnvelope | None:
-        return await self._database.read(envelopes.one, {**_named(owner, name), "seq": envelopes.seq_in_log(seq)})
+        return await self._database.read(
+            envelopes.one, {**rooms.this_space(owner, name), "seq": envelopes.seq_in_log(seq)}
+        )
 
     @finds(None)
     async def by_id(
@@ -146,7 +147,7 @@ class Spaces:
     ) -> StoredEnvelope | None:
         """The newest with this id, of this sender if one is named, and below the seq `before`."""
         last = envelopes.LAST_SEQ
-        named = {**_named(owner, name), "for_id": id, "sender": sender}
+        named = {**rooms.this_space(owner, name), "for_id": id, "sender": sender}
         return await self._database.read(
             envelopes.by_id, {**named, "before": last if before is None else max(0, min(before, last))}
         )
@@ -175,7 +176,9 @@ class Spaces:
     @finds(1)
     async def since(self, owner: str, name: str, at: int) -> int:
         """The seq of the first envelope that was taken then or later; head + 1 if there is none."""
-        return await self._database.read(envelopes.since, {**_named(owner, name), "at": min(at, _END_OF_TIME)})
+        return await self._database.read(
+            envelopes.since, {**rooms.this_space(owner, name), "at": min(at, _END_OF_TIME)}
+        )
 
     async def known(self, owner: str, name: str, names: Names) -> Names:
         """Which of these ids and paths are there; a path is, if something opened there once."""
@@ -212,7 +215,7 @@ class Spaces:
     @finds(None)
     async def state(self, owner: str, name: str) -> tuple[int, bytes] | None:
         """The seq as of which the newest snapshot is, and the snapshot."""
-        return await self._database.read(appends.state, _named(owner, name))
+        return await self._database.read(appends.state, rooms.this_space(owner, name))
 
     @finds(0)
     async def erase(self, owner: str, name: str, seqs: Sequence[int], *, at: int) -> int:
@@ -230,17 +233,13 @@ class Spaces:
         return gone
 
     async def _finish(self, owner: str, name: str) -> None:
-        named = _named(owner, name)
+        named = rooms.this_space(owner, name)
         asked = {**named, "most": STEP, "now": self._clock(), "recording": self._recording}
         while await self._database.write(envelopes.remove, asked):
             pass
         while await self._database.write(links.remove, {**named, "most": STEP}):
             pass
         await self._database.write(rooms.drop, named)
-
-
-def _named(owner: str, name: str) -> Params:
-    return {"for_owner": owner, "for_name": name}
 
 
 def _put_of(space: StoredSpace, participants: Sequence[StoredParticipant]) -> rooms.Put:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.engine import Dialect
 from sqlalchemy.sql.base import Executable
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -75,6 +76,22 @@ def written(text: str, **params: type[sa.types.TypeEngine[Any]]) -> Executable:
     """A statement that SQLAlchemy has no words for, and the parameters in it (`:name`)."""
     named = [sa.bindparam(name, type_=kind(), required=False) for name, kind in params.items()]
     return sa.text(text).bindparams(*named)
+
+
+class Listed(NamedTuple):
+    """The values of a JSON list, to be selected from: `value` is text in PostgreSQL, what it is in SQLite."""
+
+    postgresql: sa.TableValuedAlias
+    sqlite: sa.TableValuedAlias
+
+
+def listed(name: str) -> Listed:
+    """A parameter that is a list, as JSON."""
+    values = given(name)
+    return Listed(
+        sa.func.jsonb_array_elements_text(sa.cast(values, JSONB)).table_valued("value"),
+        sa.func.json_each(values).table_valued("value"),
+    )
 
 
 class Ask(NamedTuple):

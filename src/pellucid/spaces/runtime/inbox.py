@@ -68,8 +68,9 @@ class Item:
         self.envelope = envelope
         self.make = make
         self.named = named
-        self.dated = dated
         """Whether its sender gave it its id: then it may be one that was sent again."""
+        self.dated = dated
+        """Whether its sender gave it its time: then one that was sent again has the same."""
         self.size = size
         self.redacted = redacted
         self.address = address
