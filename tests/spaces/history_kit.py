@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
 from msgspec.structs import replace
 
 from pellucid.envelopes import Envelope
@@ -18,6 +19,7 @@ from pellucid.envelopes.lifecycle import Lifecycle
 from pellucid.envelopes.shown import SpaceView, Subscriber, is_shown
 from pellucid.spaces.past.history import History
 from pellucid.storage import Append, Store, StoredEnvelope, StoredSpace, open_store
+from service_postgres import PostgresServer
 
 sys.path.append(str(Path(__file__).parents[1] / "envelopes"))
 
@@ -97,6 +99,17 @@ def kept_in(url: str) -> Iterator[Kept]:
             yield Kept(runner, store)
         finally:
             runner.run(store.aclose())
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def kept(request: pytest.FixtureRequest) -> Iterator[Kept]:
+    """The same on each kind of database."""
+    url = "sqlite://"
+    if request.param == "postgresql":
+        server: PostgresServer = request.getfixturevalue("postgres_server")
+        url = server.database()
+    with kept_in(url) as opened:
+        yield opened
 
 
 async def collected(chunks: Any) -> bytes:

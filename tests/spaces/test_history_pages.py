@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from history_kit import Kept, Said, kept_in
+from history_kit import Kept, Said, kept
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from life_kit import conversations, said
@@ -17,19 +16,9 @@ from pellucid.envelopes import Envelope, context
 from pellucid.envelopes.shown import Subscriber
 from pellucid.errors import RequestError
 from pellucid.spaces.past.history import History, Stretch
-from service_postgres import PostgresServer, postgres_server
+from service_postgres import postgres_server
 
-__all__ = ["postgres_server"]
-
-
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def kept(request: pytest.FixtureRequest) -> Iterator[Kept]:
-    url = "sqlite://"
-    if request.param == "postgresql":
-        server: PostgresServer = request.getfixturevalue("postgres_server")
-        url = server.database()
-    with kept_in(url) as opened:
-        yield opened
+__all__ = ["kept", "postgres_server"]
 
 
 readers = st.builds(

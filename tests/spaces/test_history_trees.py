@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import pytest
-from history_kit import Kept, kept_in
+from history_kit import Kept, kept
 from hypothesis import given, settings
 from life_kit import conversations, said, seed_flow
 
@@ -14,19 +14,9 @@ from pellucid.envelopes.reasoning import Status
 from pellucid.envelopes.tree import Tree, shape, trees
 from pellucid.spaces.past.grown import MOST, every_tree, in_order
 from pellucid.spaces.past.history import ContextLine, Contexts, History, Patterns
-from service_postgres import PostgresServer, postgres_server
+from service_postgres import postgres_server
 
-__all__ = ["postgres_server"]
-
-
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def kept(request: pytest.FixtureRequest) -> Iterator[Kept]:
-    url = "sqlite://"
-    if request.param == "postgresql":
-        server: PostgresServer = request.getfixturevalue("postgres_server")
-        url = server.database()
-    with kept_in(url) as opened:
-        yield opened
+__all__ = ["kept", "postgres_server"]
 
 
 def seqs(several: Iterable[Tree]) -> list[int]:

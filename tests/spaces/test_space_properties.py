@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -102,6 +103,12 @@ async def play(space: Space, script: list[tuple[Any, ...]]) -> list[tuple[Seat, 
     return seats
 
 
+def said_again(script: list[tuple[Any, ...]]) -> set[str]:
+    """The ids that come more than once."""
+    named = Counter(step[-1]["id"] for step in script if step[0] in ("hear", "post") and "id" in step[-1])
+    return {id for id, times in named.items() if times > 1}
+
+
 FLAGS = {"read_reasoning": ["everyone", "capability"], "addresses": ["restrict", "advisory"]}
 
 
@@ -118,11 +125,19 @@ def test_all_see_one_order_and_what_they_may(script: list[tuple[Any, ...]], how:
             log = await whole_log(space)
             order = {one.envelope.seq: one for one in log}
             granted = any(one.envelope.kind.startswith("capability/") for one in log)
+            again = said_again(script)
             for seat, sink, after in seats:
+                welcome = sink.of("system/welcome")[0]["payload"]
+                is_foreign = after is not None and after > welcome["head"]
+                start = welcome["head"] if after is None else 0 if is_foreign else after
                 seqs: list[int] = []
                 for frame in sink.frames:
-                    # Who sends the same again is answered by what it was.
-                    if frame.seq and not (frame.seq in seqs and order[frame.seq].envelope.sender == seat.participant):
+                    if frame.seq in seqs or 0 < frame.seq <= start:
+                        # Who sends the same again is answered by what it was, however long ago.
+                        kept = order[frame.seq].envelope
+                        assert kept.sender == seat.participant, "in order, and once"
+                        assert kept.id in again, "in order, and once"
+                    elif frame.seq:
                         seqs.append(frame.seq)
                 assert seqs == sorted(set(seqs)), "in order, and once"
                 for one in sink.said:
@@ -131,10 +146,7 @@ def test_all_see_one_order_and_what_they_may(script: list[tuple[Any, ...]], how:
                         assert (one["id"], one["from"]) == (kept.id, kept.sender)
                 if granted or seat.gone:
                     continue  # rights changed on the way, or it left
-                welcome = sink.of("system/welcome")[0]["payload"]
-                is_foreign = after is not None and after > welcome["head"]
                 assert welcome.get("unknown_after_seq") == (after if is_foreign else None)
-                start = welcome["head"] if after is None else 0 if is_foreign else after
                 for one in sink.said:
                     if one.get("seq") and one["from"] != seat.participant:
                         assert one.get("replayed", False) == (is_foreign and one["seq"] <= welcome["head"])
