@@ -56,6 +56,19 @@ def test_every_tree_is_the_one_in_the_whole_history(kept: Kept, conversation: li
     assert all(any(context.is_within(one.place.path, path) for path in listed) for one in inside)
 
 
+def test_what_nobody_started_is_answered_by_its_label(kept: Kept) -> None:
+    space = kept.space(
+        [
+            said("chat", "label", by="a"),
+            said("cancel", "label", by="a"),
+            said("chat", by="a", id="answer", about="label"),
+        ]
+    )
+    grown = space.run(space.history("watcher").tree("label"))
+    assert grown is not None
+    assert [(tree.status, tree.answer, tree.led_to) for tree in grown.trees] == [("cancelled", "answer", ("answer",))]
+
+
 @settings(max_examples=25, deadline=None)
 @given(conversations())
 def test_where_names_come_twice_a_tree_is_what_is_told_of_its_path(kept: Kept, conversation: list[Envelope]) -> None:

@@ -200,10 +200,12 @@ class _Names(msgspec.Struct, frozen=True):
 def _names(found: Sequence[Tree]) -> _Names:
     own, triggers, owners = set[str](), set[str](), set[str]()
     for tree in every_tree(found):
+        # Nobody need have started it: then its path alone means it.
+        own.add(tree.path)
+        owners.add(tree.owner)
         if tree.start is not None:
-            own |= {tree.start.id, tree.path, f"{tree.path}/{tree.start.id}"}
+            own |= {tree.start.id, f"{tree.path}/{tree.start.id}"}
             triggers |= set(tree.triggers)
-            owners.add(tree.owner)
         own |= {envelope.id for envelope in said_in(tree) if envelope.kind in _CALLS}
     return _Names(frozenset(own), frozenset(triggers), frozenset(owners))
 
