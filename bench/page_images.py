@@ -14,12 +14,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests"), str(ROOT / "tests" / "page")]
 
-from page_kit import Said, Stage, Tab, browser  # noqa: E402
 from playwright.sync_api import Browser, expect  # noqa: E402
 
 from page import house  # noqa: E402
-from scripted import Upstream  # noqa: E402
-from scripted.gateway import Served  # noqa: E402
+from tests.page.page_kit import Said, Stage, Tab, browser  # noqa: E402
+from tests.scripted import Upstream  # noqa: E402
+from tests.scripted.gateway import Served  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images"
 MOST = 150_000

@@ -14,12 +14,12 @@ from tempfile import TemporaryDirectory
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests"), str(ROOT / "tests" / "page")]
 
-from page_kit import Tab, browser  # noqa: E402
-from page_space_kit import SPACE, Voices, come_in, gateway_with_spaces, lane, review  # noqa: E402
 from playwright.sync_api import Browser, expect  # noqa: E402
 
 from page_images import IMAGES  # noqa: E402
-from scripted.gateway import Served  # noqa: E402
+from tests.page.page_kit import Tab, browser  # noqa: E402
+from tests.page.page_space_kit import SPACE, Voices, come_in, gateway_with_spaces, lane, review  # noqa: E402
+from tests.scripted.gateway import Served  # noqa: E402
 
 MOST = 200_000
 """More than a chat's: there is more to be seen."""

@@ -30,7 +30,7 @@ sys.path[:0] = [str(ROOT / "tests")]
 from pellucid.envelopes import Envelope  # noqa: E402
 from pellucid.envelopes.verdict import Names, Place  # noqa: E402
 from pellucid.storage import Append, Store, StoredEnvelope, StoredSpace, open_store  # noqa: E402
-from service_postgres import postgres  # noqa: E402
+from tests.service_postgres import postgres  # noqa: E402
 
 OWNER, NAME = "bench", "room"
 BATCH = 500

@@ -6,7 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from scripted import Upstream
+from tests.examples import register_profiles
+from tests.scripted import Upstream
+
+pytest_plugins = ["tests.requirements"]
+register_profiles()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from service_postgres import PostgresServer, postgres_server
+from tests.service_postgres import PostgresServer, postgres_server
 
 __all__ = ["one_database", "postgres_server", "url"]
 

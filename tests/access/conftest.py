@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from access_kit import Issuer
 
 from pellucid.storage import Store, open_store
+from tests.access.access_kit import Issuer
 
 
 @pytest.fixture

@@ -15,10 +15,10 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from access_kit import Issuer
 from aiohttp import web
 
-from scripted.gateway import Gateway, Reply
+from tests.access.access_kit import Issuer
+from tests.scripted.gateway import Gateway, Reply
 
 CLIENT, SECRET = "the-page", "s&cret/of the+page"
 

@@ -10,7 +10,6 @@ from hashlib import sha256
 from typing import Any
 
 import pytest
-from access_kit import ENVIRON, HASHER, Clock, guard, make_key, refusal, scope
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +17,8 @@ from pellucid.errors import PellucidError
 from pellucid.server.access import AccessError, Hasher, Policy, book, new_key
 from pellucid.server.access.keys import id_of
 from pellucid.storage import Store, StoreError, open_store
-from service_postgres import PostgresServer, postgres
+from tests.access.access_kit import ENVIRON, HASHER, Clock, guard, make_key, refusal, scope
+from tests.service_postgres import PostgresServer, postgres
 
 pytestmark = pytest.mark.anyio
 ON = {"keys": True, "key_seconds": 0.2}

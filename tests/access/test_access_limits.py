@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-from access_kit import guard, principal
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +14,8 @@ from pellucid.parts import Usage
 from pellucid.relay import open_relay
 from pellucid.server.access import AccessError, Guard, Policy, Principal, headers_of
 from pellucid.server.access.limits import COUNTERS, Rates, counted, tokens_of
-from service_redis import RedisService, redis_service
+from tests.access.access_kit import guard, principal
+from tests.service_redis import RedisService, redis_service
 
 pytestmark = pytest.mark.anyio
 

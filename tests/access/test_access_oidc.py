@@ -11,16 +11,16 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import msgspec
 import pytest
-from access_kit import rsa
 from hypothesis import given
 from hypothesis import strategies as st
 from joserfc.jwk import RSAKey
-from oidc_kit import CLIENT, SECRET, Browser, Provider, providing
 
 from pellucid.server.access import AccessConfig, check_access
 from pellucid.server.access.oidc import path_of
 from pellucid.server.config import Config, check_config
-from scripted.gateway import Served, serve
+from tests.access.access_kit import rsa
+from tests.access.oidc_kit import CLIENT, SECRET, Browser, Provider, providing
+from tests.scripted.gateway import Served, serve
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from access_kit import guard, make_key, refusal, scope
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +16,7 @@ from pellucid.server.access import AccessError, Cors, CorsConfig, Policy
 from pellucid.server.access.config import AccessConfig, check_access
 from pellucid.server.config import check_config
 from pellucid.storage import Store, StoreError
+from tests.access.access_kit import guard, make_key, refusal, scope
 
 pytestmark = pytest.mark.anyio
 

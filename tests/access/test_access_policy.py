@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from access_kit import principal
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.errors import RequestError
 from pellucid.server.access import AccessError, Policy, visible
 from pellucid.server.access.policy import read_policy, write_policy
+from tests.access.access_kit import principal
 
 MOST = st.none() | st.integers(1, 2**53)
 POLICIES = st.builds(

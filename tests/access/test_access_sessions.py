@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from access_kit import PEPPER, Clock, make_key
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from oidc_kit import Browser
 
 from pellucid.sealing import Keys, encrypt
 from pellucid.server.access import AccessConfig, AccessError, new_key
@@ -21,8 +19,10 @@ from pellucid.server.access.attempts import MOST
 from pellucid.server.access.session import ByKey, Sessions
 from pellucid.server.config import check_config
 from pellucid.storage import Store, open_store
-from scripted import Upstream, say
-from scripted.gateway import Served, serve
+from tests.access.access_kit import PEPPER, Clock, make_key
+from tests.access.oidc_kit import Browser
+from tests.scripted import Upstream, say
+from tests.scripted.gateway import Served, serve
 
 ENV_KEY = "k" * 40
 PAGE = "https://app.example.com"
@@ -406,7 +406,6 @@ def test_what_an_application_sealed_is_no_session() -> None:
                 here.read(encrypt(plain, keys, tenant=tenant))
 
 
-@settings(max_examples=200)
 @given(st.data())
 def test_no_other_string_is_one(data: st.DataObject) -> None:
     here = sessions(Clock(), KEYS)

@@ -13,8 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from access_kit import AUDIENCE, Clock, Issuer, ec, guard, refusal, rsa, scope
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from joserfc import jwt
 from joserfc.jwk import ECKey, KeySet, OctKey, OKPKey, RSAKey
@@ -22,6 +21,7 @@ from joserfc.jwk import ECKey, KeySet, OctKey, OKPKey, RSAKey
 from pellucid.server.access import AccessError, Guard, Policy
 from pellucid.server.access.config import AccessConfig
 from pellucid.server.access.jwt import Tokens
+from tests.access.access_kit import AUDIENCE, Clock, Issuer, ec, guard, refusal, rsa, scope
 
 pytestmark = pytest.mark.anyio
 
@@ -369,7 +369,6 @@ async def test_claims_whose_names_have_dots(issuer: Issuer) -> None:
     await door.aclose()
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(text=st.text(LATIN, max_size=300) | st.from_regex(r"[\w-]+\.[\w-]+\.[\w-]*", alphabet=LATIN))
 def test_any_text_at_all_is_a_refusal_and_no_fault(text: str) -> None:
     async def attempt() -> None:

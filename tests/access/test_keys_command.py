@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from access_kit import guard, refusal, scope
 from click.testing import CliRunner
 
 from pellucid.cli.keys import keys
 from pellucid.errors import ConfigError, PellucidError
 from pellucid.server.access import find_pepper
 from pellucid.storage import open_store
+from tests.access.access_kit import guard, refusal, scope
 
 pytestmark = pytest.mark.anyio
 

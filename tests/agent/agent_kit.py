@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pellucid import Agent
-from scripted import Call, Script, delta
+from tests.scripted import Call, Script, delta
 
 MakeAgent = Callable[..., tuple[Agent[Any], Callable[[], list[Call]]]]
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -17,13 +15,10 @@ from pellucid import agui
 from pellucid.protocols.agui import DialectName
 from pellucid.protocols.agui.verify import verify
 from pellucid.sealing import Keys
-from scripted import Reply
-from scripted.gateway import Served
-
-sys.path.append(str(Path(__file__).parents[1] / "agui"))
-
-from agui_kit import events_of
-from agui_node import converse, decode
+from tests.agui.agui_kit import events_of
+from tests.agui.agui_node import converse, decode
+from tests.scripted import Reply
+from tests.scripted.gateway import Served
 
 KEYS = Keys.generate()
 USER = {"id": "u1", "role": "user", "content": "Why?"}

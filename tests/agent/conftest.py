@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from agent_kit import MakeAgent
 
 from pellucid import Agent
 from pellucid.models import Model
 from pellucid.providers.profiles import builtin_profiles
 from pellucid.transport import Limits
-from scripted import Call, Script, Upstream
+from tests.agent.agent_kit import MakeAgent
+from tests.scripted import Call, Script, Upstream
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import pytest
-from agent_kit import MakeAgent, calls
 from pydantic import BaseModel
 
 from pellucid import (
@@ -44,7 +43,8 @@ from pellucid import (
     messages_from_json,
 )
 from pellucid.fold import fold
-from scripted import Call, Upstream, delta, say
+from tests.agent.agent_kit import MakeAgent, calls
+from tests.scripted import Call, Upstream, delta, say
 
 pytestmark = pytest.mark.anyio
 

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from agent_kit import MakeAgent, calls
-from agui_app_kit import FRONT, USER, App, decode, of, roles, serving
 
 from pellucid import (
     Agent,
@@ -40,7 +38,9 @@ from pellucid.protocols.agui import (
     StepStartedEvent,
 )
 from pellucid.protocols.agui.proto import MEDIA_TYPE
-from scripted import Call, delta, say
+from tests.agent.agent_kit import MakeAgent, calls
+from tests.agent.agui_app_kit import FRONT, USER, App, decode, of, roles, serving
+from tests.scripted import Call, delta, say
 
 CLIENTS = ["1.0.0", "0.0.58", "0.0.45", "0.0.39"]
 
@@ -601,7 +601,7 @@ def test_requests_that_are_none(make_agent: MakeAgent) -> None:
 
 
 def _stream(app: App) -> Any:
-    from scripted import Stream
+    from tests.scripted import Stream
 
     connection = http.client.HTTPConnection("127.0.0.1", app.port, timeout=20)
     body = {"threadId": "t", "runId": "r", "protocolVersion": "1.0", "messages": [USER]}

@@ -14,7 +14,6 @@ import pytest
 pytest.importorskip("pydantic_ai")
 
 from ag_ui import core
-from agui_app_kit import FRONT, USER, of, roles, serving
 from pydantic import BaseModel
 from pydantic_ai import Agent, ApprovalRequired, CallDeferred, CustomEvent, ModelRetry, RunContext, ToolReturn
 from pydantic_ai import messages as theirs
@@ -26,6 +25,7 @@ from pellucid.events import Event
 from pellucid.fold import fold
 from pellucid.interop.pydantic_ai import PydanticAgent
 from pellucid.parts import ModelRequest, ModelResponse, UserPromptPart
+from tests.agent.agui_app_kit import FRONT, USER, of, roles, serving
 
 Turn = Sequence[str | dict[int, Any]]
 

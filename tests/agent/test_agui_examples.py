@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_kit import MakeAgent, calls
-from agui_app_kit import USER, running, serving
 
 from pellucid.asgi.agui import AGUIApp
-from scripted import say
+from tests.agent.agent_kit import MakeAgent, calls
+from tests.agent.agui_app_kit import USER, running, serving
+from tests.scripted import say
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

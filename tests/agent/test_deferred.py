@@ -7,7 +7,6 @@ import sys
 from typing import Any
 
 import pytest
-from agent_kit import MakeAgent, calls
 
 from pellucid import (
     CallDeferred,
@@ -25,7 +24,8 @@ from pellucid.parts import ModelRequest, ModelResponse, ToolCallPart, ToolReturn
 from pellucid.run import CallModel, CallTools, Minter, Run
 from pellucid.settings import ModelCall, ToolDefinition
 from pellucid.tools import ServerTools
-from scripted import say
+from tests.agent.agent_kit import MakeAgent, calls
+from tests.scripted import say
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import pellucid
-from scripted import Call, Upstream, delta
+from tests.scripted import Call, Upstream, delta
 
 THOUGHT, ANSWER = "17 * 20 is 340, 17 * 3 is 51.", "391"
 

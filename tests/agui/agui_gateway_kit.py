@@ -5,13 +5,9 @@ from __future__ import annotations
 import http.client
 import json
 import socket
-import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
-
-from agui_kit import events_of
 
 from pellucid.emit import Emitter
 from pellucid.errors import ErrorInfo
@@ -22,9 +18,8 @@ from pellucid.protocols.agui import DialectName
 from pellucid.protocols.agui.rules import Severity
 from pellucid.protocols.agui.verify import verify
 from pellucid.settings import ModelCall
-from scripted import Gateway, Reply, Stream
-
-sys.path.append(str(Path(__file__).parents[1] / "server"))
+from tests.agui.agui_kit import events_of
+from tests.scripted import Gateway, Reply, Stream
 
 USER = {"id": "u1", "role": "user", "content": "Why?"}
 ON = {"id": "u2", "role": "user", "content": "And?"}

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
-from node_packages import installed
+from tests.node_packages import installed
 
 HERE = Path(__file__).parent / "node"
 SECONDS = 60

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import agui_node
 import pytest
-from agui_kit import slow
 from hypothesis import Phase, given, seed, settings
 from hypothesis import strategies as st
 
@@ -15,6 +13,8 @@ from pellucid.errors import RequestError
 from pellucid.protocols import agui
 from pellucid.protocols.agui import DIALECTS, DialectName, Expander, decode_event, encode_event
 from pellucid.protocols.agui.verify import verify
+from tests.agui import agui_node
+from tests.agui.agui_kit import slow
 
 Raw = dict[str, Any]
 

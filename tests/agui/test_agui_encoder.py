@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, get_args
 
-import agui_node
 import msgspec
 import pytest
-from agui_kit import DIALECTS, NOW, encoded, events_of, run_of, runs, slow, streamed, turn, turns, types
 from hypothesis import Phase, given, seed, settings
 from hypothesis import strategies as st
 
@@ -21,6 +19,8 @@ from pellucid.protocols.agui.history import history_of
 from pellucid.protocols.agui.messages import AssistantMessage, Message, ReasoningMessage, UserMessage
 from pellucid.protocols.agui.verify import verify
 from pellucid.view import Reader, Redactor, View
+from tests.agui import agui_node
+from tests.agui.agui_kit import DIALECTS, NOW, encoded, events_of, run_of, runs, slow, streamed, turn, turns, types
 
 dialects = st.sampled_from(DIALECTS)
 HISTORY: list[Message] = [

@@ -6,15 +6,15 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import agui_node
 import pytest
-from agui_gateway_kit import ON, USER, VERSIONS, WEATHER, Agent, path_of, plainly
-from state_kit import breaks, brief, calls, config_of, hangs
 
 from pellucid.protocols import agui
 from pellucid.protocols.agui import DialectName, side
-from scripted import Upstream, say
-from scripted.gateway import Served, serve
+from tests.agui import agui_node
+from tests.agui.agui_gateway_kit import ON, USER, VERSIONS, WEATHER, Agent, path_of, plainly
+from tests.scripted import Upstream, say
+from tests.scripted.gateway import Served, serve
+from tests.server.state_kit import breaks, brief, calls, config_of, hangs
 
 each = pytest.mark.parametrize("client", VERSIONS)
 KNOWING = [client for client in VERSIONS if client != "0.0.39"]
@@ -87,7 +87,7 @@ async def server_side(call: Any) -> None:
 
 @pytest.fixture(scope="module")
 def gateway(upstream: Upstream) -> Iterator[Served]:
-    with serve(config_of(upstream, tools={"functions": ["state_kit:look_up"]}), more=[AGENT]) as running:
+    with serve(config_of(upstream, tools={"functions": ["tests.server.state_kit:look_up"]}), more=[AGENT]) as running:
         yield running
 
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from agui_gateway_kit import USER, WEATHER, asked, begin, post, refused, run
-from state_kit import config_of, hangs
 
-from scripted import Call, Upstream, say
-from scripted.gateway import Served, serve
+from tests.agui.agui_gateway_kit import USER, WEATHER, asked, begin, post, refused, run
+from tests.scripted import Call, Upstream, say
+from tests.scripted.gateway import Served, serve
+from tests.server.state_kit import config_of, hangs
 
 
 @pytest.fixture(scope="module")

@@ -7,15 +7,15 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import agui_node
 import pytest
-from agui_gateway_kit import ON, USER, asked, begin, path_of, plainly, post, refused, run, streamed
-from agui_kit import events_of
-from agui_seed_reader import FIELDS, REMOVED, read
-from seal_kit import CANARIES, SECRET, configured, name_of, sent, serving
 
-from scripted import Call, Upstream, delta, say
-from scripted.gateway import Served
+from tests.agui import agui_node
+from tests.agui.agui_gateway_kit import ON, USER, asked, begin, path_of, plainly, post, refused, run, streamed
+from tests.agui.agui_kit import events_of
+from tests.agui.agui_seed_reader import FIELDS, REMOVED, read
+from tests.scripted import Call, Upstream, delta, say
+from tests.scripted.gateway import Served
+from tests.server.seal_kit import CANARIES, SECRET, configured, name_of, sent, serving
 
 REASONING = [canary for canary in CANARIES if canary.name in ("stream", "fields", "reasoning", "details", "tags")]
 

@@ -12,15 +12,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import agui_node
 import pytest
-from agui_gateway_kit import ON, USER, WEATHER, asked, path_of, post, refused, run, streamed
-from agui_seed_reader import read
-from seal_kit import CANARIES, MORE, SECRET, Canary, configured, name_of, sent, serving
 
 from pellucid.sealing import change_keys
-from scripted import Upstream
-from scripted.gateway import Served
+from tests.agui import agui_node
+from tests.agui.agui_gateway_kit import ON, USER, WEATHER, asked, path_of, post, refused, run, streamed
+from tests.agui.agui_seed_reader import read
+from tests.scripted import Upstream
+from tests.scripted.gateway import Served
+from tests.server.seal_kit import CANARIES, MORE, SECRET, Canary, configured, name_of, sent, serving
 
 NAMES = ("stream", "whole", "fields", "reasoning", "details", "tags", "raw", "server tools")
 WHOLE = [canary for canary in [*CANARIES, *MORE] if canary.name in NAMES]

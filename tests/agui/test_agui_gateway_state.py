@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agui_gateway_kit import ON, USER, WEATHER, asked, begin, plainly, post, refused, run, streamed, texts
 from redis import Redis
-from state_kit import Caller, breaks, calls, config_of, hangs, make_keys, serving
 
 from pellucid.server.access import Policy
 from pellucid.telemetry import log
-from scripted import Call, Reply, Upstream, delta, say
-from scripted.gateway import Served, serve
-from service_postgres import PostgresServer, postgres_server
-from service_redis import RedisService
-from service_redis import redis as redis_server
+from tests.agui.agui_gateway_kit import ON, USER, WEATHER, asked, begin, plainly, post, refused, run, streamed, texts
+from tests.scripted import Call, Reply, Upstream, delta, say
+from tests.scripted.gateway import Served, serve
+from tests.server.state_kit import Caller, breaks, calls, config_of, hangs, make_keys, serving
+from tests.service_postgres import PostgresServer, postgres_server
+from tests.service_redis import RedisService
+from tests.service_redis import redis as redis_server
 
 __all__ = ["postgres_server", "redis_server"]
 
@@ -90,7 +90,7 @@ def test_what_is_not_to_be_stored_is_nowhere(
     caplog.set_level(logging.DEBUG, logger=log.name)
     with Redis.from_url(redis_server.url) as door:
         door.flushall()
-    functions = {"functions": ["state_kit:look_up"]}
+    functions = {"functions": ["tests.server.state_kit:look_up"]}
     url = f"sqlite:///{tmp_path / 'store.sqlite'}"
     with serving(upstream, url, relay={"url": redis_server.url}, tools=functions) as running:
         say_all(running, upstream, **query)

@@ -10,20 +10,20 @@ from typing import Any, get_args
 
 import pytest
 from ag_ui.core import Event as TheirEvent
-from agui_gateway_kit import ON, USER, WEATHER, Agent, asked, post, run, streamed, texts
-from agui_kit import events_of
 from pydantic import TypeAdapter
-from seal_kit import CANARIES, MORE, SECRET, SUMMARY, Canary, configured, keyed, name_of
-from state_kit import Caller, config_of, make_keys
-from state_kit import serving as serving_keys
 
 from pellucid.protocols import agui
 from pellucid.protocols.agui import DialectName, side
 from pellucid.server.access import Policy
 from pellucid.server.config import check_config
 from pellucid.view.sides import SIDES
-from scripted import Upstream, say
-from scripted.gateway import Served, serve
+from tests.agui.agui_gateway_kit import ON, USER, WEATHER, Agent, asked, post, run, streamed, texts
+from tests.agui.agui_kit import events_of
+from tests.scripted import Upstream, say
+from tests.scripted.gateway import Served, serve
+from tests.server.seal_kit import CANARIES, MORE, SECRET, SUMMARY, Canary, configured, keyed, name_of
+from tests.server.state_kit import Caller, config_of, make_keys
+from tests.server.state_kit import serving as serving_keys
 
 LESSER = ["summary", "sealed", "hidden"]
 DIALECTS: list[DialectName] = ["1.0", "0.x", "thinking", "proposal"]

@@ -6,9 +6,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, get_args
 
-import agui_node
 import pytest
-from agui_kit import encoded, runs, slow
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +16,8 @@ from pellucid.protocols.agui import events as e
 from pellucid.protocols.agui.proto import MEDIA_TYPE, delta_frames, encode_frame, encode_message
 from pellucid.protocols.agui.shapes import EVENTS
 from pellucid.protocols.agui.verify import verify
+from tests.agui import agui_node
+from tests.agui.agui_kit import encoded, runs, slow
 
 JSON = {"n": None, "b": [True, False], "f": -1.5, "i": 2**53, "s": "é\U0001f600", "deep": {"": [[], {}]}}
 BASE = {"timestamp": 2**53 - 1, "rawEvent": [1, {"x": None}], "metadata": {"pellucid": {"form": "raw"}, "no": None}}

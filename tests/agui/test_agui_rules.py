@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import agui_node
 import msgspec
 import pytest
 
 from pellucid.protocols.agui import events as e
 from pellucid.protocols.agui.dialects import DIALECTS, DialectName
 from pellucid.protocols.agui.verify import RULES, Severity, Verifier, verify
+from tests.agui import agui_node
 
 Event = dict[str, Any]
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import agui_node
 import pytest
-from agui_kit import DIALECTS, events_of, slow, turn, types
 from hypothesis import Phase, given, seed, settings
 from hypothesis import strategies as st
 
@@ -25,6 +23,8 @@ from pellucid.protocols.agui.messages import (
     UserMessage,
 )
 from pellucid.protocols.agui.verify import verify
+from tests.agui import agui_node
+from tests.agui.agui_kit import DIALECTS, events_of, slow, turn, types
 
 ids = st.sampled_from(["a", "b", "c"])
 owners = st.sampled_from([None, None, None, "a", "b"])

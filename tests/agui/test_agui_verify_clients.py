@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import agui_node
-import agui_streams
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from pellucid.protocols.agui.dialects import DialectName
 from pellucid.protocols.agui.verify import verify
+from tests.agui import agui_node, agui_streams
 
 SEQUENCES = 300
 

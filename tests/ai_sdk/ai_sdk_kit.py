@@ -4,18 +4,14 @@ and a gateway before every wire."""
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 from typing import Any
 
 from pellucid.events import Event
 from pellucid.framing import SSEDecoder
 from pellucid.parts import ModelMessage, ModelRequest, ModelRequestPart, ModelResponsePart
 from pellucid.protocols.ai_sdk import Encoder, parse_request
-
-sys.path.append(str(Path(__file__).parents[1] / "chat_completions"))
-from chat_completions_kit import causes, run_of, says, shown, slow, turns
-from chat_completions_kit import say as saying
+from tests.chat_completions.chat_completions_kit import causes, run_of, says, shown, slow, turns
+from tests.chat_completions.chat_completions_kit import say as saying
 
 __all__ = ["MODEL", "causes", "chunks_of", "encoded", "given_back", "message_of", "run_of", "saying", "says", "shown"]
 __all__ += ["parts_of", "requests_of", "slow", "turns"]

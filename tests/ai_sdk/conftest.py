@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from scripted import Upstream
-from scripted.gateway import Served, serve
-
-sys.path.append(str(Path(__file__).parents[1] / "server"))
+from tests.scripted import Upstream
+from tests.scripted.gateway import Served, serve
 
 
 @pytest.fixture(scope="module")
 def gateway(upstream: Upstream) -> Iterator[Served]:
     """Its default model is the upstream's `unused`; any other name goes there as well. `gone:…` answers nobody."""
     config = {
-        "tools": {"functions": ["loop_tools:every"], "timeout_seconds": 5},
+        "tools": {"functions": ["tests.server.loop_tools:every"], "timeout_seconds": 5},
         "limits": {"retries": 0},
         "providers": {
             "vllm": {"profile": "vllm", "base_url": upstream.url},

@@ -5,25 +5,7 @@ from __future__ import annotations
 import shutil
 from typing import Any
 
-import ai_sdk_node
 import pytest
-from ai_sdk_kit import (
-    MODEL,
-    an_encoder,
-    causes,
-    chunks_of,
-    encoded,
-    given_back,
-    message_of,
-    parts_of,
-    requests_of,
-    run_of,
-    saying,
-    says,
-    shown,
-    slow,
-    turns,
-)
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -50,6 +32,24 @@ from pellucid.protocols.ai_sdk.verify import verify
 from pellucid.run import Minter, Run
 from pellucid.settings import ModelCall
 from pellucid.view import Reader, Redactor
+from tests.ai_sdk import ai_sdk_node
+from tests.ai_sdk.ai_sdk_kit import (
+    MODEL,
+    an_encoder,
+    causes,
+    chunks_of,
+    encoded,
+    given_back,
+    message_of,
+    parts_of,
+    requests_of,
+    run_of,
+    saying,
+    says,
+    shown,
+    slow,
+    turns,
+)
 
 ORIGIN = Origin("p", "w", "m")
 seals = st.integers(0, 2)

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from ai_sdk_kit import USER, chunks_of, message_of
 
 from pellucid.protocols.ai_sdk.verify import verify
 from pellucid.server.config import check_config
-from scripted import Call, Upstream, delta, say
-from scripted.gateway import Reply, Served, serve
+from tests.ai_sdk.ai_sdk_kit import USER, chunks_of, message_of
+from tests.scripted import Call, Upstream, delta, say
+from tests.scripted.gateway import Reply, Served, serve
 
 KEY_ENV = "PELLUCID_TEST_AI_SDK_KEY"
 KEY = "a-key-that-nobody-can-guess-0123456789"

@@ -7,12 +7,12 @@ import shutil
 import time
 from typing import Any
 
-import ai_sdk_node
 import pytest
-from loop_kit import calling, turn
 
-from scripted import Call, Upstream, delta, say
-from scripted.gateway import Served
+from tests.ai_sdk import ai_sdk_node
+from tests.scripted import Call, Upstream, delta, say
+from tests.scripted.gateway import Served
+from tests.server.loop_kit import calling, turn
 
 pytestmark = pytest.mark.skipif(shutil.which("npm") is None, reason="there is no Node here (node and npm)")
 

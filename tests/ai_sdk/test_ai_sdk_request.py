@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.errors import RequestError
@@ -33,6 +33,7 @@ from pellucid.parts import (
     Video,
 )
 from pellucid.protocols.ai_sdk import parse_request, recognises
+from tests.examples import costly
 
 PIXEL = "data:image/png;base64,aGk="
 
@@ -260,7 +261,7 @@ parts = st.dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@costly
 @given(st.lists(parts, max_size=3), st.sampled_from(["user", "assistant", "system"]))
 def test_whatever_a_page_sends_is_a_conversation_or_a_request_error(some: list[Any], role: str) -> None:
     with suppress(RequestError):

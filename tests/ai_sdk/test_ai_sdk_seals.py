@@ -4,20 +4,16 @@ whole history; and who may not see a thought gets no byte of it."""
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from ai_sdk_kit import ON, USER, chunks_of, message_of
 
 from pellucid.protocols.ai_sdk.verify import verify
-from scripted import Upstream
-from scripted.gateway import Reply, Served
-
-sys.path.append(str(Path(__file__).parents[1] / "server"))
-from seal_kit import CANARIES, MORE, SECRET, Canary, configured, name_of, sent, serving
+from tests.ai_sdk.ai_sdk_kit import ON, USER, chunks_of, message_of
+from tests.scripted import Upstream
+from tests.scripted.gateway import Reply, Served
+from tests.server.seal_kit import CANARIES, MORE, SECRET, Canary, configured, name_of, sent, serving
 
 EVERY = [*CANARIES, *MORE]
 WHOLE = [canary for canary in EVERY if canary.answers and canary.name in ("stream", "fields", "reasoning", "details")]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,12 +14,8 @@ from pellucid.events import Event
 from pellucid.protocols.chat import Encoder
 from pellucid.protocols.chat.frames import Frame
 from pellucid.protocols.chat.verify import verify
-
-sys.path.append(str(Path(__file__).parents[1] / "agui"))
-sys.path.append(str(Path(__file__).parents[1] / "view"))
-
-from agui_kit import runs as odd_runs
-from view_kit import rich_runs
+from tests.agui.agui_kit import runs as odd_runs
+from tests.view.view_kit import rich_runs
 
 NOW = 1_700_000_000_000
 slow = settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))

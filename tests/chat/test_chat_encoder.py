@@ -6,7 +6,21 @@ from typing import Any
 
 import msgspec
 import pytest
-from chat_kit import (
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pellucid.emit import Emitter
+from pellucid.errors import ErrorInfo
+from pellucid.events import Event, PartEndEvent, RunEndEvent
+from pellucid.fold import fold
+from pellucid.parts import ModelResponse, Origin, RefusalPart, TextPart, ThinkingPart, Usage
+from pellucid.protocols.chat import answer
+from pellucid.protocols.chat.encode import QUEUED
+from pellucid.run import Minter, Run
+from pellucid.settings import ModelCall
+from pellucid.text import shown
+from pellucid.view import Reader, Redactor
+from tests.chat.chat_kit import (
     NOW,
     an_encoder,
     encoded,
@@ -20,21 +34,7 @@ from chat_kit import (
     slow,
     told,
 )
-from hypothesis import given
-from hypothesis import strategies as st
-from view_kit import READERS
-
-from pellucid.emit import Emitter
-from pellucid.errors import ErrorInfo
-from pellucid.events import Event, PartEndEvent, RunEndEvent
-from pellucid.fold import fold
-from pellucid.parts import ModelResponse, Origin, RefusalPart, TextPart, ThinkingPart, Usage
-from pellucid.protocols.chat import answer
-from pellucid.protocols.chat.encode import QUEUED
-from pellucid.run import Minter, Run
-from pellucid.settings import ModelCall
-from pellucid.text import shown
-from pellucid.view import Reader, Redactor
+from tests.view.view_kit import READERS
 
 places = st.lists(st.integers(0, 60), max_size=8)
 readers = st.sampled_from(READERS)

@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import msgspec
-from chat_kit import NOW, an_encoder, final, names, of, told
 
 from pellucid.emit import Emitter
 from pellucid.events import Event, ItemStartEvent, SummaryEvent
@@ -15,6 +14,7 @@ from pellucid.protocols.chat import question
 from pellucid.run import CallTools, Minter, Run
 from pellucid.settings import ModelCall
 from pellucid.view import Reader, Redactor
+from tests.chat.chat_kit import NOW, an_encoder, final, names, of, told
 
 EXAMPLE = json.loads("""[
   {

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
-from chat_kit import NOW, an_encoder, encoded, final, names, of, told
 
 from pellucid.emit import Emitter
 from pellucid.events import Event, FunctionToolCallEvent, FunctionToolResultEvent, ModelEvent
@@ -25,12 +22,9 @@ from pellucid.parts import (
 from pellucid.run import CallTools, Minter, Run
 from pellucid.settings import ModelCall
 from pellucid.view import VIEWS, Reader, Redactor
-
-sys.path.append(str(Path(__file__).parents[1] / "providers_anthropic"))
-sys.path.append(str(Path(__file__).parents[1] / "providers_openai_responses"))
-
-import anthropic_kit as claude
-import responses_kit as openai
+from tests.chat.chat_kit import NOW, an_encoder, encoded, final, names, of, told
+from tests.providers_anthropic import anthropic_kit as claude
+from tests.providers_openai_responses import responses_kit as openai
 
 
 def a_run(events: list[ModelEvent], **more: Any) -> list[Event]:

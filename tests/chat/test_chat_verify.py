@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from chat_kit import encoded, pieces, runs, slow, told
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +16,7 @@ from pellucid.parts import BuiltinToolCallPart, BuiltinToolReturnPart, Origin, U
 from pellucid.protocols.chat.verify import RULES, verify
 from pellucid.run import Minter, Run
 from pellucid.settings import ModelCall
+from tests.chat.chat_kit import encoded, pieces, runs, slow, told
 
 Frames = list[dict[str, Any]]
 

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from chat_completions_kit import chunks_of, encoded, reasoning_of, run_of
 
 from pellucid.fold import fold
 from pellucid.parts import (
@@ -20,6 +19,7 @@ from pellucid.protocols.chat_completions import parse_request
 from pellucid.providers.profiles import builtin_profiles
 from pellucid.providers.wires import WIRES
 from pellucid.settings import ModelCall
+from tests.chat_completions.chat_completions_kit import chunks_of, encoded, reasoning_of, run_of
 
 SAID = [
     *[

@@ -5,7 +5,18 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from chat_completions_kit import (
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pellucid.emit import Emitter
+from pellucid.errors import ErrorInfo
+from pellucid.events import Cause, Event
+from pellucid.parts import RefusalPart, SealedPart, TextPart, ThinkingPart, ToolCallPart, ToolReturnPart, Usage
+from pellucid.protocols.chat_completions.verify import verify
+from pellucid.run import CallTools, Minter, Run
+from pellucid.settings import ModelCall
+from pellucid.text import shown
+from tests.chat_completions.chat_completions_kit import (
     ID,
     MODEL,
     NOW,
@@ -33,17 +44,6 @@ from chat_completions_kit import (
     turns,
     whole_of,
 )
-from hypothesis import given
-from hypothesis import strategies as st
-
-from pellucid.emit import Emitter
-from pellucid.errors import ErrorInfo
-from pellucid.events import Cause, Event
-from pellucid.parts import RefusalPart, SealedPart, TextPart, ThinkingPart, ToolCallPart, ToolReturnPart, Usage
-from pellucid.protocols.chat_completions.verify import verify
-from pellucid.run import CallTools, Minter, Run
-from pellucid.settings import ModelCall
-from pellucid.text import shown
 
 seals = st.integers(0, 2)
 fields = st.sampled_from(["both", "reasoning_content", "reasoning"])

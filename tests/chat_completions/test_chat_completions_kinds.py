@@ -4,7 +4,6 @@ from typing import get_args
 
 import msgspec
 import pytest
-from chat_completions_kit import NOW, an_encoder, check_chunks, chunks_of
 
 from pellucid.emit import whole_part
 from pellucid.errors import ERROR_KINDS, ErrorInfo
@@ -42,6 +41,7 @@ from pellucid.parts import (
 )
 from pellucid.protocols.chat_completions import error_body, status_of
 from pellucid.protocols.chat_completions.verify import verify
+from tests.chat_completions.chat_completions_kit import NOW, an_encoder, check_chunks, chunks_of
 
 SHOWN: dict[type[ModelResponsePart], tuple[ModelResponsePart, set[str]]] = {
     ThinkingPart: (ThinkingPart("thought", signature="s", provider_name="p"), {"reasoning_content", "reasoning"}),

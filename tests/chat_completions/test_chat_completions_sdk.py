@@ -12,11 +12,11 @@ import msgspec
 import openai
 import pytest
 import uvicorn
-from chat_completions_kit import NOW, given_back, run_of, same
 
 from pellucid.errors import RequestError
 from pellucid.parts import SealedPart, TextPart, ThinkingPart, ToolCallPart, Usage
 from pellucid.protocols.chat_completions import Encoder, Request, error_body, parse_request, status_of
+from tests.chat_completions.chat_completions_kit import NOW, given_back, run_of, same
 
 CITED = [("cite", 0, "see")]
 SCRIPTS: dict[str, Any] = {

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from chat_completions_kit import chunks_of, encoded, run_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.parts import Usage
 from pellucid.protocols.chat_completions.verify import verify
+from tests.chat_completions.chat_completions_kit import chunks_of, encoded, run_of
 
 SAID = [
     *[("summary", 0, "a"), ("close", 0, ""), ("thinking", 0, "b"), ("text", 0, "c"), ("cite", 0, "d")],

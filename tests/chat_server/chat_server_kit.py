@@ -5,14 +5,10 @@ from __future__ import annotations
 import http.client
 import json
 import socket
-import sys
 import time
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from scripted import Gateway, Reply, Stream
-
-sys.path.append(str(Path(__file__).parents[1] / "server"))
+from tests.scripted import Gateway, Reply, Stream
 
 ENDS = ("message_final", "message_error")
 

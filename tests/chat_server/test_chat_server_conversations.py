@@ -7,15 +7,15 @@ import time
 from typing import Any
 
 import pytest
-from chat_server_kit import Chatter, event_id, final, frames, refused, said, spoken, texts, whole
-from seal_kit import MORE, name_of, plays, sent
-from seal_kit import configured as every_wire
-from seal_kit import serving as serving_every_wire
-from state_kit import breaks, brief, calls, config_of, hangs, upstream_saw
 
 from pellucid.server.chat.title import LONGEST, title_of
-from scripted import Call, Upstream, delta, say
-from scripted.gateway import Served, serve
+from tests.chat_server.chat_server_kit import Chatter, event_id, final, frames, refused, said, spoken, texts, whole
+from tests.scripted import Call, Upstream, delta, say
+from tests.scripted.gateway import Served, serve
+from tests.server.seal_kit import MORE, name_of, plays, sent
+from tests.server.seal_kit import configured as every_wire
+from tests.server.seal_kit import serving as serving_every_wire
+from tests.server.state_kit import breaks, brief, calls, config_of, hangs, upstream_saw
 
 THINKS = say("Let me see.", "It is 42.")
 LAST = "It is 42. "

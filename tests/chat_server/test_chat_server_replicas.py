@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from chat_server_kit import Chatter, event_id, final, frames, said, texts, whole
-from state_kit import hangs, serving, url_of
 
-from scripted import Reply, Upstream, say
-from service_postgres import postgres
-from service_redis import redis_service
-
-sys.path.append(str(Path(__file__).parents[1] / "replicas"))
-from replicas_kit import Gate, Replica, config_of, replicas
+from tests.chat_server.chat_server_kit import Chatter, event_id, final, frames, said, texts, whole
+from tests.replicas.replicas_kit import Gate, Replica, config_of, replicas
+from tests.scripted import Reply, Upstream, say
+from tests.server.state_kit import hangs, serving, url_of
+from tests.service_postgres import postgres
+from tests.service_redis import redis_service
 
 THINKS = say("Let me see.", "It is 42.")
 

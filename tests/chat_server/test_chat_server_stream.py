@@ -9,8 +9,6 @@ import time
 from typing import Any
 
 import pytest
-from chat_server_kit import Chatter, event_id, final, frames, refused, said, texts, whole
-from state_kit import breaks, calls, config_of, hangs, serving
 
 from pellucid.emit import Emitter
 from pellucid.errors import ErrorInfo
@@ -20,8 +18,10 @@ from pellucid.parts import Origin
 from pellucid.runs import driving
 from pellucid.settings import ModelCall
 from pellucid.storage import StoreError
-from scripted import Call, Script, Upstream, delta, say
-from scripted.gateway import Served, serve
+from tests.chat_server.chat_server_kit import Chatter, event_id, final, frames, refused, said, texts, whole
+from tests.scripted import Call, Script, Upstream, delta, say
+from tests.scripted.gateway import Served, serve
+from tests.server.state_kit import breaks, calls, config_of, hangs, serving
 
 THINKS = say(
     "Let me see.",

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chat_server_kit import Chatter, event_id, final, refused, texts, whole
-from seal_kit import CANARIES, MORE, SECRET, Canary, name_of
-from state_kit import config_of, hangs, make_keys, serving, url_of
-from view_keys import LESSER, Keys, with_keys
 
 from pellucid.server.access import Policy
-from scripted import Reply, Upstream, say
-from scripted.gateway import Served, serve
+from tests.chat_server.chat_server_kit import Chatter, event_id, final, refused, texts, whole
+from tests.scripted import Reply, Upstream, say
+from tests.scripted.gateway import Served, serve
+from tests.server.seal_kit import CANARIES, MORE, SECRET, Canary, name_of
+from tests.server.state_kit import config_of, hangs, make_keys, serving, url_of
+from tests.server.view_keys import LESSER, Keys, with_keys
 
 THINKS = say(
     "Let me see.",

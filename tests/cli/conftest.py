@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scripted.commands import PELLUCID, Run, Serve, serving_in
+from tests.scripted.commands import PELLUCID, Run, Serve, serving_in
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pellucid import __version__
-from scripted import Call, Upstream, delta, event, say
-from scripted.commands import PELLUCID, Run
+from tests.scripted import Call, Upstream, delta, event, say
+from tests.scripted.commands import PELLUCID, Run
 
 ANSWER = (
     event(delta(reasoning_content="Hm. "))

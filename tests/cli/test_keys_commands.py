@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from scripted.commands import Run, Serve
+from tests.scripted.commands import Run, Serve
 
 ENV = "PELLUCID_SEAL_KEYS_FILE"
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from pellucid.protocols.openresponses.verify import verify
-from scripted import Call, Gateway, Upstream, delta, say
-from scripted.commands import Run, Serve, Serving
-from scripted.gateway import events_of
+from tests.scripted import Call, Gateway, Upstream, delta, say
+from tests.scripted.commands import Run, Serve, Serving
+from tests.scripted.gateway import events_of
 
 
 def where(upstream: Upstream, **server: object) -> str:

@@ -8,8 +8,8 @@ import signal
 import subprocess
 from pathlib import Path
 
-from scripted import Call, Upstream, delta, say
-from scripted.commands import PELLUCID
+from tests.scripted import Call, Upstream, delta, say
+from tests.scripted.commands import PELLUCID
 
 
 def start(upstream: Upstream, model: str, folder: Path) -> tuple[subprocess.Popen[bytes], int]:

@@ -19,7 +19,7 @@ from pellucid.events import ModelEvent
 from pellucid.parts import Origin
 from pellucid.providers.profiles import builtin_profiles
 from pellucid.providers.wires import WIRES
-from scripted import delta, event
+from tests.scripted import delta, event
 
 ROOT = Path(os.environ.get("PELLUCID_RECORDINGS") or Path(__file__).parents[3] / "shared" / "recordings")
 NAMES = sorted(str(path.parent.relative_to(ROOT)) for path in ROOT.glob("*/*/response.body"))

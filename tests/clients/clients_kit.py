@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from scripted import Call, Script, delta, say
+from tests.scripted import Call, Script, delta, say
 
 KEY = "a-key-that-nobody-can-guess-0123456789"
 ENV = "PELLUCID_TEST_CLIENTS_KEY"

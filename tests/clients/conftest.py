@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import openai
 import pytest
-from clients_kit import ENV, KEY
 
 from pellucid.server.config import check_config
-from scripted import Upstream, serve
-from scripted.gateway import Served
+from tests.clients.clients_kit import ENV, KEY
+from tests.scripted import Upstream, serve
+from tests.scripted.gateway import Served
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from node_packages import installed
+from tests.node_packages import installed
 
 HERE = Path(__file__).parent
 MODULES = ("run.mjs", "openai_sdk.mjs", "ai_sdk.mjs")

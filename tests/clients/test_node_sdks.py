@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from clients_kit import ANSWER, KEY, THOUGHT, WEATHER, calls, says_not_now, thinks, thinks_for_ever, waits
-from node_kit import Node
 
-from scripted import Upstream
-from scripted.gateway import Served
+from tests.clients.clients_kit import ANSWER, KEY, THOUGHT, WEATHER, calls, says_not_now, thinks, thinks_for_ever, waits
+from tests.clients.node_kit import Node
+from tests.scripted import Upstream
+from tests.scripted.gateway import Served
 
 pytestmark = pytest.mark.skipif(shutil.which("npm") is None, reason="there is no Node here (node and npm)")
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import openai
 import pytest
-from clients_kit import ANSWER, KEY, THOUGHT, WEATHER, calls, says_not_now, thinks, thinks_for_ever, waits
 from openai.types.responses import Response, ResponseReasoningItem
 
-from scripted import Upstream
-from scripted.gateway import Served
+from tests.clients.clients_kit import ANSWER, KEY, THOUGHT, WEATHER, calls, says_not_now, thinks, thinks_for_ever, waits
+from tests.scripted import Upstream
+from tests.scripted.gateway import Served
 
 TOOLS: Any = [{"type": "function", "name": "get_weather", "parameters": WEATHER, "strict": False}]
 

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from conversing import Conversation, Story, Talk
-from strict import StrictServer
 
 from pellucid.transport import Transport
+from tests.conversations.conversing import Conversation, Story, Talk
+from tests.conversations.strict import StrictServer
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,6 @@ from contextlib import suppress
 from typing import Any, TypeAlias
 
 import msgspec
-from strict import Act, Block, StrictServer, Upstream
 
 from pellucid.events import Event, PartDeltaEvent, PartStartEvent
 from pellucid.models import Model
@@ -34,6 +33,7 @@ from pellucid.run import Minter
 from pellucid.runs import AttachedRun
 from pellucid.settings import ModelCall, ToolDefinition
 from pellucid.transport import Transport
+from tests.conversations.strict import Act, Block, StrictServer, Upstream
 
 TOOLS = (ToolDefinition("look", {"type": "object", "properties": {"at": {"type": "string"}}}),)
 

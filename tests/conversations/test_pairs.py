@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from conversing import Conversation, Talk
-from strict import ANSWER, CALL, CUT_CALL, CUT_SECOND_CALL, CUT_TEXT, CUT_THOUGHT, INTERLEAVED, SIDES
+
+from tests.conversations.conversing import Conversation, Talk
+from tests.conversations.strict import (
+    ANSWER,
+    CALL,
+    CUT_CALL,
+    CUT_SECOND_CALL,
+    CUT_TEXT,
+    CUT_THOUGHT,
+    INTERLEAVED,
+    SIDES,
+)
 
 each_pair = pytest.mark.parametrize(("a", "b"), [(a, b) for a in SIDES for b in SIDES])
 

@@ -10,9 +10,23 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from conversing import Conversation, Talk
-from strict import ANSWER, CALL, INTERLEAVED, SIDES, Act, Refusal, Upstream, chat, claude, google, responses, typed
-from strict.core import Body
+
+from tests.conversations.conversing import Conversation, Talk
+from tests.conversations.strict import (
+    ANSWER,
+    CALL,
+    INTERLEAVED,
+    SIDES,
+    Act,
+    Refusal,
+    Upstream,
+    chat,
+    claude,
+    google,
+    responses,
+    typed,
+)
+from tests.conversations.strict.core import Body
 
 Break = Callable[[Body, Upstream], None]
 

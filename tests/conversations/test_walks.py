@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from conversing import Conversation, Talk
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from strict import ANSWER, CALL, CUT_CALL, CUT_SECOND_CALL, CUT_TEXT, CUT_THOUGHT, INTERLEAVED, SIDES, Act
+
+from tests.conversations.conversing import Conversation, Talk
+from tests.conversations.strict import (
+    ANSWER,
+    CALL,
+    CUT_CALL,
+    CUT_SECOND_CALL,
+    CUT_TEXT,
+    CUT_THOUGHT,
+    INTERLEAVED,
+    SIDES,
+    Act,
+)
 
 
 class Step(NamedTuple):
@@ -44,7 +55,6 @@ steps = st.builds(
 
 
 @given(st.lists(steps, min_size=2, max_size=9))
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_conversation(talk: Talk, walk: list[Step]) -> None:
     async def story(conversation: Conversation) -> None:
         for step in walk:

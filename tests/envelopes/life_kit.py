@@ -9,12 +9,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from seed_flows import FLOWS
 
 from pellucid.envelopes import Defaults, Envelope, read
 from pellucid.envelopes.judging import LifecycleSettings
 from pellucid.envelopes.lifecycle import Lifecycle
 from pellucid.envelopes.verdict import Verdict
+from tests.envelopes.seed_flows import FLOWS
 
 _fresh = itertools.count()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.envelopes import Envelope
@@ -35,7 +35,6 @@ def _steps() -> Steps:
     return Steps(200_000)
 
 
-@settings(max_examples=400, deadline=None)
 @given(PATTERNS, PATTERNS, st.lists(VALUES, min_size=4, max_size=12))
 def test_what_is_covered_is_allowed(wide: Any, narrow: Any, values: list[Any]) -> None:
     a, b = read(wide, "a"), read(narrow, "b")
@@ -44,7 +43,6 @@ def test_what_is_covered_is_allowed(wide: Any, narrow: Any, values: list[Any]) -
             assert allows(a, value, _steps()) or not allows(b, value, _steps()), (wide, narrow, value)
 
 
-@settings(max_examples=200, deadline=None)
 @given(PATTERNS)
 def test_everything_covers_itself(written: Any) -> None:
     assert covers(read(written, "a"), read(written, "b"), _steps())
@@ -138,7 +136,6 @@ ENVELOPES = st.builds(
 )
 
 
-@settings(max_examples=120, deadline=None)
 @given(st.lists(CAPABILITIES, max_size=3), CAPABILITIES, st.lists(ENVELOPES, min_size=4, max_size=12))
 def test_what_covered_allows_one_of_the_holdings_allows(
     held: list[Any], wanted: Any, envelopes: list[Envelope]

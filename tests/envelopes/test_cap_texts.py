@@ -7,7 +7,7 @@ from contextlib import suppress
 from time import perf_counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.envelopes import globs, jsonpath, regex
@@ -42,7 +42,6 @@ _EXPRESSIONS = st.builds(
 _TEXTS = st.text("abc/.0{- \n", max_size=8)
 
 
-@settings(max_examples=300, deadline=None)
 @given(_EXPRESSIONS, st.lists(_TEXTS, min_size=1, max_size=8))
 def test_a_regular_expression_finds_what_pythons_finds(both: tuple[str, str], texts: list[str]) -> None:
     ours = Automaton(regex.parse(both[0]))

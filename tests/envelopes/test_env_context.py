@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from envelope_kit import paths, refused, segments
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.envelopes import EnvelopeError, context
+from tests.envelopes.envelope_kit import paths, refused, segments
 
 
 @given(paths)

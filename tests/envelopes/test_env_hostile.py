@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from envelope_kit import DEFAULTS, NOW, dialects, envelopes, refused, stored
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.envelopes import DialectName, Envelope, EnvelopeError, Join, encode, join_in, load, read, write
+from tests.envelopes.envelope_kit import DEFAULTS, NOW, dialects, envelopes, refused, stored
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just("\ud800") | st.just("x" * 300),

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from envelope_kit import DEFAULTS, NOW, dialects
 from hypothesis import given
-from seed_flows import FLOWS
 
 from pellucid.envelopes import (
     DIALECTS,
@@ -24,6 +22,8 @@ from pellucid.envelopes import (
     tool_of,
     write,
 )
+from tests.envelopes.envelope_kit import DEFAULTS, NOW, dialects
+from tests.envelopes.seed_flows import FLOWS
 
 
 def _flow(name: str) -> list[Any]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from envelope_kit import DEFAULTS, NOW, SENDER, dialects, envelopes, stored
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from seed_flows import FLOWS
 
 from pellucid.envelopes import DIALECTS, Defaults, DialectName, Envelope, EnvelopeError, encode, read, text_of, write
+from tests.envelopes.envelope_kit import DEFAULTS, NOW, SENDER, dialects, envelopes, stored
+from tests.envelopes.seed_flows import FLOWS
 
 
 @given(envelopes(), dialects)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from envelope_kit import envelopes
 from hypothesis import given
 from hypothesis import strategies as st
-from life_kit import SENDERS, code, conversations, life, said
 from msgspec.structs import replace
 
 from pellucid.envelopes import GATEWAY, Envelope, context
 from pellucid.envelopes.judging import LifecycleSettings
 from pellucid.envelopes.lifecycle import Lifecycle
 from pellucid.envelopes.reasoning import State
+from tests.envelopes.envelope_kit import envelopes
+from tests.envelopes.life_kit import SENDERS, code, conversations, life, said
 
 settings = st.builds(
     LifecycleSettings,

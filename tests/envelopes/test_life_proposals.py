@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 from hypothesis import given
-from life_kit import conversations, said
 
 from pellucid.envelopes import Envelope
 from pellucid.envelopes.proposals import Proposal, Proposals
+from tests.envelopes.life_kit import conversations, said
 
 ASK = {"method": "tools/call", "params": {"name": "create_issue", "arguments": {}}}
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from life_kit import code, flags, life, said, seed_flow, told
 from msgspec.structs import replace
-from seed_flows import FLOWS
 
 from pellucid.envelopes import GATEWAY
 from pellucid.envelopes.lifecycle import MOVES
 from pellucid.envelopes.verdict import Ended
+from tests.envelopes.life_kit import code, flags, life, said, seed_flow, told
+from tests.envelopes.seed_flows import FLOWS
 
 
 @pytest.mark.parametrize("name", sorted(FLOWS))

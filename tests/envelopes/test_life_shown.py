@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from life_kit import SENDERS, conversations, life, said, seed_flow
 from msgspec.structs import replace
 
 from pellucid.envelopes import GATEWAY, Envelope
 from pellucid.envelopes.shown import SPACE_VIEWS, Subscriber, is_shown, space_view
 from pellucid.envelopes.verdict import Place
 from pellucid.errors import RequestError
+from tests.envelopes.life_kit import SENDERS, conversations, life, said, seed_flow
 
 readers = st.builds(
     Subscriber, participant=st.sampled_from([*SENDERS, "watcher"]), reasoning=st.booleans(), observes=st.booleans()

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import msgspec
 from hypothesis import given
-from life_kit import conversations, life, said, seed_flow
 
 from pellucid.envelopes import Envelope, context
 from pellucid.envelopes.shown import Subscriber, is_shown
 from pellucid.envelopes.tree import Tree, shape, trees
 from pellucid.envelopes.verdict import Place
+from tests.envelopes.life_kit import conversations, life, said, seed_flow
 
 
 def in_order(tree: Tree) -> Iterator[Envelope]:

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("pydantic_ai")
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from openai import OpenAI
 from pydantic import BaseModel
@@ -21,7 +21,6 @@ from pydantic_ai import messages as theirs
 from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
 from pydantic_ai.models.test import TestModel
-from test_pydantic_ai_messages import THEIR_RESPONSE_PARTS
 
 from pellucid import parts as ours
 from pellucid.errors import ErrorInfo, ModelError, RequestError
@@ -30,7 +29,8 @@ from pellucid.fold import fold
 from pellucid.interop.pydantic_ai import PydanticAgent
 from pellucid.interop.pydantic_ai.agent import Teller
 from pellucid.settings import ModelCall, ToolDefinition
-from scripted.gateway import Served, serve
+from tests.interop.test_pydantic_ai_messages import THEIR_RESPONSE_PARTS
+from tests.scripted.gateway import Served, serve
 
 ASKED = [ours.ModelRequest([ours.UserPromptPart("And?")])]
 
@@ -345,7 +345,6 @@ def streamed(index: int, part: Any, texts: list[str]) -> list[Any]:
     return start + final + told + end
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(st.lists(st.tuples(st.one_of(*THEIR_RESPONSE_PARTS.values()), pieces), max_size=4), max_size=3))
 def test_whatever_an_agent_does_is_a_legal_turn(requests: list[list[tuple[Any, list[str]]]]) -> None:
     """And all its thought and all its text are in it, in order."""

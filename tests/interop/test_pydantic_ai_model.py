@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -20,7 +20,6 @@ from pydantic_ai import Agent, NativeOutput
 from pydantic_ai import messages as theirs
 from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError
 from pydantic_ai.models import ModelRequestParameters
-from test_pydantic_ai_messages import OUR_RESPONSE_PARTS
 
 from pellucid import parts as ours
 from pellucid.emit import replay
@@ -33,7 +32,8 @@ from pellucid.models import Model
 from pellucid.providers.profiles import builtin_profiles
 from pellucid.settings import ModelCall
 from pellucid.transport import Limits, Transport
-from scripted import Call, Upstream, delta, say
+from tests.interop.test_pydantic_ai_messages import OUR_RESPONSE_PARTS
+from tests.scripted import Call, Upstream, delta, say
 
 USAGE = {"prompt_tokens": 7, "completion_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 4}}
 
@@ -371,7 +371,6 @@ class PlayedTurn:
         return []
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(st.one_of(*OUR_RESPONSE_PARTS.values()), max_size=4))
 def test_whatever_a_model_says_it_is_given_back(parts: list[Any]) -> None:
     """One way or the other, as Pydantic AI keeps it, as our model will see it in the next request."""

@@ -6,13 +6,14 @@ import asyncio
 import random
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.local.catalogue import find
 from pellucid.local.lending import Borrower, Lender, LentEngine
 from pellucid.local.queue import Queue
 from pellucid.local.readiness import Readiness
+from tests.examples import costly
 
 
 class Engine(Readiness):
@@ -48,7 +49,7 @@ class Worker:
 
 
 @given(seed=st.integers(0, 2**32), workers=st.integers(1, 4), requests=st.integers(1, 20))
-@settings(max_examples=60, deadline=None)
+@costly
 def test_one_at_a_time_and_nobody_is_forgotten(seed: int, workers: int, requests: int) -> None:
     dice = random.Random(seed)
 

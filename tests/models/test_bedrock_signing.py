@@ -14,7 +14,7 @@ import botocore.session
 import pytest
 from botocore.config import Config
 from botocore.credentials import Credentials
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.errors import ModelError, RequestError
@@ -101,7 +101,6 @@ def test_a_session_token_is_sent_and_signed() -> None:
     assert signed["Content-Type"] == "a/b"
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.text(st.characters(codec="utf-8"), min_size=1), st.binary())
 def test_any_id_stays_one_segment_and_any_change_changes_the_signature(model: str, body: bytes) -> None:
     url = BedrockConverseModel(model, region="eu-west-1").request(ModelCall(model, QUESTION.messages)).url

@@ -11,8 +11,8 @@ import pytest
 
 from pellucid.models.door import _door, close_door, door
 from pellucid.models.held import Held
-from scripted import Upstream
-from scripted.upstream import Call, delta
+from tests.scripted import Upstream
+from tests.scripted.upstream import Call, delta
 
 SCRIPT = """
 import asyncio, gc, sys

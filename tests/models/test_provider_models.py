@@ -26,8 +26,8 @@ from pellucid.parts import ModelRequest, ModelResponse, UserPromptPart
 from pellucid.providers.profiles import builtin_profiles, load_profiles
 from pellucid.settings import ModelCall
 from pellucid.transport import Transport
-from scripted import Upstream
-from scripted.upstream import Call, delta
+from tests.scripted import Upstream
+from tests.scripted.upstream import Call, delta
 
 ROWS = builtin_profiles()
 QUESTION = ModelCall("", [ModelRequest([UserPromptPart("q")])])

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, get_type_hints
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.models.anthropic import AnthropicModel, AnthropicModelSettings
@@ -131,7 +131,6 @@ def test_each_setting_alone_is_sent_or_named(row: str) -> None:
                 assert setting == "thinking", (row, name, setting)  # rounded to another level
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.sampled_from(MODELS), st.sets(st.sampled_from(sorted(GIVEN)), min_size=2))
 def test_each_setting_among_others_is_sent_or_named(where: tuple[str, str], names: set[str]) -> None:
     model = model_of(*where)
@@ -151,7 +150,6 @@ def test_unasked_nothing_is_said_about_thinking(row: str, name: str) -> None:
     assert model.warnings(call()) == []
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.sampled_from(MODELS), st.sampled_from([True, False, "none", "minimal", "low", "medium", "high", "xhigh", "max"])
 )

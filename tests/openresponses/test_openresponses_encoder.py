@@ -7,18 +7,6 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from openresponses_kit import (
-    ALIASES,
-    NOW,
-    ORIGIN,
-    an_encoder,
-    check_events,
-    encoded,
-    events_of,
-    names,
-    schemas,
-    told,
-)
 
 from pellucid.emit import Emitter
 from pellucid.errors import ErrorInfo
@@ -42,6 +30,18 @@ from pellucid.parts import (
 from pellucid.protocols.openresponses.verify import verify
 from pellucid.run import CallTools, Minter, Run
 from pellucid.settings import ModelCall
+from tests.openresponses.openresponses_kit import (
+    ALIASES,
+    NOW,
+    ORIGIN,
+    an_encoder,
+    check_events,
+    encoded,
+    events_of,
+    names,
+    schemas,
+    told,
+)
 
 # Text that looks like a template, a frame or the end; what JSON escapes; what is no character at all.
 PIECES = ["", "a", "%s%d%", '"\\/', "\n\ndata: [DONE]\n\n", "\u2028\u2029\x85", "\x00\x1f\x7f", "😀é", "\ud83d", "{}"]

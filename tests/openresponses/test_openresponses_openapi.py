@@ -8,12 +8,12 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from openresponses_kit import ALIASES, Schema, published, schemas
 
 from pellucid.errors import RequestError
 from pellucid.protocols.openresponses import openapi, parse_request
 from pellucid.protocols.openresponses import types as t
 from pellucid.server.openapi import document
+from tests.openresponses.openresponses_kit import ALIASES, Schema, published, schemas
 
 DOC = document()
 OURS = schemas()[0]

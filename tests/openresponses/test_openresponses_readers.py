@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from openresponses_kit import ALIASES, NOW, check_events, request, schemas
-from test_openresponses_encoder import run_of, turns
 
 from pellucid.events import Cause, Event, ItemEndEvent, ItemStartEvent, PartEndEvent, SummaryEvent
 from pellucid.fold import fold
@@ -25,6 +23,8 @@ from pellucid.runs.seals import Seals
 from pellucid.sealing import Keys, Sealer
 from pellucid.view import Reader, Redactor
 from pellucid.view.reader import VIEWS
+from tests.openresponses.openresponses_kit import ALIASES, NOW, check_events, request, schemas
+from tests.openresponses.test_openresponses_encoder import run_of, turns
 
 sealer = Sealer(Keys.generate())
 

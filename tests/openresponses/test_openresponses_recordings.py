@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 
 import pytest
-from openresponses_kit import check_events, encoded, events_of
 
 from pellucid.parts import ModelResponse, Origin, TextPart, ThinkingPart
 from pellucid.protocols.openresponses.verify import verify
@@ -12,6 +11,7 @@ from pellucid.providers.profiles import builtin_profiles
 from pellucid.providers.wires import WIRES
 from pellucid.run import Minter, Run
 from pellucid.settings import ModelCall
+from tests.openresponses.openresponses_kit import check_events, encoded, events_of
 
 ROWS = builtin_profiles()
 ROOT = Path(os.environ.get("PELLUCID_RECORDINGS") or Path(__file__).parents[3] / "shared" / "recordings")

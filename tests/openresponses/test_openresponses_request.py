@@ -7,7 +7,6 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from openresponses_kit import NOW, Answer, calls, request, says, schemas, stops, thinks
 
 from pellucid.errors import ErrorInfo, RequestError
 from pellucid.parts import (
@@ -31,6 +30,7 @@ from pellucid.parts import (
 from pellucid.protocols.decoding import MAX_DEPTH
 from pellucid.protocols.openresponses import Called, Known, error_body, parse_request, status_of
 from pellucid.settings import ModelCall, OutputFormat, ToolChoice, ToolDefinition
+from tests.openresponses.openresponses_kit import NOW, Answer, calls, request, says, schemas, stops, thinks
 
 F = {"type": "function", "name": "f", "description": "does f", "parameters": {"type": "object"}, "strict": True}
 G = {"type": "function", "name": "g"}

@@ -3,7 +3,15 @@
 from typing import Any
 
 import pytest
-from openresponses_kit import (
+
+from pellucid.events import Event
+from pellucid.parts import ToolReturnPart
+from pellucid.protocols.openresponses import openapi
+from pellucid.protocols.openresponses.verify import verify
+from pellucid.run import CallModel, CallTools, Minter, Run
+from pellucid.server.openapi import document
+from pellucid.settings import ModelCall
+from tests.openresponses.openresponses_kit import (
     NOW,
     USAGE,
     Answer,
@@ -19,14 +27,6 @@ from openresponses_kit import (
     stops,
     thinks,
 )
-
-from pellucid.events import Event
-from pellucid.parts import ToolReturnPart
-from pellucid.protocols.openresponses import openapi
-from pellucid.protocols.openresponses.verify import verify
-from pellucid.run import CallModel, CallTools, Minter, Run
-from pellucid.server.openapi import document
-from pellucid.settings import ModelCall
 
 THOUGHT = ("We are asked ", "for a sum.\n", "2 + 2 = 4.")
 ANSWER = ("The answer ", "is 4.")

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from openresponses_kit import ORIGIN, encoded, events_of, told
 
 from pellucid.emit import Emitter
 from pellucid.errors import ErrorInfo
 from pellucid.protocols.openresponses.verify import verify
+from tests.openresponses.openresponses_kit import ORIGIN, encoded, events_of, told
 
 Events = list[dict[str, Any]]
 

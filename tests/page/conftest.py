@@ -7,12 +7,12 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from page_kit import Cable, House, Said, Stage, Tab, Tabs, browser, chromium
 from playwright.sync_api import Browser, BrowserContext
 
 from pellucid.server.config import check_config
-from scripted import Upstream
-from scripted.gateway import Served, serve
+from tests.page.page_kit import Cable, House, Said, Stage, Tab, Tabs, browser, chromium
+from tests.scripted import Upstream
+from tests.scripted.gateway import Served, serve
 
 _open = ExitStack()
 _running: list[Browser] = []

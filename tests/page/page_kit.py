@@ -9,20 +9,15 @@ import re
 import shutil
 import socket
 import struct
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, Request, sync_playwright
 
-from scripted import Call, Upstream, delta, event
-from scripted.gateway import Served
-
-for kit in ("providers_openai_responses", "providers_anthropic"):
-    sys.path.append(str(Path(__file__).parents[1] / kit))
+from tests.scripted import Call, Upstream, delta, event
+from tests.scripted.gateway import Served
 
 SECONDS = 10
 
@@ -184,7 +179,7 @@ class Stage:
                 **{name: {"provider": row, "model": self.names[name]} for name, row in rows.items()},
                 LOCKED: {"provider": "vllm", "model": self.names[OTHER], "view": "sealed"},
             },
-            "tools": {"functions": ["page_tools:weather", "page_tools:hostile"]},
+            "tools": {"functions": ["tests.page.page_tools:weather", "tests.page.page_tools:hostile"]},
         }
 
 

@@ -3,21 +3,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from page_kit import Tab
 from playwright.sync_api import Locator, Page
 
-from scripted.gateway import Served
-
-sys.path.append(str(Path(__file__).parents[1] / "spaces_server"))
-
-from space_wire_kit import Client, joined, served, token
+from tests.page.page_kit import Tab
+from tests.scripted.gateway import Served
+from tests.spaces_server.space_wire_kit import Client, joined, served, token
 
 SPACE = "review"
 EVERYTHING = ["*"]

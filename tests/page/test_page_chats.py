@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 
 import pytest
-from page_kit import CLAUDE, LOCKED, OTHER, REASONER, THINKER, House, Said, Tab, Tabs
 from playwright.sync_api import expect
+
+from tests.page.page_kit import CLAUDE, LOCKED, OTHER, REASONER, THINKER, House, Said, Tab, Tabs
 
 
 def titles(tab: Tab) -> list[str]:

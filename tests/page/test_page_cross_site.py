@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,12 +11,9 @@ from aiohttp import web
 from playwright.sync_api import Browser
 
 from pellucid.server.config import check_config
-from scripted import Upstream, say
-from scripted.gateway import Served, serve
-
-sys.path.append(str(Path(__file__).parents[1] / "access"))
-
-from oidc_kit import CLIENT, SECRET, Provider, providing
+from tests.access.oidc_kit import CLIENT, SECRET, Provider, providing
+from tests.scripted import Upstream, say
+from tests.scripted.gateway import Served, serve
 
 ATTACK = """
 async ({ gateway, body }) => {

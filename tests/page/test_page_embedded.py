@@ -10,7 +10,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from page_kit import Tabs
 from playwright.sync_api import expect
 
 from pellucid.local.catalogue import find
@@ -18,7 +17,8 @@ from pellucid.local.fetch import fetch
 from pellucid.local.supervise import Engine
 from pellucid.models.embedded import EmbeddedModel
 from pellucid.transport import Transport
-from scripted.gateway import Served, serve
+from tests.page.page_kit import Tabs
+from tests.scripted.gateway import Served, serve
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page_kit import LEFT, Said, Tab, Tabs
 from playwright.sync_api import Locator, expect
 
-from node_packages import installed
+from tests.node_packages import installed
+from tests.page.page_kit import LEFT, Said, Tab, Tabs
 
 PHONE = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True, "device_scale_factor": 2}
 

@@ -7,10 +7,10 @@ the reader looks at stands where it stood, to the pixel.
 from __future__ import annotations
 
 import pytest
-from page_kit import LEFT, Said, Tab, Tabs
 from playwright.sync_api import expect
 
-from scripted import delta
+from tests.page.page_kit import LEFT, Said, Tab, Tabs
+from tests.scripted import delta
 
 PARAGRAPH = "The sea rises twice a day because the moon pulls at it, and the earth turns beneath. "
 LONG = "\n\n".join(PARAGRAPH * 3 for _ in range(30))

@@ -10,8 +10,9 @@ import json
 from typing import Any
 
 import pytest
-from page_kit import Said, Tab
 from playwright.sync_api import expect
+
+from tests.page.page_kit import Said, Tab
 
 SCRIPTS = [
     "<script>alert(1)</script>",

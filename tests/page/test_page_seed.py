@@ -10,9 +10,10 @@ import sqlite3
 from typing import Any
 
 import pytest
-import responses_kit as openai
-from page_kit import LOCKED, REASONER, Cable, House, Said, Tab, Tabs
 from playwright.sync_api import Locator, expect
+
+from tests.page.page_kit import LOCKED, REASONER, Cable, House, Said, Tab, Tabs
+from tests.providers_openai_responses import responses_kit as openai
 
 RULES = {
     # UX behaviour, streaming

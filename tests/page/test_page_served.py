@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pellucid.server import page
 from pellucid.server.negotiation import encoding_of, matches, prefers_html
 from pellucid.server.page import SECURITY, read_files
-from scripted.gateway import Reply, Served, serve
+from tests.scripted.gateway import Reply, Served, serve
 
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
 HTML = b'<!doctype html><script type="module" src="/assets/index-Bp8NNgcm.js"></script>' + b" " * 300

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from page_kit import House, Said, Tab, Tabs
 from playwright.sync_api import expect
 
 from pellucid.server.config import check_config
-from scripted import Upstream
-from scripted.gateway import Served, serve
+from tests.page.page_kit import House, Said, Tab, Tabs
+from tests.scripted import Upstream
+from tests.scripted.gateway import Served, serve
 
 KEY = "correct-horse-battery-staple-1234"
 

@@ -8,11 +8,11 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from page_kit import Cable, Tab, Tabs
-from page_space_kit import QUESTION, Voices, come_in, gateway_with_spaces, lane, review, said, token, voices
 from playwright.sync_api import expect
 
-from scripted.gateway import Served
+from tests.page.page_kit import Cable, Tab, Tabs
+from tests.page.page_space_kit import QUESTION, Voices, come_in, gateway_with_spaces, lane, review, said, token, voices
+from tests.scripted.gateway import Served
 
 __all__ = ["said", "voices"]
 

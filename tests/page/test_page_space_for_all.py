@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page_kit import LEFT, Tab, Tabs
-from page_space_kit import Voices, come_in, gateway_with_spaces, lane, review, said, token, voices
 from playwright.sync_api import Page, expect
 
-from node_packages import installed
-from scripted.gateway import Served
+from tests.node_packages import installed
+from tests.page.page_kit import LEFT, Tab, Tabs
+from tests.page.page_space_kit import Voices, come_in, gateway_with_spaces, lane, review, said, token, voices
+from tests.scripted.gateway import Served
 
 __all__ = ["said", "voices"]
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import random
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,10 @@ from pellucid.envelopes import Defaults, Envelope, EnvelopeError, read
 from pellucid.envelopes.lifecycle import Lifecycle
 from pellucid.envelopes.translate import write
 from pellucid.envelopes.tree import Tree, trees
+from tests.envelopes.seed_flows import FLOWS
 
 RECORDED = Path(__file__).parents[2] / "ui" / "src" / "spaces" / "recorded.json"
-sys.path.append(str(Path(__file__).parents[1] / "envelopes"))
 
-from seed_flows import FLOWS  # noqa: E402
 
 KINDS = {
     "reasoning/start": 5,

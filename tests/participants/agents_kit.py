@@ -9,7 +9,7 @@ from pellucid import Agent
 from pellucid.models import Model
 from pellucid.providers.profiles import builtin_profiles
 from pellucid.transport import Limits
-from scripted import Call, Script, Upstream, delta
+from tests.scripted import Call, Script, Upstream, delta
 
 
 def calling(name: str, reasoning: str = "I must look.", text: str = "", **arguments: Any) -> Script:

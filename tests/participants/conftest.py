@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from room_kit import Room, a_room
+
+from tests.participants.room_kit import Room, a_room
 
 
 @pytest.fixture

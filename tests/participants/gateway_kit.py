@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pellucid.server.config import check_config
-from scripted.gateway import Served, serve
+from tests.scripted.gateway import Served, serve
 
 TALKS = ["chat", "chat/*", "mcp/*", "reasoning/*", "capability/grant-ack"]
 MAY: dict[str, list[Any]] = {

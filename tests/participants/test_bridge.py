@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from agents_kit import agent_of, asked, calling
-from room_kit import Frame, Room, until
 
 from pellucid import Agent, ApprovalRequired, RunContext
 from pellucid.envelopes import Envelope
 from pellucid.spaces import AgentInSpace, Participant, ToolsInSpace
 from pellucid.spaces.agents.concerns import Concerns
-from scripted import Call, Upstream, delta, say
+from tests.participants.agents_kit import agent_of, asked, calling
+from tests.participants.room_kit import Frame, Room, until
+from tests.scripted import Call, Upstream, delta, say
 
 pytestmark = pytest.mark.anyio
 

@@ -10,13 +10,13 @@ from http import HTTPStatus
 from typing import Any
 
 import pytest
-from room_kit import Frame, Room, until
 from websockets.asyncio.server import ServerConnection
 
 from pellucid.envelopes import Envelope, text_of
 from pellucid.errors import RequestError
 from pellucid.spaces import CallFailed, Kicked, Participant, Refused, SpaceClosed
 from pellucid.spaces.client.address import address
+from tests.participants.room_kit import Frame, Room, until
 
 pytestmark = pytest.mark.anyio
 

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agents_kit import agent_of, asked, calling
-from gateway_kit import a_gateway, token
-from proxy_kit import Way, a_way
 
 from pellucid.envelopes import Envelope, text_of
 from pellucid.spaces import AgentInSpace, Cancelled, Kicked, Participant, Refused, SpaceClosed, ToolsInSpace
-from scripted import Call, Upstream, delta, say
-from scripted.gateway import Served
+from tests.participants.agents_kit import agent_of, asked, calling
+from tests.participants.gateway_kit import a_gateway, token
+from tests.participants.proxy_kit import Way, a_way
+from tests.scripted import Call, Upstream, delta, say
+from tests.scripted.gateway import Served
 
 pytestmark = pytest.mark.anyio
 

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from gateway_kit import a_gateway, token
 
 from pellucid.cli import main
 from pellucid.cli.space_lanes import Lanes
 from pellucid.envelopes import Envelope
-from scripted.commands import PELLUCID
-from scripted.gateway import Served
+from tests.participants.gateway_kit import a_gateway, token
+from tests.scripted.commands import PELLUCID
+from tests.scripted.gateway import Served
 
 Space = Callable[..., Result]
 

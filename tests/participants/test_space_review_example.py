@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agents_kit import agent_of, calling
 
 from pellucid.envelopes import Envelope, text_of
-from scripted import Upstream, say
+from tests.participants.agents_kit import agent_of, calling
+from tests.scripted import Upstream, say
 
 pytestmark = pytest.mark.anyio
 

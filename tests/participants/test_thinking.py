@@ -6,9 +6,9 @@ import asyncio
 from typing import Any
 
 import pytest
-from room_kit import Room, until
 
 from pellucid.spaces import Cancelled, Participant
+from tests.participants.room_kit import Room, until
 
 pytestmark = pytest.mark.anyio
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from wire_kit import ROWS, body, call, chunk, origin, response_of, said, sse, thoughts
 
 from pellucid.parts import ModelRequest, ModelResponse, Origin, ThinkingPart, ToolReturnPart, UserPromptPart
 from pellucid.providers.openai_chat import encode
 from pellucid.settings import ModelCall
+from tests.providers.wire_kit import ROWS, body, call, chunk, origin, response_of, said, sse, thoughts
 
 TOOL = call("{}", name="f", id="c1", index=0)
 

@@ -8,9 +8,15 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from wire_kit import (
+
+from pellucid.errors import ErrorInfo
+from pellucid.events import ErrorEvent, ItemStartEvent, PartDeltaEvent, ResponseEndEvent
+from pellucid.parts import RefusalPart, TextPart, ThinkingPart, ToolCallPart, Usage
+from pellucid.providers.openai_chat import decoder
+from pellucid.providers.openai_chat.details import details_of
+from tests.providers.wire_kit import (
     ROWS,
     body,
     call,
@@ -25,12 +31,6 @@ from wire_kit import (
     sse,
     thoughts,
 )
-
-from pellucid.errors import ErrorInfo
-from pellucid.events import ErrorEvent, ItemStartEvent, PartDeltaEvent, ResponseEndEvent
-from pellucid.parts import RefusalPart, TextPart, ThinkingPart, ToolCallPart, Usage
-from pellucid.providers.openai_chat import decoder
-from pellucid.providers.openai_chat.details import details_of
 
 ANY_ROW = pytest.mark.parametrize("row", ["openai-compat", "vllm", "openrouter", "deepseek"])
 
@@ -651,7 +651,6 @@ rows = st.sampled_from(sorted(ROWS))
 
 
 @given(rows, frames, st.booleans(), st.lists(st.integers(0, 3000), max_size=6))
-@settings(max_examples=300)
 def test_any_chunks_in_any_cuts_give_one_legal_closed_turn(
     row: str, script: list[Any], done: bool, places: list[int]
 ) -> None:
@@ -661,7 +660,6 @@ def test_any_chunks_in_any_cuts_give_one_legal_closed_turn(
 
 
 @given(frames)
-@settings(max_examples=200)
 def test_no_text_is_lost_and_none_is_made_up(script: list[Any]) -> None:
     """On a wire without tags, without details and without an error, what went in comes out, in its order."""
     said_: dict[str, str] = {"thinking": "", "text": "", "refusal": ""}
@@ -752,7 +750,6 @@ def survives(row: str, frames_: list[Any]) -> None:
 
 
 @given(rows, st.lists(st.tuples(st.sampled_from(PLACES), ODD), min_size=1, max_size=4))
-@settings(max_examples=300)
 def test_wrong_types_anywhere_never_raise_and_leave_a_legal_turn(row: str, changes: list[tuple[Any, Any]]) -> None:
     frames_: list[Any] = list(VALID)
     for (number, path), new in changes:
@@ -807,7 +804,6 @@ def test_what_does_not_fit_takes_nothing_else_with_it() -> None:
         max_size=30,
     ).map(b"".join)
 )
-@settings(max_examples=300)
 def test_any_bytes_give_a_legal_closed_turn(data: bytes) -> None:
     folded("groq", data)
     folded("groq", [data[at : at + 1] for at in range(len(data))])

@@ -12,9 +12,22 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from wire_kit import ROWS, body, call, chunk, cut, events_of, folded, merged, response_of, said, sse, thoughts
 
 from pellucid.parts import ThinkingPart, Usage
+from tests.providers.wire_kit import (
+    ROWS,
+    body,
+    call,
+    chunk,
+    cut,
+    events_of,
+    folded,
+    merged,
+    response_of,
+    said,
+    sse,
+    thoughts,
+)
 
 THOUGHT, ANSWER = "Two and one.", "Three."
 PLAIN = [("thinking", THOUGHT), ("text", ANSWER)]

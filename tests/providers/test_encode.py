@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from wire_kit import ROWS, origin
 
 from pellucid.errors import RequestError
 from pellucid.parts import (
@@ -32,6 +31,7 @@ from pellucid.parts import (
 from pellucid.providers.effort import LEVELS, nearest_effort
 from pellucid.providers.openai_chat import encode
 from pellucid.settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition
+from tests.providers.wire_kit import ROWS, origin
 
 HELLO = ModelRequest([UserPromptPart("hello")])
 

@@ -5,9 +5,9 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from wire_kit import ROWS, chunk, folded, sse
 
 from pellucid.parts import BuiltinToolCallPart, ModelResponsePart, TextPart, ThinkingPart, ToolCallPart
+from tests.providers.wire_kit import ROWS, chunk, folded, sse
 
 RAW = (
     "<|channel|>analysis<|message|>The weather is wanted.<|end|>"

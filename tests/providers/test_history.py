@@ -18,7 +18,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from wire_kit import ROWS, body, chunk, origin, response_of, sse
 
 from pellucid.errors import RequestError
 from pellucid.parts import (
@@ -39,6 +38,7 @@ from pellucid.parts import (
 from pellucid.providers import history
 from pellucid.providers.openai_chat import encode
 from pellucid.settings import ModelCall, ModelSettings
+from tests.providers.wire_kit import ROWS, body, chunk, origin, response_of, sse
 
 FOREIGN = Origin("elsewhere", "openai_chat", "other")
 CALL = ToolCallPart("f", "{}", "c1")

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from wire_kit import ROWS, chunk, origin, sse
 
 from pellucid.events import ModelEvent, PartDeltaEvent
 from pellucid.providers.likeness import Likeness
 from pellucid.providers.openai_chat import decoder
+from tests.providers.wire_kit import ROWS, chunk, origin, sse
 
 TEXTS = st.text(alphabet='ab "\\,:{}\né😀<>/', max_size=4) | st.sampled_from(
     [" tok", "the", "<think>", "</think>", '","content":"x', 'x"}}]}', "m", "content", "reasoning", "stop"]

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from msgspec.structs import fields
-from wire_kit import ROWS
 
 from pellucid import tags
 from pellucid.errors import ConfigError
 from pellucid.providers.openai_chat.encode import _REPLAY, _THINKING
 from pellucid.providers.profiles import Profile, builtin_profiles, load_profiles
+from tests.providers.wire_kit import ROWS
 
 
 def load(**row: Any) -> Profile:

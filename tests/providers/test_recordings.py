@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
-from wire_kit import ROWS, cut, events_of, merged, recordings
 
 from pellucid.fold import Fold, fold
 from pellucid.parts import ModelResponse, TextPart, ThinkingPart
 from pellucid.providers.openai_chat import encode
 from pellucid.settings import ModelCall
+from tests.providers.wire_kit import ROWS, cut, events_of, merged, recordings
 
 ROOT = recordings()
 PROVIDERS = (

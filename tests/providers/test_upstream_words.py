@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from wire_kit import recordings
 
 from pellucid.errors import ErrorInfo, ModelError
 from pellucid.events import ErrorEvent, ModelEvent
@@ -35,6 +34,8 @@ from pellucid.providers.profiles import builtin_profiles
 from pellucid.providers.wires import WIRES, Decoder
 from pellucid.settings import ModelCall
 from pellucid.transport import Limits, Transport
+from tests.examples import many
+from tests.providers.wire_kit import recordings
 
 MARK = "zqMarkqz"
 ROWS = builtin_profiles()
@@ -219,7 +220,7 @@ def _with_a_header_twice(name: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("wire", EVERY)
-@settings(max_examples=1500, deadline=None)
+@many
 @given(st.integers(0, 2**60))
 def test_no_message_quotes_an_answer(wire: str, seed: int) -> None:
     teller = Teller(seed)
@@ -238,7 +239,7 @@ def test_and_what_was_said_is_kept(wire: str) -> None:
     assert len({error.message for error in quoting}) >= 3
 
 
-@settings(max_examples=3000, deadline=None)
+@many
 @given(st.integers(0, 2**60))
 def test_no_message_quotes_a_body(seed: int) -> None:
     teller = Teller(seed)

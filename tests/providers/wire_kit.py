@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cutting import cut as cut
-from cutting import merged as merged
 from pellucid.errors import ErrorInfo
 from pellucid.events import Cause, ModelEvent
 from pellucid.fold import Fold, fold
 from pellucid.parts import ModelResponse, Origin, ThinkingPart
 from pellucid.providers.openai_chat import decoder
 from pellucid.providers.profiles import Profile, builtin_profiles
+from tests.cutting import cut as cut
+from tests.cutting import merged as merged
 
 ROWS = {name: row for name, row in builtin_profiles().items() if row.wire == "openai_chat"}
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from anthropic_kit import (
+from pellucid.parts import ModelRequest, ModelResponse, TextPart, ThinkingPart, UserPromptPart
+from pellucid.providers.anthropic import encode
+from pellucid.settings import ModelCall
+from tests.providers_anthropic.anthropic_kit import (
     ROWS,
     body,
     ended,
@@ -22,10 +25,6 @@ from anthropic_kit import (
     thinking,
     tool,
 )
-
-from pellucid.parts import ModelRequest, ModelResponse, TextPart, ThinkingPart, UserPromptPart
-from pellucid.providers.anthropic import encode
-from pellucid.settings import ModelCall
 
 
 def back(response: ModelResponse, row: str = "anthropic") -> list[dict[str, Any]]:

@@ -6,7 +6,23 @@ import json
 from typing import Any
 
 import pytest
-from anthropic_kit import (
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pellucid.errors import ErrorInfo
+from pellucid.events import ItemStartEvent, PartDeltaEvent
+from pellucid.parts import (
+    BuiltinToolCallPart,
+    BuiltinToolReturnPart,
+    CompactionPart,
+    OpaquePart,
+    RefusalPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+)
+from pellucid.providers.anthropic import decoder
+from tests.providers_anthropic.anthropic_kit import (
     PING,
     ROWS,
     body,
@@ -27,22 +43,6 @@ from anthropic_kit import (
     thinking,
     tool,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from pellucid.errors import ErrorInfo
-from pellucid.events import ItemStartEvent, PartDeltaEvent
-from pellucid.parts import (
-    BuiltinToolCallPart,
-    BuiltinToolReturnPart,
-    CompactionPart,
-    OpaquePart,
-    RefusalPart,
-    TextPart,
-    ThinkingPart,
-    ToolCallPart,
-)
-from pellucid.providers.anthropic import decoder
 
 # --- thinking ----------------------------------------------------------------------------------------------------
 
@@ -571,13 +571,11 @@ FRAMES = [
 ]  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(st.sampled_from(FRAMES), max_size=14), st.sampled_from(["eof", "error", "cancelled"]))
 def test_any_events_in_any_order_give_a_legal_turn(frames: list[Any], cause: Any) -> None:
     folded(sse(*frames), cause=cause)
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_garbled_streams_give_a_legal_turn_and_do_not_depend_on_cuts(data: st.DataObject) -> None:
     frames = data.draw(st.lists(st.sampled_from(FRAMES), min_size=1, max_size=8))
@@ -592,7 +590,6 @@ def test_garbled_streams_give_a_legal_turn_and_do_not_depend_on_cuts(data: st.Da
     assert merged(events_of(cut(whole, places))) == merged(events_of(whole))
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_give_a_legal_turn(data: bytes) -> None:
     folded(data)

@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from anthropic_kit import ROWS, origin
 
 from pellucid.errors import RequestError
 from pellucid.parts import (
@@ -27,6 +26,7 @@ from pellucid.parts import (
 from pellucid.providers.anthropic import encode, headers, path
 from pellucid.providers.profiles import Profile, load_profiles
 from pellucid.settings import ModelCall, OutputFormat, ToolChoice, ToolDefinition
+from tests.providers_anthropic.anthropic_kit import ROWS, origin
 
 HI = ModelRequest([UserPromptPart("hi")])
 TOOLS = (ToolDefinition("f", {"properties": {"a": {"type": "integer"}}}, "does f"), ToolDefinition("g", strict=True))

@@ -17,8 +17,7 @@ import json
 from typing import Any, NamedTuple
 
 import pytest
-from anthropic_kit import ROWS, body, origin, response_of
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -43,6 +42,7 @@ from pellucid.parts import (
 )
 from pellucid.providers.anthropic import encode
 from pellucid.settings import ModelCall
+from tests.providers_anthropic.anthropic_kit import ROWS, body, origin, response_of
 
 FOREIGN = Origin("elsewhere", "anthropic", "claude")
 Blocks = list[dict[str, Any]]
@@ -252,7 +252,6 @@ BLOCKS: Blocks = [
 ]  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.permutations(BLOCKS))
 def test_own_blocks_go_back_as_they_came_and_in_order(blocks: Blocks) -> None:
     """Whatever stands where: but for thoughts that nothing follows."""
@@ -283,7 +282,6 @@ strange_parts = st.one_of(
 )  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.sampled_from(sorted(ROWS)), st.lists(strange_parts, max_size=6), st.booleans())
 def test_nothing_opaque_of_another_leaves(row: str, parts: list[ModelResponsePart], known: bool) -> None:
     response = ModelResponse(parts, origin=FOREIGN if known else None)

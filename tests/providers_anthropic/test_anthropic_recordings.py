@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
-from anthropic_kit import ROWS, cut, events_of, merged, recordings, response_of
 
 from pellucid.parts import BuiltinToolCallPart, ModelResponse
 from pellucid.providers.anthropic import encode
 from pellucid.settings import ModelCall
+from tests.providers_anthropic.anthropic_kit import ROWS, cut, events_of, merged, recordings, response_of
 
 ROOT = recordings()
 NAMES = [path.name for path in sorted(ROOT.glob("*"))] if ROOT else []

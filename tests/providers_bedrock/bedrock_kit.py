@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cutting import cut as cut
-from cutting import merged as merged
 from pellucid.errors import ErrorInfo
 from pellucid.events import Cause, ModelEvent
 from pellucid.fold import Fold, fold
@@ -18,6 +16,8 @@ from pellucid.framing import eventstream_message
 from pellucid.parts import ModelResponse, Origin
 from pellucid.providers.bedrock import decoder
 from pellucid.providers.profiles import Profile, builtin_profiles
+from tests.cutting import cut as cut
+from tests.cutting import merged as merged
 
 ROW = builtin_profiles()["bedrock"]
 CLAUDE = "us.anthropic.claude-sonnet-4-20250514-v1:0"

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from bedrock_kit import (
+from pellucid.parts import (
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pellucid.providers.bedrock import encode, path
+from pellucid.settings import ModelCall, ToolDefinition
+from tests.providers_bedrock.bedrock_kit import (
     CLAUDE,
     NOVA,
     b64,
@@ -24,18 +35,6 @@ from bedrock_kit import (
     thought,
     tool,
 )
-
-from pellucid.parts import (
-    ModelRequest,
-    ModelResponse,
-    TextPart,
-    ThinkingPart,
-    ToolCallPart,
-    ToolReturnPart,
-    UserPromptPart,
-)
-from pellucid.providers.bedrock import encode, path
-from pellucid.settings import ModelCall, ToolDefinition
 
 ASK = ModelRequest([UserPromptPart("?")])
 F = ToolDefinition("f")

@@ -7,7 +7,25 @@ import random
 from typing import Any
 
 import pytest
-from bedrock_kit import (
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from pellucid.errors import ErrorInfo
+from pellucid.events import ErrorEvent, ItemStartEvent, PartDeltaEvent
+from pellucid.framing import eventstream_message
+from pellucid.parts import (
+    BuiltinToolCallPart,
+    BuiltinToolReturnPart,
+    FilePart,
+    OpaquePart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    Usage,
+)
+from pellucid.providers.bedrock import decoder
+from tests.providers_bedrock.bedrock_kit import (
     CLAUDE,
     NOVA,
     ROW,
@@ -35,24 +53,6 @@ from bedrock_kit import (
     thought,
     tool,
 )
-from hypothesis import given
-from hypothesis import strategies as st
-from msgspec.structs import replace
-
-from pellucid.errors import ErrorInfo
-from pellucid.events import ErrorEvent, ItemStartEvent, PartDeltaEvent
-from pellucid.framing import eventstream_message
-from pellucid.parts import (
-    BuiltinToolCallPart,
-    BuiltinToolReturnPart,
-    FilePart,
-    OpaquePart,
-    TextPart,
-    ThinkingPart,
-    ToolCallPart,
-    Usage,
-)
-from pellucid.providers.bedrock import decoder
 
 PNG = b"\x89PNG\r\n\x1a\n picture"
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import botocore.session
 import pytest
-from bedrock_kit import CLAUDE, NOVA, ROW, b64, origin, row_of
 from botocore.validate import ParamValidator
 from msgspec.structs import replace
 
@@ -39,6 +38,7 @@ from pellucid.providers.bedrock import encode, path
 from pellucid.providers.bedrock.thinking import _THINKING
 from pellucid.providers.profiles import Profile, builtin_profiles
 from pellucid.settings import ModelCall, OutputFormat, ToolChoice, ToolDefinition
+from tests.providers_bedrock.bedrock_kit import CLAUDE, NOVA, ROW, b64, origin, row_of
 
 HELLO = ModelRequest([UserPromptPart("Hello")])
 FIRST, SECOND = ToolDefinition("first", {"type": "object"}, "Does it."), ToolDefinition("second")

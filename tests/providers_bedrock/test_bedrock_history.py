@@ -17,22 +17,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
-from bedrock_kit import (
-    CLAUDE,
-    NOVA,
-    b64,
-    delta,
-    origin,
-    over,
-    redacted,
-    response_of,
-    row_of,
-    stop,
-    stream,
-    text,
-    thought,
-    tool,
-)
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -57,6 +41,22 @@ from pellucid.parts import (
 )
 from pellucid.providers.bedrock import encode
 from pellucid.settings import ModelCall, ToolDefinition
+from tests.providers_bedrock.bedrock_kit import (
+    CLAUDE,
+    NOVA,
+    b64,
+    delta,
+    origin,
+    over,
+    redacted,
+    response_of,
+    row_of,
+    stop,
+    stream,
+    text,
+    thought,
+    tool,
+)
 
 FOREIGN = Origin("anthropic", "anthropic", "claude-sonnet-4-5")
 OTHER_MODEL = origin("us.anthropic.claude-opus-4-1-20250805-v1:0")

@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from bedrock_kit import b64, cut, exception, frame, merged
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +16,7 @@ from pellucid.providers.bedrock import InvokedDecoder, invoke_body, invoke_path
 from pellucid.providers.profiles import builtin_profiles
 from pellucid.providers.wires import WIRES
 from pellucid.settings import ModelCall
+from tests.providers_bedrock.bedrock_kit import b64, cut, exception, frame, merged
 
 ROW = builtin_profiles()["anthropic"]
 

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
-from bedrock_kit import cut, events_of, folded, merged, origin, recordings, row_of
 
 from pellucid.parts import ModelResponse
 from pellucid.providers.bedrock import encode, path
 from pellucid.settings import ModelCall
+from tests.providers_bedrock.bedrock_kit import cut, events_of, folded, merged, origin, recordings, row_of
 
 ROOT = recordings()
 NAMES = [folder.name for folder in sorted((ROOT / "bedrock").glob("*"))] if ROOT else []

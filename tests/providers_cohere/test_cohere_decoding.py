@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pellucid.events import ItemEndEvent, ItemStartEvent
 from pellucid.parts import TextPart, ThinkingPart, ToolCallPart, Usage
 from pellucid.providers.cohere import decoder
-from small_wires import (
+from tests.small_wires import (
     ROWS,
     broken,
     check_cuts,

@@ -30,7 +30,7 @@ from pellucid.parts import (
 )
 from pellucid.providers.cohere import encode
 from pellucid.settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition
-from small_wires import FOREIGN, ROWS, SECRET, assistant, foreign_parts, origin, response_of
+from tests.small_wires import FOREIGN, ROWS, SECRET, assistant, foreign_parts, origin, response_of
 
 ROW = ROWS["cohere"]
 HELLO = ModelRequest([UserPromptPart("hello")])

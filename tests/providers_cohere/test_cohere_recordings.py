@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from small_wires import assistant, check_cuts, recordings, response_of
+from tests.small_wires import assistant, check_cuts, recordings, response_of
 
 RECORDINGS = recordings("cohere")
 

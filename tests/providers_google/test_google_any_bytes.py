@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from google_kit import answer, array, call, cut, events_of, folded, merged, sse, text, thought
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.errors import FrameTooLarge
 from pellucid.framing.json_array import JSONArrayDecoder
+from tests.providers_google.google_kit import answer, array, call, cut, events_of, folded, merged, sse, text, thought
 
 names = st.sampled_from(["text", "thought", "thoughtSignature", "functionCall", "inlineData", "parts", "content"])
 words = st.text(alphabet='ab "\\{}[],:\n🏔é_', max_size=8)
@@ -129,7 +129,6 @@ def test_text_that_no_encoder_takes_is_made_whole() -> None:
 
 
 @given(st.lists(st.dictionaries(words, json_values, max_size=3), max_size=4), st.lists(st.integers(0, 400), max_size=8))
-@settings(max_examples=200)
 def test_the_elements_of_an_array(values: list[Any], places: list[int]) -> None:
     data = json.dumps(values, indent=1).encode()
     reader = JSONArrayDecoder()
@@ -140,7 +139,6 @@ def test_the_elements_of_an_array(values: list[Any], places: list[int]) -> None:
 
 
 @given(st.text(alphabet='[]{}",\\ a\n1', max_size=40), st.integers(1, 40))
-@settings(max_examples=500)
 def test_an_element_in_one_piece_and_byte_by_byte_is_the_same(text: str, place: int) -> None:
     data, reader, slow = b"[" + text.encode(), JSONArrayDecoder(), JSONArrayDecoder()
     elements = reader.feed(data[:place]) + reader.feed(data[place:]) + reader.end()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from google_kit import GEMINI_3, ROWS, answer, call, origin, response_of, said, sse, stream, text, thought
-
 from pellucid.parts import (
     ModelMessage,
     ModelRequest,
@@ -18,6 +16,19 @@ from pellucid.parts import (
 )
 from pellucid.providers.google import encode
 from pellucid.settings import ModelCall
+from tests.providers_google.google_kit import (
+    GEMINI_3,
+    ROWS,
+    answer,
+    call,
+    origin,
+    response_of,
+    said,
+    sse,
+    stream,
+    text,
+    thought,
+)
 
 
 def contents(*messages: ModelMessage) -> list[dict[str, Any]]:

@@ -6,7 +6,15 @@ import json
 from typing import Any
 
 import pytest
-from google_kit import (
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pellucid.errors import ErrorInfo
+from pellucid.events import ItemStartEvent, PartDeltaEvent
+from pellucid.parts import BuiltinToolCallPart, FilePart, OpaquePart, TextPart, ThinkingPart, ToolCallPart
+from pellucid.providers.google import decoder
+from pellucid.providers.google.decode import FINISH_REASONS
+from tests.providers_google.google_kit import (
     ROWS,
     answer,
     array,
@@ -23,14 +31,6 @@ from google_kit import (
     text,
     thought,
 )
-from hypothesis import given
-from hypothesis import strategies as st
-
-from pellucid.errors import ErrorInfo
-from pellucid.events import ItemStartEvent, PartDeltaEvent
-from pellucid.parts import BuiltinToolCallPart, FilePart, OpaquePart, TextPart, ThinkingPart, ToolCallPart
-from pellucid.providers.google import decoder
-from pellucid.providers.google.decode import FINISH_REASONS
 
 # --- where one part ends and the next begins ---------------------------------------------------------------------
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from google_kit import GEMINI_3, GEMINI_25, ROWS, origin
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,6 +39,7 @@ from pellucid.parts import (
 )
 from pellucid.providers.google import encode, headers, path
 from pellucid.settings import ModelCall, OutputFormat, ToolChoice, ToolDefinition
+from tests.providers_google.google_kit import GEMINI_3, GEMINI_25, ROWS, origin
 
 HELLO = ModelRequest([UserPromptPart("hello")])
 SENTINEL = "skip_thought_signature_validator"

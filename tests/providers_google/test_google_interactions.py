@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 import pytest
-from google_kit import cut, events_of, folded, merged, response_of, said
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.parts import FilePart, TextPart, ThinkingPart, ToolCallPart
+from tests.providers_google.google_kit import cut, events_of, folded, merged, response_of, said
 
 
 def interaction(status: str = "completed", **more: Any) -> dict[str, Any]:

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
-from google_kit import ROWS, cut, events_of, folded, merged, origin, recordings
 
 from pellucid.parts import ModelRequest, ModelResponse, ToolReturnPart, UserPromptPart
 from pellucid.providers.google import encode
 from pellucid.settings import ModelCall
+from tests.providers_google.google_kit import ROWS, cut, events_of, folded, merged, origin, recordings
 
 ROOT = recordings()
 NAMES = [path.name for path in sorted(ROOT.glob("*"))] if ROOT else []

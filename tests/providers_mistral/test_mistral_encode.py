@@ -34,7 +34,7 @@ from pellucid.parts import (
 from pellucid.providers.mistral import encode
 from pellucid.providers.mistral.encode import nine
 from pellucid.settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition
-from small_wires import FOREIGN, ROWS, SECRET, assistant, foreign_parts, origin, response_of, sse
+from tests.small_wires import FOREIGN, ROWS, SECRET, assistant, foreign_parts, origin, response_of, sse
 
 ROW = ROWS["mistral"]
 HELLO = ModelRequest([UserPromptPart("hello")])

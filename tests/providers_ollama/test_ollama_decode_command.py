@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from pellucid.cli.decode import decode
-from small_wires import lines, recordings, sse
+from tests.small_wires import lines, recordings, sse
 
 NATIVE = lines({"message": {"thinking": "why"}, "done": False}, {"message": {"content": "so"}, "done": True})
 CHOICE = {"index": 0, "finish_reason": "stop"}

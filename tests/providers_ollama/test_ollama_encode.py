@@ -29,7 +29,7 @@ from pellucid.parts import (
 )
 from pellucid.providers.ollama import encode
 from pellucid.settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition
-from small_wires import FOREIGN, ROWS, SECRET, assistant, foreign_parts, lines, origin, response_of
+from tests.small_wires import FOREIGN, ROWS, SECRET, assistant, foreign_parts, lines, origin, response_of
 
 ROW = ROWS["ollama-native"]
 HELLO = ModelRequest([UserPromptPart("hello")])

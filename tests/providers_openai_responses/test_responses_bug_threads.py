@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from responses_kit import (
+
+from pellucid.parts import ModelRequest, ModelResponse, Origin, TextPart, ThinkingPart, ToolReturnPart
+from pellucid.providers.openai_responses import encode
+from pellucid.settings import ModelCall
+from tests.providers_openai_responses.responses_kit import (
     ROWS,
     added,
     answer,
@@ -26,10 +30,6 @@ from responses_kit import (
     thought,
     thoughts,
 )
-
-from pellucid.parts import ModelRequest, ModelResponse, Origin, TextPart, ThinkingPart, ToolReturnPart
-from pellucid.providers.openai_responses import encode
-from pellucid.settings import ModelCall
 
 RESULT = ModelRequest([ToolReturnPart("f", "42", "c1")])
 
@@ -186,7 +186,7 @@ def test_another_models_thought_became_text() -> None:
 
 def test_an_error_without_a_code_was_not_an_error() -> None:
     """vercel/ai: `code` may be null"""
-    from responses_kit import folded
+    from tests.providers_openai_responses.responses_kit import folded
 
     event = {"type": "error", "error": {"type": "server_error", "code": None, "message": "Sorry", "param": None}}
     error = folded(sse(begun(), event)).error

@@ -6,7 +6,30 @@ import json
 from typing import Any
 
 import pytest
-from responses_kit import (
+
+from pellucid.errors import ErrorInfo
+from pellucid.events import (
+    BuiltinToolCallPartDelta,
+    ItemEndEvent,
+    ItemStartEvent,
+    PartDeltaEvent,
+    PartEndEvent,
+    PartStartEvent,
+    ThinkingPartDelta,
+)
+from pellucid.parts import (
+    BuiltinToolCallPart,
+    BuiltinToolReturnPart,
+    CompactionPart,
+    FilePart,
+    OpaquePart,
+    RefusalPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+)
+from pellucid.providers.openai_responses import decoder
+from tests.providers_openai_responses.responses_kit import (
     OPENAI,
     ROWS,
     added,
@@ -32,29 +55,6 @@ from responses_kit import (
     thought,
     thoughts,
 )
-
-from pellucid.errors import ErrorInfo
-from pellucid.events import (
-    BuiltinToolCallPartDelta,
-    ItemEndEvent,
-    ItemStartEvent,
-    PartDeltaEvent,
-    PartEndEvent,
-    PartStartEvent,
-    ThinkingPartDelta,
-)
-from pellucid.parts import (
-    BuiltinToolCallPart,
-    BuiltinToolReturnPart,
-    CompactionPart,
-    FilePart,
-    OpaquePart,
-    RefusalPart,
-    TextPart,
-    ThinkingPart,
-    ToolCallPart,
-)
-from pellucid.providers.openai_responses import decoder
 
 ANSWER = answer(1, "the answer")
 

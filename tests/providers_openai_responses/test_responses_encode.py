@@ -6,9 +6,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from responses_kit import OPENAI, ROWS, message, origin, output_text, raw, response_of, sent, summary
 
 from pellucid.errors import RequestError
 from pellucid.parts import (
@@ -39,6 +38,17 @@ from pellucid.parts import (
 )
 from pellucid.providers.openai_responses import encode
 from pellucid.settings import ModelCall, OutputFormat, ToolChoice, ToolDefinition
+from tests.providers_openai_responses.responses_kit import (
+    OPENAI,
+    ROWS,
+    message,
+    origin,
+    output_text,
+    raw,
+    response_of,
+    sent,
+    summary,
+)
 
 ELSEWHERE = Origin("anthropic", "anthropic", "claude")
 
@@ -485,7 +495,6 @@ _parts: st.SearchStrategy[ModelResponsePart] = st.one_of(
     st.sampled_from(["drop", "field"]),
     st.booleans(),
 )  # fmt: skip
-@settings(deadline=None, max_examples=300)
 def test_nothing_opaque_goes_to_somebody_else(
     parts: list[ModelResponsePart], made_by: Origin | None, row: str, foreign: Any, ids: bool
 ) -> None:
@@ -496,7 +505,6 @@ def test_nothing_opaque_goes_to_somebody_else(
 
 
 @given(st.lists(_parts, max_size=6), st.sampled_from(sorted(ROWS)), st.booleans())
-@settings(deadline=None, max_examples=300)
 def test_reasoning_is_always_followed_and_ids_are_never_orphans(
     parts: list[ModelResponsePart], row: str, ids: bool
 ) -> None:

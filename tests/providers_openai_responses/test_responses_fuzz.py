@@ -8,7 +8,9 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from responses_kit import (
+
+from pellucid.events import Cause
+from tests.providers_openai_responses.responses_kit import (
     ROWS,
     added,
     answer,
@@ -30,8 +32,6 @@ from responses_kit import (
     summary,
     thought,
 )
-
-from pellucid.events import Cause
 
 settings.register_profile("responses", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("responses")
@@ -67,7 +67,6 @@ def test_any_cuts_give_the_same(data: bytes, row: str, places: list[int]) -> Non
 
 
 @given(st.sampled_from(SAMPLES), ROW, st.integers(0, 2**32), CAUSE)
-@settings(max_examples=300)
 def test_garbled_answers_give_a_legal_closed_turn(data: bytes, row: str, seed: int, cause: Cause) -> None:
     dice = random.Random(seed)
     garbled = bytearray(data)
@@ -107,7 +106,6 @@ EVENTS: list[dict[str, Any]] = [
 
 
 @given(st.lists(st.sampled_from(EVENTS), max_size=25), ROW, CAUSE)
-@settings(max_examples=400)
 def test_events_in_any_order_give_a_legal_closed_turn(events: list[dict[str, Any]], row: str, cause: Cause) -> None:
     folded(sse(begun(), *events), row, cause=cause)
 
@@ -121,7 +119,6 @@ VALUES = st.recursive(
 
 
 @given(st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 9), VALUES), max_size=12), ROW)
-@settings(max_examples=300)
 def test_any_values_in_any_fields_give_a_legal_closed_turn(changes: list[tuple[Any, int, Any]], row: str) -> None:
     events = []
     for event, place, value in changes:

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
-from responses_kit import ROWS, cut, events_of, folded, origin, recordings
 
 from pellucid.parts import ModelRequest, ModelResponse, UserPromptPart
 from pellucid.providers.openai_responses import encode
 from pellucid.settings import ModelCall
+from tests.providers_openai_responses.responses_kit import ROWS, cut, events_of, folded, origin, recordings
 
 ROOT = recordings()
 PROVIDERS = ("openai-responses", "azure-responses", "bedrock-mantle", "deepseek-responses", "openrouter-responses")

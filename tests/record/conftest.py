@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from record_kit import SIGNER, Clock
 
-from empty_stores import one_database, postgres_server, url
 from pellucid.record import Recording
 from pellucid.storage import Store, open_store
+from tests.empty_stores import one_database, postgres_server, url
+from tests.record.record_kit import SIGNER, Clock
 
 __all__ = ["one_database", "postgres_server", "url"]
 

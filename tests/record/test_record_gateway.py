@@ -15,8 +15,8 @@ from click.testing import CliRunner, Result
 from pellucid.cli.main import main
 from pellucid.record import Signer
 from pellucid.record.keys import public_pem
-from scripted import Upstream, say
-from scripted.gateway import Served, serve
+from tests.scripted import Upstream, say
+from tests.scripted.gateway import Served, serve
 
 
 class Kept:

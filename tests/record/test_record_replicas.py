@@ -10,10 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from record_kit import OWNER, SIGNER, check, checked, entry, lines_of, response, saying, space
 
 from pellucid.record import Recording
 from pellucid.storage import AlreadyStored, Overtaken, Store, StoredConversation, open_store
+from tests.record.record_kit import OWNER, SIGNER, check, checked, entry, lines_of, response, saying, space
 
 pytestmark = pytest.mark.anyio
 
@@ -74,8 +74,7 @@ async def test_two_that_write_into_one_scope_at_once(url: str) -> None:
 
 WRITER = """
 import asyncio, sys
-sys.path.insert(0, sys.argv[1])
-from record_kit import OWNER, entry, response, saying
+from tests.record.record_kit import OWNER, entry, response, saying
 from pellucid.record import Recording, read_record_keys
 from pellucid.storage import open_store
 

@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 from msgspec.structs import replace
-from record_kit import OWNER, SIGNER, Clock, check, checked, entry, lines_of, response, said, saying, space
 
 from pellucid.record import CheckpointLine, EntryLine, Recording, ScopeLine, UnrecordedLine
 from pellucid.storage import (
@@ -18,6 +17,7 @@ from pellucid.storage import (
     StoredConversation,
     open_store,
 )
+from tests.record.record_kit import OWNER, SIGNER, Clock, check, checked, entry, lines_of, response, said, saying, space
 
 pytestmark = pytest.mark.anyio
 

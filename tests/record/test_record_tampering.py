@@ -11,14 +11,15 @@ from typing import Any
 
 import asyncpg
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from record_kit import OWNER, SIGNER, Clock, checked, entry, lines_of, response, said, space
-from tampering import KEYS, TAMPERINGS, Nothing, Tables, Tampering, tampered
 
 from pellucid.record import EntryLine, Recording, Report
 from pellucid.storage import Append, Store, StoredConversation, open_store
-from service_postgres import PostgresServer
+from tests.examples import costly
+from tests.record.record_kit import OWNER, SIGNER, Clock, checked, entry, lines_of, response, said, space
+from tests.record.tampering import KEYS, TAMPERINGS, Nothing, Tables, Tampering, tampered
+from tests.service_postgres import PostgresServer
 
 Step = Callable[[Store, Clock, Random, int], Awaitable[object]]
 
@@ -124,7 +125,7 @@ def _write(store: Store, tables: Tables) -> None:
     connection.execute("COMMIT")
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@costly
 @given(histories, seeds)
 def test_whatever_is_done_is_found(steps: list[int], seed: int) -> None:
     async def then(store: Store) -> None:
@@ -197,7 +198,7 @@ def test_and_found_in_postgresql(tampering: Tampering, postgres_server: Postgres
     asyncio.run(run())
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@costly
 @given(histories, seeds)
 def test_what_is_gone_cannot_be_guessed(steps: list[int], seed: int) -> None:
     """Whoever has the whole database, and the very words, cannot tell that it was these."""

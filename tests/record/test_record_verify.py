@@ -9,10 +9,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import asdict, replace
-from record_kit import OWNER, SIGNER, Clock, checked, lines_of, response, saying, space
 
 from pellucid.errors import ConfigError, RequestError
 from pellucid.record import (
@@ -40,6 +39,8 @@ from pellucid.record.checkpoint import Signed
 from pellucid.record.keys import key_id, public_pem, read_signers
 from pellucid.record.lines import decode_line, encode_line
 from pellucid.storage import open_store
+from tests.examples import costly
+from tests.record.record_kit import OWNER, SIGNER, Clock, checked, lines_of, response, saying, space
 
 
 @cache
@@ -259,7 +260,6 @@ def as_text() -> bytes:
     return b"".join(encode_line(line) for line in whole())
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_any_byte_of_an_export(data: Any) -> None:
     text = bytearray(as_text())
@@ -277,14 +277,13 @@ def test_any_byte_of_an_export(data: Any) -> None:
     assert found(lines), bytes(text).splitlines()[bytes(text[:at]).count(b"\n")]
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=200) | st.text(max_size=100).map(str.encode))
 def test_what_is_no_record_is_refused(data: bytes) -> None:
     with pytest.raises(RequestError, match="line 3"):
         decode_line(data, 3)
 
 
-@settings(max_examples=50, deadline=None)
+@costly
 @given(st.randoms(use_true_random=False))
 def test_lines_in_any_order_are_not_fallen_over(choose: Random) -> None:
     lines = list(whole())

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from relay_kit import Replicas, replicas_of
 
-from service_redis import RedisService
-from service_redis import redis as redis
+from tests.relay.relay_kit import Replicas, replicas_of
+from tests.service_redis import RedisService
+from tests.service_redis import redis as redis
 
 
 @pytest.fixture(scope="module", params=["memory", "redis"])

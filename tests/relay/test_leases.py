@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from relay_kit import Replicas, new_name, read_all
 
 from pellucid.relay import Fenced, Relay
+from tests.relay.relay_kit import Replicas, new_name, read_all
 
 steps = st.lists(
     st.tuples(
@@ -22,7 +22,6 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=120, deadline=None)
 @given(steps=steps)
 def test_fencing(replicas: Replicas, steps: list[tuple[str, str, float, int]]) -> None:
     """Against a model of one line each; above all: what an older token appends never lands after a newer claim."""

@@ -6,17 +6,16 @@ import asyncio
 from math import inf
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from relay_kit import Replicas, new_name
 
 from pellucid.relay.memory import MemoryRelay
+from tests.relay.relay_kit import Replicas, new_name
 
 LIMITS = {"requests": 5.0, "tokens": 100.0}
 amounts = st.fixed_dictionaries({}, optional={"requests": st.integers(0, 6), "tokens": st.integers(0, 110)})
 
 
-@settings(max_examples=100, deadline=None)
 @given(steps=st.lists(st.tuples(st.booleans(), amounts), max_size=12))
 def test_all_is_taken_or_nothing(replicas: Replicas, steps: list[tuple[bool, dict[str, float]]]) -> None:
     """In a window so long that nothing flows in."""
@@ -40,7 +39,6 @@ def test_all_is_taken_or_nothing(replicas: Replicas, steps: list[tuple[bool, dic
     replicas.run(scene())
 
 
-@settings(max_examples=200, deadline=None)
 @given(steps=st.lists(st.tuples(st.floats(0, 30), st.integers(0, 12)), max_size=60))
 def test_in_no_span_of_time_is_more_taken_than_the_limit_and_what_flows_in(steps: list[tuple[float, int]]) -> None:
     """And what was refused is allowed after `retry_after`, and not before."""

@@ -6,12 +6,12 @@ import asyncio
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from relay_kit import Replicas, new_name, read_all, read_some
 
 from pellucid.relay import Fenced, LogLost, Relay
 from pellucid.relay.follower import ROOM
+from tests.relay.relay_kit import Replicas, new_name, read_all, read_some
 
 entries = st.lists(st.binary(max_size=20), max_size=4)
 steps = st.lists(
@@ -25,7 +25,6 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None)
 @given(steps=steps, last=entries)
 def test_every_follower_reads_the_log_from_its_cursor(
     replicas: Replicas, steps: list[tuple[str, int | list[bytes], bool]], last: list[bytes]

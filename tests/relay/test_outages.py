@@ -7,11 +7,11 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from relay_kit import read_all, read_some, replicas_of
 
 from pellucid.errors import ConfigError
 from pellucid.relay import Fenced, LogLost, Relay, RelayError, open_relay
-from service_redis import RedisService, redis_service
+from tests.relay.relay_kit import read_all, read_some, replicas_of
+from tests.service_redis import RedisService, redis_service
 
 pytestmark = pytest.mark.anyio
 

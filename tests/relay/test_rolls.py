@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from relay_kit import Replicas, new_name
 
 from pellucid.relay.memory import MemoryRelay
+from tests.examples import costly
+from tests.relay.relay_kit import Replicas, new_name
 
 people = st.sampled_from(["ada", "bob ü", "one two"])
 
 
-@settings(max_examples=60, deadline=None)
+@costly
 @given(steps=st.lists(st.tuples(st.booleans(), people), max_size=10))
 def test_who_entered_and_did_not_quit_is_on_it(replicas: Replicas, steps: list[tuple[bool, str]]) -> None:
     async def scene() -> None:
@@ -46,7 +47,6 @@ def test_who_does_not_enter_again_lapses(replicas: Replicas) -> None:
     replicas.run(scene())
 
 
-@settings(max_examples=100, deadline=None)
 @given(steps=st.lists(st.tuples(st.floats(0, 5), people, st.floats(0.1, 10)), max_size=20))
 def test_it_lapses_to_the_moment_and_leaves_nothing(steps: list[tuple[float, str, float]]) -> None:
     async def scene() -> None:

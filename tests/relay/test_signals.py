@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from relay_kit import Replicas, new_name, read_some
 
 from pellucid.relay.relay import MAIL_ROOM
+from tests.examples import costly
+from tests.relay.relay_kit import Replicas, new_name, read_some
 
 
-@settings(max_examples=50, deadline=None)
+@costly
 @given(messages=st.lists(st.binary(max_size=9), min_size=1, max_size=12), cut=st.integers(0, 12))
 def test_every_listener_hears_all_in_order(replicas: Replicas, messages: list[bytes], cut: int) -> None:
     async def scene() -> None:

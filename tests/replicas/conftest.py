@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from replicas_kit import Replica, config_of, replicas
 
-from scripted import Upstream
-from service_postgres import PostgresServer, postgres
-from service_redis import RedisService, redis_service
+from tests.replicas.replicas_kit import Replica, config_of, replicas
+from tests.scripted import Upstream
+from tests.service_postgres import PostgresServer, postgres
+from tests.service_redis import RedisService, redis_service
 
 
 @pytest.fixture(scope="session")

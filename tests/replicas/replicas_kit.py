@@ -19,9 +19,9 @@ from typing import Any, TypeVar
 import aiohttp
 
 from pellucid.protocols.openresponses.verify import verify
-from scripted import Call, Gateway, Upstream, delta
-from scripted.commands import PELLUCID
-from scripted.gateway import events_of
+from tests.scripted import Call, Gateway, Upstream, delta
+from tests.scripted.commands import PELLUCID
+from tests.scripted.gateway import events_of
 
 T = TypeVar("T")
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 
-from replicas_kit import Gate, Replica, background, get, last_of, over, text_of, until
-
-from scripted import Call, Upstream, delta
+from tests.replicas.replicas_kit import Gate, Replica, background, get, last_of, over, text_of, until
+from tests.scripted import Call, Upstream, delta
 
 
 def test_it_is_seen_from_everywhere_while_it_goes_on(both: tuple[Replica, Replica], upstream: Upstream) -> None:

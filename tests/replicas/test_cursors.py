@@ -6,10 +6,10 @@ import asyncio
 
 import aiohttp
 import pytest
-from replicas_kit import OPENAI, Gate, Replica, background, clients, get, run, tails
 
 from pellucid.protocols.openresponses.verify import verify
-from scripted import Call, Upstream, delta
+from tests.replicas.replicas_kit import OPENAI, Gate, Replica, background, clients, get, run, tails
+from tests.scripted import Call, Upstream, delta
 
 
 async def everything(call: Call) -> None:

@@ -8,7 +8,7 @@ import signal
 import time
 from pathlib import Path
 
-from replicas_kit import (
+from tests.replicas.replicas_kit import (
     LEASE,
     Gate,
     background,
@@ -25,10 +25,9 @@ from replicas_kit import (
     text_of,
     until,
 )
-
-from scripted import Upstream
-from service_postgres import PostgresServer
-from service_redis import RedisService
+from tests.scripted import Upstream
+from tests.service_postgres import PostgresServer
+from tests.service_redis import RedisService
 
 MANY = 200
 

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from runs_kit import FaultyStore, MadeUp, batches, faulty_relay, forget_all, row_of
 
 from pellucid.errors import ErrorInfo, PellucidError
 from pellucid.events import Event, RunEndEvent, SideEvent
@@ -24,6 +23,8 @@ from pellucid.runs.lease import name_of
 from pellucid.runs.log import Entry, decode_entry, encode_entry, events_of, unpack
 from pellucid.runs.replay import LiveLog
 from pellucid.storage import Store, StoredResponse, open_store
+from tests.examples import costly
+from tests.replicas.runs_kit import FaultyStore, MadeUp, batches, faulty_relay, forget_all, row_of
 
 STOPPING = ErrorInfo("unavailable", "stopping", code="stopping")
 
@@ -83,7 +84,7 @@ def as_kept(events: list[Event]) -> list[Event]:
     forgets=st.booleans(),
     cancel=st.sampled_from([None, "told", "told twice", "stopped"]),
 )
-@settings(max_examples=60, deadline=None)
+@costly
 def test_one_end_and_the_whole_log(
     house: House, said: list[list[Event]], seed: int, faults: float, forgets: bool, cancel: str | None
 ) -> None:
@@ -157,7 +158,7 @@ def test_one_end_and_the_whole_log(
 
 
 @given(said=batches(), seed=st.integers(0, 2**32))
-@settings(max_examples=40, deadline=None)
+@costly
 def test_of_two_drivers_one_writes_the_end(house: House, said: list[list[Event]], seed: int) -> None:
     """A driver that is cut off from everything for a while, and comes back; another one that looks after it."""
     dice = random.Random(seed)

@@ -12,10 +12,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from runs_kit import MadeUp, batches, row_of
 
 from pellucid.errors import ErrorInfo
 from pellucid.events import Event, RunEndEvent
@@ -27,7 +26,9 @@ from pellucid.runs.keeping import KeptRun
 from pellucid.runs.log import Entry, decode_entry, encode_entry, events_of, unpack
 from pellucid.storage import ConversationEntry, Store, StoredConversation, StoredResponse, open_store
 from pellucid.storage.errors import Unanswered
-from service_postgres import PostgresServer
+from tests.examples import costly
+from tests.replicas.runs_kit import MadeUp, batches, row_of
+from tests.service_postgres import PostgresServer
 
 STOPPING = ErrorInfo("unavailable", "the gateway is stopping", code="stopping")
 
@@ -124,7 +125,7 @@ def check_whole(kept: StoredResponse, entries: Sequence[ConversationEntry], know
 
 
 @given(said=batches(), mishaps=mishaps)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@costly
 def test_an_attached_run_is_kept_once_and_whole(
     house: tuple[asyncio.Runner, Store, Mishaps], said: list[list[Event]], mishaps: list[str | None]
 ) -> None:
@@ -153,7 +154,7 @@ def test_an_attached_run_is_kept_once_and_whole(
 
 
 @given(said=batches(), mishaps=mishaps, taken=st.sampled_from([False, False, True]))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@costly
 def test_a_driven_run_is_kept_once_and_whole(
     house: tuple[asyncio.Runner, Store, Mishaps], said: list[list[Event]], mishaps: list[str | None], taken: bool
 ) -> None:

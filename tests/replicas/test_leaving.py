@@ -7,12 +7,12 @@ import time
 from pathlib import Path
 
 import pytest
-from replicas_kit import Gate, background, config_of, get, last_of, over, replicas, text_of, until
 
 from pellucid.protocols.openresponses.verify import verify
-from scripted import Upstream
-from scripted.gateway import events_of
-from service_postgres import PostgresServer
+from tests.replicas.replicas_kit import Gate, background, config_of, get, last_of, over, replicas, text_of, until
+from tests.scripted import Upstream
+from tests.scripted.gateway import events_of
+from tests.service_postgres import PostgresServer
 
 
 def test_what_is_under_way_finishes_or_is_ended(upstream: Upstream, database: PostgresServer, relay_url: str) -> None:

@@ -7,9 +7,8 @@ from typing import Any, cast
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from runs_kit import ODD, MadeUp, batches, row_of
 
 from pellucid.events import Event, RunEndEvent, SideEvent
 from pellucid.fold import fold
@@ -22,6 +21,8 @@ from pellucid.runs.keeping import KeptRun
 from pellucid.runs.log import Entry, decode_entry, encode_entry, events_of, pack, readable, unpack
 from pellucid.runs.replay import MOST, PIECE, FinishedLog, LiveLog
 from pellucid.storage import open_store
+from tests.examples import costly
+from tests.replicas.runs_kit import ODD, MadeUp, batches, row_of
 
 
 def encoded(events: list[list[Event]], after: int = -1, dialect: Any = "openresponses") -> bytes:
@@ -30,7 +31,6 @@ def encoded(events: list[list[Event]], after: int = -1, dialect: Any = "openresp
 
 
 @given(batches())
-@settings(max_examples=150, deadline=None)
 def test_what_is_read_again_is_what_was_said(said: list[list[Event]]) -> None:
     entries = [Entry(place, batch) for place, batch in enumerate(said)]
     data = [encode_entry(entry) for entry in entries]
@@ -48,7 +48,7 @@ def test_what_is_read_again_is_what_was_said(said: list[list[Event]]) -> None:
 
 
 @given(batches())
-@settings(max_examples=30, deadline=None)
+@costly
 def test_from_every_cursor(said: list[list[Event]]) -> None:
     whole = encoded(said)
     pieces = [piece + b"\n\n" for piece in whole.split(b"\n\n")[:-1]]
@@ -85,7 +85,7 @@ async def read(run: Running) -> bytes:
 
 
 @given(batches(), st.booleans())
-@settings(max_examples=20, deadline=None)
+@costly
 def test_a_stream_that_had_to_wait_is_the_same_afterwards(said: list[list[Event]], waiting: bool) -> None:
     live, again = asyncio.run(kept(said, waiting=waiting))
     assert (b"response.queued" in live) == waiting

@@ -6,7 +6,8 @@ import asyncio
 import time
 
 import pytest
-from replicas_kit import (
+
+from tests.replicas.replicas_kit import (
     LEASE,
     Gate,
     Replica,
@@ -24,10 +25,9 @@ from replicas_kit import (
     text_of,
     until,
 )
-
-from scripted import Upstream
-from service_postgres import PostgresServer, postgres
-from service_redis import redis_service
+from tests.scripted import Upstream
+from tests.service_postgres import PostgresServer, postgres
+from tests.service_redis import redis_service
 
 MANY = 50
 

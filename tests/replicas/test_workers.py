@@ -15,12 +15,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from replicas_kit import Gate, Replica, background, config_of, get, last_of, over, replicas, text_of, until
 
-from scripted import Gateway, Upstream, say
-from scripted.commands import PELLUCID
-from scripted.gateway import Reply
-from service_redis import RedisService
+from tests.replicas.replicas_kit import (
+    Gate,
+    Replica,
+    background,
+    config_of,
+    get,
+    last_of,
+    over,
+    replicas,
+    text_of,
+    until,
+)
+from tests.scripted import Gateway, Upstream, say
+from tests.scripted.commands import PELLUCID
+from tests.scripted.gateway import Reply
+from tests.service_redis import RedisService
 
 WORKERS = 3
 

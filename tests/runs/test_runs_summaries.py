@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-import sys
 from collections.abc import Awaitable, Iterator
-from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.errors import ErrorInfo
@@ -19,9 +17,8 @@ from pellucid.parts import Usage
 from pellucid.runs import summaries
 from pellucid.runs.summaries import SummarisedRun, Written
 from pellucid.view import Reader, Redactor
-
-sys.path.append(str(Path(__file__).parents[1] / "view"))
-from view_kit import SECRET, run_of, runs
+from tests.examples import costly
+from tests.view.view_kit import SECRET, run_of, runs
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -121,7 +118,6 @@ async def read(events: list[Event], dice: random.Random, stop_after: int | None 
 dice = st.randoms(use_true_random=True)
 
 
-@settings(max_examples=120, deadline=None)
 @given(runs, dice)
 def test_without_our_summaries_it_is_the_run_itself(events: list[Event], dice: random.Random) -> None:
     out, _ = asyncio.run(read(events, dice))
@@ -129,7 +125,6 @@ def test_without_our_summaries_it_is_the_run_itself(events: list[Event], dice: r
     fold(out)  # which is legal, summaries and all
 
 
-@settings(max_examples=80, deadline=None)
 @given(runs, dice, st.integers(0, 12))
 def test_one_that_is_stopped_anywhere_is_closed(events: list[Event], dice: random.Random, after: int) -> None:
     out, _ = asyncio.run(read(events, dice, after))
@@ -138,7 +133,7 @@ def test_one_that_is_stopped_anywhere_is_closed(events: list[Event], dice: rando
     fold(out)
 
 
-@settings(max_examples=60, deadline=None)
+@costly
 @given(runs, dice)
 def test_raw_text_never_stands_in(events: list[Event], dice: random.Random) -> None:
     out, _author = asyncio.run(read(events, dice))

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sealing_kit import KEYS, NOW, SEALED
 
 from pellucid.errors import ConfigError, RequestError
 from pellucid.sealing import KeyFile, Keys, Sealer, change_keys, ensure_keys, env_keys, read_keys
+from tests.sealing.sealing_kit import KEYS, NOW, SEALED
 
 ACTIVE = KEYS.active
 

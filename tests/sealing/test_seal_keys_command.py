@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from sealing_kit import KEYS
 
 from pellucid.cli.seal_keys import seal_keys
 from pellucid.errors import ConfigError, RequestError
 from pellucid.sealing import read_keys
+from tests.sealing.sealing_kit import KEYS
 
 
 @pytest.fixture

@@ -11,11 +11,9 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from sealing_kit import KEYS, texts
-from sealing_kit import parts as any_parts
 
 from pellucid.emit import replay
 from pellucid.events import ItemEndEvent, ItemStartEvent, PartEndEvent
@@ -45,6 +43,9 @@ from pellucid.providers.wires import WIRES
 from pellucid.sealing import Attached, Sealed, Sealer, SealError, attach, seal_item
 from pellucid.sealing.items import VisiblePart, is_opaque
 from pellucid.settings import ModelCall
+from tests.examples import costly
+from tests.sealing.sealing_kit import KEYS, texts
+from tests.sealing.sealing_kit import parts as any_parts
 
 SEALER = Sealer(KEYS)
 ELSEWHERE = Origin("elsewhere", "other", "x")
@@ -210,7 +211,7 @@ def is_sealed(part: ModelResponsePart) -> bool:
 @own_or_foreign
 @each_wire
 @given(st.permutations(PARTS), st.booleans(), st.booleans())
-@settings(max_examples=8, deadline=None)
+@costly
 def test_turns_of_all_kinds_survive(
     wire: str, own: bool, parts: list[ModelResponsePart], first: bool, thoughts: bool
 ) -> None:
@@ -224,7 +225,6 @@ def test_turns_of_all_kinds_survive(
 
 
 @given(st.lists(any_parts, max_size=6), st.booleans())
-@settings(deadline=None, max_examples=150)
 def test_whatever_was_said_survives(parts: list[ModelResponsePart], first: bool) -> None:
     origin = Origin("p", "w", "m")
     named = [
@@ -244,7 +244,7 @@ def test_whatever_was_said_survives(parts: list[ModelResponsePart], first: bool)
 
 
 @given(st.permutations(PARTS))
-@settings(deadline=None, max_examples=30)
+@costly
 def test_what_is_sealed_is_what_fold_makes_of_it(parts: list[ModelResponsePart]) -> None:
     response = ModelResponse(numbered(parts), origin=ELSEWHERE)
     folded = fold([*replay(response)]).response

@@ -10,10 +10,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from sealing_kit import BOUNDS, KEYS, NOW, SEALED, sealed_items
 
 from pellucid.errors import RequestError
 from pellucid.parts import OpaquePart, Origin, ThinkingPart
@@ -28,6 +27,7 @@ from pellucid.sealing import (
     decrypt_text,
     encrypt,
 )
+from tests.sealing.sealing_kit import BOUNDS, KEYS, NOW, SEALED, sealed_items
 
 SEALER = Sealer(KEYS)
 
@@ -43,7 +43,6 @@ def refused(token: str, sealer: Sealer = SEALER, *, tenant: str = "a", **bound: 
 
 
 @given(sealed_items, BOUNDS)
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_there_and_back(sealed: Sealed, bound: dict[str, Any]) -> None:
     token = SEALER.seal(sealed, **bound)
     assert SEALER.open(token, **bound) == sealed
@@ -110,7 +109,6 @@ def test_a_header_of_other_making_is_refused(header: dict[str, Any]) -> None:
 @example("\ud800.....")
 @example("e30....")
 @example("." * 5_000)
-@settings(max_examples=500)
 def test_any_string_is_refused(text: str) -> None:
     assert refused(text) == "seal_broken"
 
@@ -126,7 +124,6 @@ def test_any_header_is_refused(header: bytes) -> None:
 
 
 @given(BOUNDS, BOUNDS)
-@settings(max_examples=200, deadline=None)
 def test_a_token_opens_for_whom_it_was_sealed(theirs: dict[str, Any], ours: dict[str, Any]) -> None:
     token = SEALER.seal(SEALED, **theirs)
     wrong = {name for name, value in theirs.items() if value is not None and ours[name] != value}
@@ -264,7 +261,6 @@ def test_many_brackets_are_not_deep() -> None:
 
 
 @given(st.text() | st.binary(), st.text(), st.none() | st.text())
-@settings(deadline=None)
 def test_own_content(content: str | bytes, tenant: str, context: str | None) -> None:
     token = encrypt(content, KEYS, tenant=tenant, context=context)
     if isinstance(content, str):

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from scripted import Upstream
-from scripted.gateway import Served, serve
+from tests.scripted import Upstream
+from tests.scripted.gateway import Served, serve
 
 
 @pytest.fixture(scope="session")

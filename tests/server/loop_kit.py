@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 from typing import Any
 
 from pellucid.protocols.openresponses.verify import verify
-from scripted import Call, Script, delta
-from scripted.gateway import Reply
-
-sys.path.append(str(Path(__file__).parents[1] / "openresponses"))
-from openresponses_kit import check_events
+from tests.openresponses.openresponses_kit import check_events
+from tests.scripted import Call, Script, delta
+from tests.scripted.gateway import Reply
 
 Item = dict[str, Any]
 

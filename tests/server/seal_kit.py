@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from scripted import Call, Script, Upstream
-from scripted.gateway import Served, serve
-
-sys.path.append(str(Path(__file__).parents[1] / "view"))
-from canary_wires import CANARIES, Canary
-from view_kit import SECRET, SUMMARY, sse
+from tests.scripted import Call, Script, Upstream
+from tests.scripted.gateway import Served, serve
+from tests.view.canary_wires import CANARIES, Canary
+from tests.view.view_kit import SECRET, SUMMARY, sse
 
 __all__ = ["CANARIES", "MORE", "SECRET", "SUMMARY", "Canary", "configured", "keyed", "name_of", "plays", "serving"]
 

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import msgspec
 from websockets.sync.client import ClientConnection, connect
 
 from pellucid.protocols.openresponses.verify import verify
-from scripted.gateway import Gateway
-
-sys.path.append(str(Path(__file__).parents[1] / "openresponses"))
-from openresponses_kit import check_events, schemas
+from tests.openresponses.openresponses_kit import check_events, schemas
+from tests.scripted.gateway import Gateway
 
 Body = dict[str, Any]
 TERMINAL = ("response.completed", "response.incomplete", "response.failed")

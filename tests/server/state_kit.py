@@ -14,8 +14,8 @@ from pellucid.server.access import Hasher, Policy, new_key
 from pellucid.server.access.pepper import find_pepper
 from pellucid.server.access.policy import write_policy
 from pellucid.storage import StoredKey, open_store
-from scripted import Call, Script, Upstream, delta
-from scripted.gateway import Gateway, Reply, Served, serve
+from tests.scripted import Call, Script, Upstream, delta
+from tests.scripted.gateway import Gateway, Reply, Served, serve
 
 
 def look_up(word: str) -> str:

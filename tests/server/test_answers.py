@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pellucid.protocols.openresponses.verify import verify
-from scripted import Call, Upstream, delta, say
-from scripted.gateway import Served
+from tests.scripted import Call, Upstream, delta, say
+from tests.scripted.gateway import Served
 
 
 def test_a_stream_is_legal_and_in_order(gateway: Served, upstream: Upstream) -> None:

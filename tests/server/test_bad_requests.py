@@ -7,7 +7,7 @@ import socket
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.errors import RequestError
@@ -15,8 +15,8 @@ from pellucid.protocols.openresponses import status_of
 from pellucid.server.catalog import Catalog
 from pellucid.server.config import check_config
 from pellucid.transport import Transport
-from scripted import Upstream, say
-from scripted.gateway import Served
+from tests.scripted import Upstream, say
+from tests.scripted.gateway import Served
 
 
 def shows(url: str) -> dict[str, Any]:
@@ -184,7 +184,6 @@ FIELDS = (
 )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     body=st.fixed_dictionaries({}, optional=dict.fromkeys(FIELDS, JSON)),
     items=st.none() | JSON | st.lists(ITEM, max_size=3),

@@ -11,8 +11,8 @@ import time
 import pytest
 
 from pellucid.protocols.openresponses.verify import verify
-from scripted import Call, Reply, Script, Upstream, delta, event, say, serve
-from scripted.gateway import Served
+from tests.scripted import Call, Reply, Script, Upstream, delta, event, say, serve
+from tests.scripted.gateway import Served
 
 
 def refuses(status: int, body: bytes = b"", type: str = "application/json", **headers: str) -> Script:

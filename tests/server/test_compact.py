@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sockets_kit import schemas
 
 from pellucid.server.compacted import LEAD
-from scripted import Call, Script, Upstream, delta, say, serve
-from scripted.gateway import Gateway, Reply, Served
+from tests.scripted import Call, Script, Upstream, delta, say, serve
+from tests.scripted.gateway import Gateway, Reply, Served
+from tests.server.sockets_kit import schemas
 
 SUMMARY = "They launch on Tuesday and tell support first. "
 COMPACTS = say("What matters here?", SUMMARY.strip())

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from sockets_kit import Socket, check_events, opened, schemas
 
 from pellucid.protocols.openresponses.verify import verify
-from scripted import Call, Upstream, delta
-from scripted.gateway import Served, events_of
+from tests.scripted import Call, Upstream, delta
+from tests.scripted.gateway import Served, events_of
+from tests.server.sockets_kit import Socket, check_events, opened, schemas
 
 pytestmark = pytest.mark.skipif(len(schemas()) < 2, reason="the published schema is not here")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.errors import ConfigError
@@ -217,7 +217,6 @@ VALUES = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=400, deadline=None)
 @given(st.dictionaries(KEYS | st.text(max_size=4), VALUES, max_size=5))
 def test_any_table_is_a_configuration_or_a_list_of_mistakes(table: dict[str, Any]) -> None:
     try:
@@ -237,7 +236,6 @@ SECTIONS = {
 }
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     st.fixed_dictionaries(
         {},

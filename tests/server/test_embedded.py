@@ -20,8 +20,8 @@ from pellucid.local.supervise import Engine
 from pellucid.models.embedded import EmbeddedModel
 from pellucid.protocols.openresponses.verify import verify
 from pellucid.transport import Transport
-from scripted import Reply
-from scripted.gateway import Served, events_of, serve
+from tests.scripted import Reply
+from tests.scripted.gateway import Served, events_of, serve
 
 
 class Home:

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import pytest
 
-from scripted import Call, Upstream, delta
-from scripted.gateway import Served
+from tests.scripted import Call, Upstream, delta
+from tests.scripted.gateway import Served
 
 STREAMS = 300
 

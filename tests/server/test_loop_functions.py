@@ -7,18 +7,18 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-import loop_tools
 import pytest
-from loop_kit import calling, function, kinds, legal, output, outputs, turn
 
-from scripted import Upstream
-from scripted.gateway import Served, serve
+from tests.scripted import Upstream
+from tests.scripted.gateway import Served, serve
+from tests.server import loop_tools
+from tests.server.loop_kit import calling, function, kinds, legal, output, outputs, turn
 
 
 @pytest.fixture(scope="module")
 def looping(upstream: Upstream) -> Iterator[Served]:
     config = {
-        "tools": {"functions": ["loop_tools:every"], "timeout_seconds": 5},
+        "tools": {"functions": ["tests.server.loop_tools:every"], "timeout_seconds": 5},
         "providers": {"vllm": {"profile": "vllm", "base_url": upstream.url}},
     }
     with serve(config) as running:
@@ -64,7 +64,7 @@ def test_max_tool_calls_ends_the_response_as_incomplete(looping: Served, upstrea
 
 def test_who_asks_for_no_end_is_given_one(upstream: Upstream) -> None:
     config = {
-        "tools": {"functions": ["loop_tools:every"], "max_calls": 3},
+        "tools": {"functions": ["tests.server.loop_tools:every"], "max_calls": 3},
         "providers": {"vllm": {"profile": "vllm", "base_url": upstream.url}},
     }
     with serve(config) as gateway:

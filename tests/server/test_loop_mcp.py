@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loop_kit import calling, function, kinds, legal, output, outputs, turn
 
-from scripted import Upstream
-from scripted.gateway import Reply, Served, serve
+from tests.scripted import Upstream
+from tests.scripted.gateway import Reply, Served, serve
+from tests.server.loop_kit import calling, function, kinds, legal, output, outputs, turn
 
 PEER = str(Path(__file__).parents[1] / "tools" / "mcp_peer.py")
 TOOLS = ["add", "fail", "picture", "pid", "shape", "slow", "die"]
@@ -200,7 +200,7 @@ def test_a_key_that_may_not_use_a_tool_is_not_offered_it(
     monkeypatch.setenv("THE_KEY", "k" * 32)
     config = {
         "access": {"key_env": "THE_KEY", "key_policy": "few", "policies": {"few": {"tools": ["ad*"]}}},
-        "tools": {"functions": ["loop_tools:every"]},
+        "tools": {"functions": ["tests.server.loop_tools:every"]},
         "egress": {"allow": ["localhost"]},
         "providers": {"vllm": {"profile": "vllm", "base_url": upstream.url}},
     }

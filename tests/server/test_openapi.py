@@ -19,8 +19,8 @@ from pellucid.server import create_app
 from pellucid.server.config import check_config
 from pellucid.server.openapi import document
 from pellucid.server.page import Page, built
-from scripted import Upstream, serve
-from scripted.gateway import Served
+from tests.scripted import Upstream, serve
+from tests.scripted.gateway import Served
 
 DOC = document()
 METHODS = {"get", "post", "put", "patch", "delete"}

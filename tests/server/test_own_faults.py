@@ -14,8 +14,8 @@ from pellucid.protocols.openresponses.verify import verify
 from pellucid.providers.answer import AnswerDecoder
 from pellucid.run import Run
 from pellucid.server.openresponses import create
-from scripted import Call, Upstream, delta, say
-from scripted.gateway import Served
+from tests.scripted import Call, Upstream, delta, say
+from tests.scripted.gateway import Served
 
 SECRET = "xyzzy"
 

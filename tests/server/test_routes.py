@@ -6,8 +6,8 @@ import http.client
 
 import pytest
 
-from scripted import Upstream, say
-from scripted.gateway import Served
+from tests.scripted import Upstream, say
+from tests.scripted.gateway import Served
 
 
 def test_the_models(gateway: Served) -> None:

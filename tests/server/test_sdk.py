@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Iterator
 import openai
 import pytest
 
-from scripted import Call, Upstream, delta, say
-from scripted.gateway import Served
+from tests.scripted import Call, Upstream, delta, say
+from tests.scripted.gateway import Served
 
 THINKS = say("Let me see.", "It is 42.")
 

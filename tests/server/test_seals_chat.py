@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from seal_kit import CANARIES, MORE, SECRET, Canary, configured, name_of, sent, serving
 
-from scripted import Upstream
-from scripted.gateway import Reply, Served
+from tests.scripted import Upstream
+from tests.scripted.gateway import Reply, Served
+from tests.server.seal_kit import CANARIES, MORE, SECRET, Canary, configured, name_of, sent, serving
 
 WHOLE = [canary for canary in [*CANARIES, *MORE] if canary.name in ("stream", "fields", "reasoning", "details")]
 WHOLE += [canary for canary in [*CANARIES, *MORE] if canary.name in ("tags", "server tools")]

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from loop_kit import function
-from seal_kit import CANARIES, MORE, SECRET, Canary, configured, name_of, sent, serving
 
 from pellucid.cli.seal_keys import seal_keys
-from scripted import Upstream
-from scripted.gateway import Reply, Served
+from tests.scripted import Upstream
+from tests.scripted.gateway import Reply, Served
+from tests.server.loop_kit import function
+from tests.server.seal_kit import CANARIES, MORE, SECRET, Canary, configured, name_of, sent, serving
 
 USER = {"type": "message", "role": "user", "content": "Why?"}
 ON = {"type": "message", "role": "user", "content": "And?"}

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from seal_kit import CANARIES, SECRET, configured, name_of, sent, serving
 
 from pellucid.sealing import MAX_TOKEN, Keys, change_keys
-from scripted import Upstream
-from scripted.gateway import Served
+from tests.scripted import Upstream
+from tests.scripted.gateway import Served
+from tests.server.seal_kit import CANARIES, SECRET, configured, name_of, sent, serving
 
 USER = {"type": "message", "role": "user", "content": "Why?"}
 INCLUDE = ["reasoning.encrypted_content"]

@@ -58,11 +58,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loop_kit import Item, calling, kinds, legal, turn
-from state_kit import config_of
 
-from scripted import Call, Script, Upstream, delta
-from scripted.gateway import Served, serve
+from tests.scripted import Call, Script, Upstream, delta
+from tests.scripted.gateway import Served, serve
+from tests.server.loop_kit import Item, calling, kinds, legal, turn
+from tests.server.state_kit import config_of
 
 THOUGHT = ["We are asked ", "for a sum.\n", "2 + 2 = 4."]
 ANSWER = ["The answer ", "is 4."]
@@ -109,7 +109,7 @@ def other(upstream: Upstream) -> str:
 @pytest.fixture(scope="module")
 def looping(upstream: Upstream) -> Iterator[Served]:
     """A gateway with a function of its own."""
-    with serve(config_of(upstream, tools={"functions": ["loop_tools:add"]})) as running:
+    with serve(config_of(upstream, tools={"functions": ["tests.server.loop_tools:add"]})) as running:
         yield running
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from scripted import Call, Script, Upstream, delta, event, serve
-from scripted.gateway import Served
+from tests.scripted import Call, Script, Upstream, delta, event, serve
+from tests.scripted.gateway import Served
 
 RecordProperty = Callable[[str, object], None]
 """Figures go into the report (`--junit-xml`), not into assertions."""

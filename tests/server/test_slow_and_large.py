@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from scripted import Call, Upstream, delta, say
-from scripted.gateway import Served, serve
+from tests.scripted import Call, Upstream, delta, say
+from tests.scripted.gateway import Served, serve
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 import openai
 import pytest
-from sockets_kit import Socket, opened
 from websockets.exceptions import ConnectionClosed
 
-from scripted import Call, Script, Upstream, delta, say, serve
-from scripted.gateway import Served
+from tests.scripted import Call, Script, Upstream, delta, say, serve
+from tests.scripted.gateway import Served
+from tests.server.sockets_kit import Socket, opened
 
 THINKS = say("Let me see.", "It is 42.")
 

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sockets_kit import Socket, opened
 from websockets.asyncio.client import connect as connect_async
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.frames import Frame, Opcode
 from websockets.sync.client import connect
 
-from scripted import Call, Upstream, delta, event, say, serve
-from scripted.gateway import Served
+from tests.scripted import Call, Upstream, delta, event, say, serve
+from tests.scripted.gateway import Served
+from tests.server.sockets_kit import Socket, opened
 
 RecordProperty = Callable[[str, object], None]
 THINKS = say("Let me see.", "It is 42.")

@@ -7,7 +7,10 @@ from typing import Any
 
 import openai
 import pytest
-from state_kit import (
+
+from tests.scripted import Upstream, say
+from tests.scripted.gateway import Served
+from tests.server.state_kit import (
     CALLERS,
     Caller,
     breaks,
@@ -22,15 +25,12 @@ from state_kit import (
     upstream_saw,
 )
 
-from scripted import Upstream, say
-from scripted.gateway import Served
-
 THINKS = say("Let me see.", "It is 42.")
 
 
 @pytest.fixture(scope="module")
 def gateway(upstream: Upstream) -> Iterator[Served]:
-    tools = {"functions": ["state_kit:look_up", "state_kit:fail"]}
+    tools = {"functions": ["tests.server.state_kit:look_up", "tests.server.state_kit:fail"]}
     with serving(upstream, tools=tools, storage={"store": True}) as running:
         yield running
 

@@ -9,7 +9,11 @@ from typing import Any
 
 import openai
 import pytest
-from state_kit import (
+
+from pellucid.server.access import Policy
+from tests.scripted import Upstream, say
+from tests.scripted.gateway import Served
+from tests.server.state_kit import (
     CALLERS,
     Caller,
     breaks,
@@ -25,16 +29,12 @@ from state_kit import (
     url_of,
 )
 
-from pellucid.server.access import Policy
-from scripted import Upstream, say
-from scripted.gateway import Served
-
 THINKS = say("Let me see.", "It is 42.")
 
 
 @pytest.fixture(scope="module")
 def gateway(upstream: Upstream) -> Iterator[Served]:
-    with serving(upstream, tools={"functions": ["state_kit:look_up"]}) as running:
+    with serving(upstream, tools={"functions": ["tests.server.state_kit:look_up"]}) as running:
         yield running
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from state_kit import Caller, brief, message, serving, upstream_saw
 
-from scripted import Call, Upstream, delta, say
-from service_postgres import PostgresServer, postgres
+from tests.scripted import Call, Upstream, delta, say
+from tests.server.state_kit import Caller, brief, message, serving, upstream_saw
+from tests.service_postgres import PostgresServer, postgres
 
 THINKS = say("Let me see.", "It is 42.")
 

@@ -12,12 +12,23 @@ from typing import Any
 import msgspec
 import pytest
 import sqlalchemy as sa
-from state_kit import CALLERS, Caller, call_ids, calls, config_of, make_keys, message, output, serving, url_of
 
 from pellucid.server.access import Policy
-from scripted import Upstream, say
-from scripted.commands import PELLUCID, Serving
-from scripted.gateway import Gateway
+from tests.scripted import Upstream, say
+from tests.scripted.commands import PELLUCID, Serving
+from tests.scripted.gateway import Gateway
+from tests.server.state_kit import (
+    CALLERS,
+    Caller,
+    call_ids,
+    calls,
+    config_of,
+    make_keys,
+    message,
+    output,
+    serving,
+    url_of,
+)
 
 THINKS = say("Let me see.", "It is 42.")
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 from redis import Redis
-from state_kit import CALLERS, Caller, breaks, calls, hangs, message, output, serving
 
 from pellucid.telemetry import log
-from scripted import Upstream
-from scripted.gateway import Served
-from service_postgres import PostgresServer, postgres_server
-from service_redis import RedisService
-from service_redis import redis as redis_server
+from tests.scripted import Upstream
+from tests.scripted.gateway import Served
+from tests.server.state_kit import CALLERS, Caller, breaks, calls, hangs, message, output, serving
+from tests.service_postgres import PostgresServer, postgres_server
+from tests.service_redis import RedisService
+from tests.service_redis import redis as redis_server
 
 __all__ = ["postgres_server", "redis_server"]
 
@@ -112,7 +112,7 @@ def test_in_a_file_and_in_redis(
     url = f"sqlite:///{tmp_path / 'store.sqlite'}"
     with Redis.from_url(redis_server.url) as door:
         door.flushall()
-    functions = {"functions": ["state_kit:look_up"]}
+    functions = {"functions": ["tests.server.state_kit:look_up"]}
     with serving(upstream, url, relay={"url": redis_server.url}, tools=functions) as running:
         ids = say_all(running, upstream, store=store)
         if store:  # so that it is known that what is looked for could be found
@@ -139,7 +139,7 @@ def test_in_postgresql(
     upstream: Upstream, postgres_server: PostgresServer, everything_logged: Any, store: bool
 ) -> None:
     url = postgres_server.database()
-    functions = {"functions": ["state_kit:look_up"]}
+    functions = {"functions": ["tests.server.state_kit:look_up"]}
     with serving(upstream, url, tools=functions) as running:
         ids = say_all(running, upstream, store=store)
     kept = dumped(url)
@@ -154,7 +154,7 @@ def test_what_is_deleted_is_nowhere(upstream: Upstream, tmp_path: Path, redis_se
     """Neither in the live log, nor in the file once the gateway has closed it."""
     with Redis.from_url(redis_server.url) as door:
         door.flushall()
-    url, functions = f"sqlite:///{tmp_path / 'store.sqlite'}", {"functions": ["state_kit:look_up"]}
+    url, functions = f"sqlite:///{tmp_path / 'store.sqlite'}", {"functions": ["tests.server.state_kit:look_up"]}
     with serving(upstream, url, relay={"url": redis_server.url}, tools=functions) as running:
         me, name = Caller(running), upstream.plays(everything)
         conversation = me.conversation(message(MARKS["prompt"]))

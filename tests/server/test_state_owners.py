@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
-from state_kit import Caller, hangs, make_keys, message, serving, url_of
 
 from pellucid.server.access import Policy
-from scripted import Upstream, say
-from scripted.gateway import Reply
+from tests.scripted import Upstream, say
+from tests.scripted.gateway import Reply
+from tests.server.state_kit import Caller, hangs, make_keys, message, serving, url_of
 
 THINKS = say("Let me see.", "It is 42.")
 

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loop_kit import calling, legal, turn
-from seal_kit import CANARIES, name_of
-from state_kit import Caller, config_of, make_keys, url_of
-from view_keys import Keys, with_keys
 
 from pellucid.server.access import Policy
-from scripted import Call, Upstream, delta, say
-from scripted.gateway import Reply, Served, serve
+from tests.scripted import Call, Upstream, delta, say
+from tests.scripted.gateway import Reply, Served, serve
+from tests.server.loop_kit import calling, legal, turn
+from tests.server.seal_kit import CANARIES, name_of
+from tests.server.state_kit import Caller, config_of, make_keys, url_of
+from tests.server.view_keys import Keys, with_keys
 
 FIRST = "First I look at the t0psecret. " * 20
 SECOND = "Then I decide on the t0psecret. " * 20
@@ -220,7 +220,7 @@ def test_a_client_that_leaves_stops_the_writer_too(summed: Served, upstream: Ups
 
 def test_each_turn_of_a_loop_has_its_own(upstream: Upstream, author: Author) -> None:
     config = {
-        "tools": {"functions": ["loop_tools:add"]},
+        "tools": {"functions": ["tests.server.loop_tools:add"]},
         "summaries": {"model": f"vllm:{author.name}"},
         "providers": {"vllm": {"profile": "vllm", "base_url": upstream.url}},
     }

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loop_kit import calling, legal, turn
-from state_kit import config_of, url_of
 
-from scripted import Call, Script, Upstream, delta, say
-from scripted.gateway import Served, serve
+from tests.scripted import Call, Script, Upstream, delta, say
+from tests.scripted.gateway import Served, serve
+from tests.server.loop_kit import calling, legal, turn
+from tests.server.state_kit import config_of, url_of
 
 Refuses = Callable[[Call], Any]
 AUTO = {"truncation": "auto"}
@@ -65,7 +65,7 @@ def long_talk(turns: int, each: int = 100) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def talking(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     url = url_of(tmp_path_factory.mktemp("talk") / "kept.sqlite")
-    sections = {"storage": {"url": url}, "tools": {"functions": ["loop_tools:add"]}}
+    sections = {"storage": {"url": url}, "tools": {"functions": ["tests.server.loop_tools:add"]}}
     with serve(config_of(upstream, **sections)) as running:
         yield running
 

@@ -7,12 +7,12 @@ import logging
 from collections.abc import Iterator
 
 import pytest
-from loop_kit import legal
-from seal_kit import CANARIES, MORE, SECRET, Canary, name_of
-from view_keys import LESSER, SEALS, Keys, with_keys
 
-from scripted import Call, Upstream
-from scripted.gateway import Reply
+from tests.scripted import Call, Upstream
+from tests.scripted.gateway import Reply
+from tests.server.loop_kit import legal
+from tests.server.seal_kit import CANARIES, MORE, SECRET, Canary, name_of
+from tests.server.view_keys import LESSER, SEALS, Keys, with_keys
 
 each = pytest.mark.parametrize("canary", [*CANARIES, *MORE], ids=lambda canary: f"{canary.row}-{canary.name}")
 

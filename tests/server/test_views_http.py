@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from loop_kit import legal
-from seal_kit import CANARIES, SECRET, SUMMARY, Canary, name_of, sent
-from view_keys import LESSER, SEALS, Keys, with_keys
 
-from scripted import Upstream
+from tests.scripted import Upstream
+from tests.server.loop_kit import legal
+from tests.server.seal_kit import CANARIES, SECRET, SUMMARY, Canary, name_of, sent
+from tests.server.view_keys import LESSER, SEALS, Keys, with_keys
 
 VIEWS = ["raw", *LESSER]
 

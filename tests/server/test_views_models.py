@@ -10,12 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from loop_kit import legal
-from seal_kit import CANARIES, SECRET, Canary, name_of
-from sockets_kit import opened
-from test_views_canary import silent
-from test_views_http import VIEWS, shown
-from view_keys import LESSER, SEALS, Keys, with_keys
 
 from pellucid.errors import RequestError
 from pellucid.server.catalog import Catalog
@@ -23,8 +17,14 @@ from pellucid.server.config import check_config
 from pellucid.transport import Transport
 from pellucid.view import VIEWS as ORDER
 from pellucid.view import View, lesser
-from scripted import Upstream
-from scripted.gateway import Reply
+from tests.scripted import Upstream
+from tests.scripted.gateway import Reply
+from tests.server.loop_kit import legal
+from tests.server.seal_kit import CANARIES, SECRET, Canary, name_of
+from tests.server.sockets_kit import opened
+from tests.server.test_views_canary import silent
+from tests.server.test_views_http import VIEWS, shown
+from tests.server.view_keys import LESSER, SEALS, Keys, with_keys
 
 RAW = {"Pellucid-View": "raw"}
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner
-from loop_kit import function
-from seal_kit import configured, serving
 
 from pellucid.cli.keys import keys
-from scripted import Upstream
-from scripted.gateway import Reply, Served
+from tests.scripted import Upstream
+from tests.scripted.gateway import Reply, Served
+from tests.server.loop_kit import function
+from tests.server.seal_kit import configured, serving
 
 LESSER = ["summary", "sealed", "hidden"]
 TOOLS = [function("weather", city={"type": "string"})]

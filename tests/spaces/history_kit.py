@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import sys
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -19,9 +17,7 @@ from pellucid.envelopes.lifecycle import Lifecycle
 from pellucid.envelopes.shown import SpaceView, Subscriber, is_shown
 from pellucid.spaces.past.history import History
 from pellucid.storage import Append, Store, StoredEnvelope, StoredSpace, open_store
-from service_postgres import PostgresServer
-
-sys.path.append(str(Path(__file__).parents[1] / "envelopes"))
+from tests.service_postgres import PostgresServer
 
 OWNER = "ann"
 T = TypeVar("T")

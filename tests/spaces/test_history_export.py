@@ -10,10 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from history_kit import MODES, OWNER, Kept, collected, kept_in
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from life_kit import conversations, said, seed_flow
 from msgspec.structs import replace
 from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionMessageParam
 from pydantic import TypeAdapter
@@ -29,6 +27,9 @@ from pellucid.spaces.past.history import (
     export_format,
     reasoning_form,
 )
+from tests.envelopes.life_kit import conversations, said, seed_flow
+from tests.examples import costly
+from tests.spaces.history_kit import MODES, OWNER, Kept, collected, kept_in
 
 MESSAGES = TypeAdapter(list[ChatCompletionMessageParam])
 TOOLS = TypeAdapter(list[ChatCompletionFunctionToolParam])
@@ -48,7 +49,7 @@ async def lines(history: History, *asked: Any, **more: Any) -> list[dict[str, An
 # --- jsonl
 
 
-@settings(max_examples=20, deadline=None)
+@costly
 @given(conversations(), st.sampled_from(sorted(DIALECTS)))
 def test_jsonl_reads_back_and_its_last_line_verifies_it(
     kept: Kept, conversation: list[Envelope], dialect: DialectName
@@ -137,7 +138,7 @@ def trainable(line: dict[str, Any], form: ReasoningForm) -> None:
     assert not any(others & one.keys() for one in messages)
 
 
-@settings(max_examples=50, deadline=None)
+@costly
 @given(
     conversations(senders=["a", "b", "ç <ö>"]), st.sampled_from(REASONING_FORMS), st.booleans(), st.sampled_from(MODES)
 )

@@ -6,17 +6,18 @@ import asyncio
 from typing import Any
 
 import pytest
-from history_kit import Kept, Said, kept
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from life_kit import conversations, said
 from msgspec.structs import replace
 
 from pellucid.envelopes import Envelope, context
 from pellucid.envelopes.shown import Subscriber
 from pellucid.errors import RequestError
 from pellucid.spaces.past.history import History, Stretch
-from service_postgres import postgres_server
+from tests.envelopes.life_kit import conversations, said
+from tests.examples import costly
+from tests.service_postgres import postgres_server
+from tests.spaces.history_kit import Kept, Said, kept
 
 __all__ = ["kept", "postgres_server"]
 
@@ -50,7 +51,7 @@ async def backwards(history: History, limit: int, **asked: object) -> list[Envel
     return found
 
 
-@settings(max_examples=25, deadline=None)
+@costly
 @given(conversations(), readers, st.integers(1, 7), st.sampled_from([(), ("chat",), ("reasoning/*", "mcp/request")]))
 def test_pages_in_either_direction_are_the_whole_history(
     kept: Kept, conversation: list[Envelope], reader: Subscriber, limit: int, kinds: tuple[str, ...]
@@ -101,7 +102,7 @@ def test_search_finds_every_script_page_by_page_with_what_it_found(kept: Kept) -
     assert space.run(history.search("")).hits == ()
 
 
-@settings(max_examples=15, deadline=None)
+@costly
 @given(conversations(), readers, st.none() | st.integers(0, 10), st.none() | st.integers(0, 30))
 def test_a_replay_is_what_was_shown_flagged(
     kept: Kept, conversation: list[Envelope], reader: Subscriber, after: int | None, before: int | None

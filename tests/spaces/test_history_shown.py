@@ -8,16 +8,17 @@ from typing import Any
 
 import msgspec
 import pytest
-from history_kit import MODES, Kept, Said, collected, kept_in
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from life_kit import conversations, said
 from msgspec.structs import replace
 
 from pellucid.envelopes import Envelope
 from pellucid.envelopes.judging import Mode
 from pellucid.envelopes.shown import SPACE_VIEWS, Subscriber
 from pellucid.spaces.past.history import REASONING_FORMS, History
+from tests.envelopes.life_kit import conversations, said
+from tests.examples import costly
+from tests.spaces.history_kit import MODES, Kept, Said, collected, kept_in
 
 SENDERS = ["alba", "bert", "cleo"]
 readers = st.builds(
@@ -77,7 +78,7 @@ async def everything(history: History, seqs: range) -> bytes:
     return b"\n".join(told)
 
 
-@settings(max_examples=60, deadline=None)
+@costly
 @given(conversations(max_size=24, senders=SENDERS), readers, st.booleans(), st.sampled_from(MODES))
 def test_whatever_is_asked_the_answer_is_made_of_what_the_reader_is_shown(
     kept: Kept, conversation: list[Envelope], reader: Subscriber, advisory: bool, mode: Mode

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
-from history_kit import Kept, kept
-from hypothesis import given, settings
-from life_kit import conversations, said, seed_flow
+from hypothesis import given
 
 from pellucid.envelopes import Envelope, context
 from pellucid.envelopes.reasoning import Status
 from pellucid.envelopes.tree import Tree, shape, trees
 from pellucid.spaces.past.grown import MOST, every_tree, in_order
 from pellucid.spaces.past.history import ContextLine, Contexts, History, Patterns
-from service_postgres import postgres_server
+from tests.envelopes.life_kit import conversations, said, seed_flow
+from tests.examples import costly
+from tests.service_postgres import postgres_server
+from tests.spaces.history_kit import Kept, kept
 
 __all__ = ["kept", "postgres_server"]
 
@@ -32,7 +33,7 @@ async def all_contexts(history: History, limit: int) -> list[ContextLine]:
     return found
 
 
-@settings(max_examples=40, deadline=None)
+@costly
 @given(conversations())
 def test_every_tree_is_the_one_in_the_whole_history(kept: Kept, conversation: list[Envelope]) -> None:
     space = kept.space(conversation)
@@ -69,7 +70,7 @@ def test_what_nobody_started_is_answered_by_its_label(kept: Kept) -> None:
     assert [(tree.status, tree.answer, tree.led_to) for tree in grown.trees] == [("cancelled", "answer", ("answer",))]
 
 
-@settings(max_examples=25, deadline=None)
+@costly
 @given(conversations())
 def test_where_names_come_twice_a_tree_is_what_is_told_of_its_path(kept: Kept, conversation: list[Envelope]) -> None:
     space = kept.space(conversation, mode="off")
@@ -82,7 +83,7 @@ def test_where_names_come_twice_a_tree_is_what_is_told_of_its_path(kept: Kept, c
         assert set(told) <= {one.envelope.seq for one in space.log if context.is_within(one.place.path, line.path)}
 
 
-@settings(max_examples=25, deadline=None)
+@costly
 @given(conversations())
 def test_patterns_are_the_shapes_of_the_trees(kept: Kept, conversation: list[Envelope]) -> None:
     spoken = [one for one in conversation if not one.to]

@@ -7,7 +7,6 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from space_kit import Sink, frame, opened, sat, until, whole_log
 
 from pellucid.envelopes import Envelope
 from pellucid.envelopes.verdict import Place
@@ -17,6 +16,7 @@ from pellucid.spaces.runtime.settings import SpaceSettings
 from pellucid.spaces.runtime.space import Space
 from pellucid.spaces.runtime.state import SpaceState
 from pellucid.storage import StoredEnvelope
+from tests.spaces.space_kit import Sink, frame, opened, sat, until, whole_log
 
 
 async def heard(space: Space, sink: Sink, count: int = 1, kind: str = "chat") -> list[dict[str, Any]]:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from space_kit import OWNER, Sink, chat, frame, opened, replica, sat, until
 
 from pellucid.envelopes import Defaults, Flag, read, write
 from pellucid.envelopes.dialects import DIALECTS
@@ -21,6 +20,7 @@ from pellucid.spaces.runtime.keeper import Pace
 from pellucid.spaces.runtime.making import make
 from pellucid.spaces.runtime.notes import note_of
 from pellucid.storage import open_store
+from tests.spaces.space_kit import OWNER, Sink, chat, frame, opened, replica, sat, until
 
 SECRET = "the-secret-word"
 

@@ -6,20 +6,19 @@ import asyncio
 import contextlib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from space_kit import chat, frame, opened, sat, until, whole_log
 
 from pellucid.envelopes import closing
 from pellucid.errors import PellucidError
 from pellucid.spaces.runtime import seats
 from pellucid.spaces.runtime.flood import QUIET, Guard
 from pellucid.spaces.runtime.settings import FloodLimits, Rate
+from tests.spaces.space_kit import chat, frame, opened, sat, until, whole_log
 
 LIMITS = FloodLimits(chat=Rate(per_second=10, burst=5), bytes=Rate(per_second=1000, burst=2000), patience=3)
 
 
-@settings(max_examples=200, deadline=None)
 @given(said=st.lists(st.tuples(st.floats(0, 0.5), st.integers(1, 600)), max_size=80))
 def test_in_no_span_is_more_taken_than_the_burst_and_what_flowed_in(said: list[tuple[float, int]]) -> None:
     """And what was refused is taken after `retry_after`."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from space_kit import Sink, chat, opened, sat
 
 from pellucid.spaces.runtime.outlet import Direct, Frame, Line
+from tests.examples import costly
+from tests.spaces.space_kit import Sink, chat, opened, sat
 
 
 class Lined(Sink):
@@ -55,7 +56,7 @@ class Lined(Sink):
 STEPS = ["say", "say", "whisper", "address", "narrow", "widen", "narrows", "falls"]
 
 
-@settings(max_examples=25, deadline=None)
+@costly
 @given(st.lists(st.sampled_from(STEPS), max_size=15))
 def test_by_its_line_or_not_a_seat_is_given_the_same(steps: list[str]) -> None:
     async def scene() -> None:

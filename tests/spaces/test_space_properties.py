@@ -8,15 +8,16 @@ import json
 from collections import Counter
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from space_kit import EVERYBODY, Sink, opened, sat, until, whole_log
 
 from pellucid.envelopes.shown import is_shown
 from pellucid.spaces.runtime.living import load
 from pellucid.spaces.runtime.seats import Seat
 from pellucid.spaces.runtime.space import Space
 from pellucid.spaces.runtime.state import SpaceState
+from tests.examples import costly
+from tests.spaces.space_kit import EVERYBODY, Sink, opened, sat, until, whole_log
 
 NAMES = sorted(EVERYBODY)
 names = st.sampled_from(NAMES)
@@ -112,7 +113,7 @@ def said_again(script: list[tuple[Any, ...]]) -> set[str]:
 FLAGS = {"read_reasoning": ["everyone", "capability"], "addresses": ["restrict", "advisory"]}
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@costly
 @given(
     script=st.lists(steps, max_size=40),
     how=st.fixed_dictionaries({name: st.sampled_from(choices) for name, choices in FLAGS.items()}),
@@ -168,7 +169,7 @@ def test_all_see_one_order_and_what_they_may(script: list[tuple[Any, ...]], how:
     asyncio.run(scene())
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@costly
 @given(script=st.lists(steps, min_size=10, max_size=40), data=st.data())
 def test_a_resume_at_any_seq_joins_without_gap_or_repeat(script: list[tuple[Any, ...]], data: st.DataObject) -> None:
     """While others go on talking."""

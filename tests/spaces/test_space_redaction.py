@@ -6,13 +6,13 @@ import asyncio
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from space_kit import frame, opened, sat, until, whole_log
 
 from pellucid.envelopes.finding import Finder
 from pellucid.errors import RequestError
 from pellucid.spaces.runtime.settings import read_settings
+from tests.spaces.space_kit import frame, opened, sat, until, whole_log
 
 parts = st.recursive(
     st.sampled_from(["a", "b", "[ab]", "[^a]", ".", "ab"]),
@@ -27,7 +27,6 @@ parts = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
 @given(source=parts, text=st.text(alphabet="abc", max_size=12))
 def test_what_is_found_is_the_leftmost_and_the_longest(source: str, text: str) -> None:
     """Beside Python's engine, which is asked about every place."""

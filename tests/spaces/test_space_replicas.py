@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from space_kit import EVERYBODY, OWNER, QUICK, Sink, chat, frame, sat, until, whole_log
 
 from pellucid.relay import Relay, open_relay
 from pellucid.spaces.runtime.making import add, make
@@ -19,10 +18,11 @@ from pellucid.spaces.runtime.settings import SpaceSettings, read_settings
 from pellucid.spaces.runtime.space import Space
 from pellucid.spaces.runtime.spaces import Spaces
 from pellucid.storage import Store, open_store
-from service_postgres import PostgresServer
-from service_postgres import postgres_server as postgres_server
-from service_redis import RedisService
-from service_redis import redis as redis
+from tests.service_postgres import PostgresServer
+from tests.service_postgres import postgres_server as postgres_server
+from tests.service_redis import RedisService
+from tests.service_redis import redis as redis
+from tests.spaces.space_kit import EVERYBODY, OWNER, QUICK, Sink, chat, frame, sat, until, whole_log
 
 AGENTS = {f"agent-{n}": ["chat", "reasoning/*"] for n in range(6)}
 

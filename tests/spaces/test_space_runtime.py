@@ -7,7 +7,6 @@ import json
 from typing import Any
 
 import pytest
-from space_kit import OWNER, QUICK, Sink, chat, frame, opened, sat, until, whole_log
 
 from pellucid.errors import PellucidError
 from pellucid.spaces.runtime.making import declare, make
@@ -17,6 +16,7 @@ from pellucid.spaces.runtime.space import Space
 from pellucid.spaces.runtime.state import SpaceState
 from pellucid.storage import Append, StoredEnvelope
 from pellucid.storage.errors import StoreError, Unanswered
+from tests.spaces.space_kit import OWNER, QUICK, Sink, chat, frame, opened, sat, until, whole_log
 
 
 async def heard(space: Space, sink: Sink, count: int = 1, kind: str = "chat") -> list[dict[str, Any]]:

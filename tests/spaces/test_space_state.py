@@ -6,15 +6,15 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from test_space_properties import envelopes, names
 
 from pellucid.envelopes import GATEWAY, Defaults, Envelope, EnvelopeError, Present, kinds, read, said
 from pellucid.errors import RequestError
 from pellucid.spaces.runtime.settings import SpaceSettings, check_name, read_settings
 from pellucid.spaces.runtime.state import Doors, SpaceState
 from pellucid.storage import StoredEnvelope
+from tests.spaces.test_space_properties import envelopes, names
 
 CAPABILITIES: dict[str, tuple[Any, ...]] = {
     "ada": ("*",),
@@ -63,7 +63,6 @@ def spoken(state: SpaceState, step: tuple[Any, ...], number: int) -> Envelope | 
             return path and Envelope(id=f"x-{number}", ts=0, sender=GATEWAY, kind="reasoning/cancel", context=path)  # type: ignore[return-value]
 
 
-@settings(max_examples=100, deadline=None)
 @given(script=st.lists(steps, max_size=40), mode=st.sampled_from(["strict", "flag", "off"]), cut=st.integers(0, 40))
 def test_the_fold_of_what_was_accepted_is_the_state(script: list[tuple[Any, ...]], mode: str, cut: int) -> None:
     """From the beginning, or from a dump anywhere; with what was erased since, too."""

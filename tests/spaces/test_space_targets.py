@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from space_kit import chat, frame, opened, sat, until, whole_log
+from tests.spaces.space_kit import chat, frame, opened, sat, until, whole_log
 
 
 def test_a_chat_to_nobody_is_not_taken() -> None:

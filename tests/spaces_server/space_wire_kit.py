@@ -17,7 +17,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
 from pellucid.server.config import check_config
-from scripted.gateway import Gateway, Reply, Served, serve
+from tests.scripted.gateway import Gateway, Reply, Served, serve
 
 Body = dict[str, Any]
 

@@ -6,11 +6,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from space_wire_kit import Client, get, joined, served, slashes, token
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from scripted.gateway import Served
+from tests.scripted.gateway import Served
+from tests.spaces_server.space_wire_kit import Client, get, joined, served, slashes, token
 
 
 @pytest.mark.parametrize("kind", ["system:x", "system:gateway/x", "System:presence", "system:a.b"])

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from space_wire_kit import get, joined, served
 
 from pellucid.cli.main import main
+from tests.spaces_server.space_wire_kit import get, joined, served
 
 
 def run(*args: str, status: int = 0) -> Any:

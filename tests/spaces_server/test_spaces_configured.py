@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from space_wire_kit import TALKS, get, joined, served, spaces_of, token
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
@@ -20,8 +19,9 @@ from pellucid.server.space_config import USUAL, SpaceConfig, read_tokens
 from pellucid.spaces.runtime.making import make
 from pellucid.spaces.runtime.settings import SpaceSettings
 from pellucid.storage import open_store
-from scripted import Upstream, say, serve
-from scripted.gateway import Served
+from tests.scripted import Upstream, say, serve
+from tests.scripted.gateway import Served
+from tests.spaces_server.space_wire_kit import TALKS, get, joined, served, spaces_of, token
 
 BASE: dict[str, Any] = {"providers": {"vllm": {"base_url": "http://127.0.0.1:9/v1"}}}
 ENV = {"A": "a" * 20, "B": "b" * 20, "SAME": "a" * 20}

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from space_wire_kit import Client, get, joined, mew, post, served, spaces_of, token
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from pellucid.server.config import check_config
 from pellucid.server.spaces import socket as door
-from scripted import serve
-from scripted.gateway import Served
+from tests.scripted import serve
+from tests.scripted.gateway import Served
+from tests.spaces_server.space_wire_kit import Client, get, joined, mew, post, served, spaces_of, token
 
 
 def dial(gateway: Served, path: str, bearer: str | None = None, **more: Any) -> ClientConnection:

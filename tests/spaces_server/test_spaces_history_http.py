@@ -9,10 +9,10 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from space_wire_kit import TALKS, Body, Client, get, joined, served, slashes, token
 from websockets.sync.client import connect
 
-from scripted.gateway import Served
+from tests.scripted.gateway import Served
+from tests.spaces_server.space_wire_kit import TALKS, Body, Client, get, joined, served, slashes, token
 
 WHO = {"human": ["*"], "agent": TALKS, "blind": ["chat"], "observer": ["chat", "space/observe", "reasoning/read"]}
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from space_wire_kit import Body, Client, get, joined, post, served, slashes, token
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import Frame, Opcode
 
-from scripted.gateway import Served
+from tests.scripted.gateway import Served
+from tests.spaces_server.space_wire_kit import Body, Client, get, joined, post, served, slashes, token
 
 # --- frames ----------------------------------------------------------------------------------------------------------
 

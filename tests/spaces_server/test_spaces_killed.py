@@ -8,23 +8,20 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from space_wire_kit import Client, joined, spaces_of
 from websockets.exceptions import ConnectionClosed
 
-sys.path.append(str(Path(__file__).parents[1] / "replicas"))
-from replicas_kit import LEASE, Replica
-
 from pellucid.storage import StoredEnvelope, open_store
-from scripted.commands import PELLUCID
-from service_postgres import postgres
-from service_redis import redis_service
+from tests.replicas.replicas_kit import LEASE, Replica
+from tests.scripted.commands import PELLUCID
+from tests.service_postgres import postgres
+from tests.service_redis import redis_service
+from tests.spaces_server.space_wire_kit import Client, joined, spaces_of
 
 ENOUGH = 150
 """Echoes after which they are killed."""

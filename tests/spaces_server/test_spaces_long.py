@@ -6,21 +6,18 @@ import asyncio
 import http.client
 import json
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from space_wire_kit import get, joined, token
-from test_spaces_killed import config_of
-
-sys.path.append(str(Path(__file__).parents[1] / "replicas"))
-from replicas_kit import Replica
 
 from pellucid.envelopes import Envelope
 from pellucid.envelopes.verdict import Place
 from pellucid.storage import Append, StoredEnvelope, open_store
+from tests.replicas.replicas_kit import Replica
+from tests.spaces_server.space_wire_kit import get, joined, token
+from tests.spaces_server.test_spaces_killed import config_of
 
 MANY, LONG = 200, 1_000_000
 ROOM = 130 << 20

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from space_wire_kit import Client, get, joined, post, served, slashes, spaces_of, token
 from websockets.sync.client import connect
 
 from pellucid.cli.main import main
 from pellucid.server.config import check_config
 from pellucid.server.space_config import SpaceConfig
 from pellucid.spaces.runtime.settings import read_settings
-from scripted.gateway import Served, serve
+from tests.scripted.gateway import Served, serve
+from tests.spaces_server.space_wire_kit import Client, get, joined, post, served, slashes, spaces_of, token
 
 INVITE: dict[str, Any] = {"kind": "space/invite", "payload": {"initial_capabilities": [{"kind": "chat"}]}}
 

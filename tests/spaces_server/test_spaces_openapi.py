@@ -9,10 +9,10 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from schemathesis.specs.openapi import checks as openapi
-from space_wire_kit import joined, served, token
 
 from pellucid.server.openapi import document
-from scripted.gateway import Served
+from tests.scripted.gateway import Served
+from tests.spaces_server.space_wire_kit import joined, served, token
 
 OPERATIONS = {
     operation.ok().label: operation.ok()

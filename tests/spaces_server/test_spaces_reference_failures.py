@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from space_wire_kit import get, joined, mew, post, token
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from scripted.gateway import Served
+from tests.scripted.gateway import Served
+from tests.spaces_server.space_wire_kit import get, joined, mew, post, token
 
 
 @pytest.mark.parametrize("claimed", ["human", "system:gateway", "nobody"])

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from space_wire_kit import TALKS, Client, get, joined, post, seqs, slashes, spaces_of, token
 
-sys.path.append(str(Path(__file__).parents[1] / "replicas"))
-from replicas_kit import Replica, config_of, replicas
-
-from scripted import Upstream
-from service_postgres import postgres
-from service_redis import redis_service
+from tests.replicas.replicas_kit import Replica, config_of, replicas
+from tests.scripted import Upstream
+from tests.service_postgres import postgres
+from tests.service_redis import redis_service
+from tests.spaces_server.space_wire_kit import TALKS, Client, get, joined, post, seqs, slashes, spaces_of, token
 
 ROOMS = ("order", "doors", "death")
 

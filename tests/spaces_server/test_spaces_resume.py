@@ -7,9 +7,9 @@ import threading
 from pathlib import Path
 
 import pytest
-from space_wire_kit import Body, get, joined, mew, served, slashes, token
 
-from scripted.gateway import Served
+from tests.scripted.gateway import Served
+from tests.spaces_server.space_wire_kit import Body, get, joined, mew, served, slashes, token
 
 
 def test_who_comes_and_goes_while_others_talk_misses_nothing(gateway: Served, room: str) -> None:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
-from space_wire_kit import Body, Client, get, joined, served, slashes, token
 
-from scripted.gateway import Served
-
-sys.path.append(str(Path(__file__).parents[1] / "envelopes"))
-from seed_flows import FLOWS
+from tests.envelopes.seed_flows import FLOWS
+from tests.scripted.gateway import Served
+from tests.spaces_server.space_wire_kit import Body, Client, get, joined, served, slashes, token
 
 SPEAKERS = ("user", "agent", "agent-a", "agent-b", "security-agent", "perf-agent")
 """Who speaks there. Whoever is not named is the agent."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from space_wire_kit import Body, MewClient, ids_of, joined, mew
-
-from scripted.gateway import Served
+from tests.scripted.gateway import Served
+from tests.spaces_server.space_wire_kit import Body, MewClient, ids_of, joined, mew
 
 UNDERSTOOD = ("chat", "mcp/request", "mcp/response", "mcp/proposal", "mcp/reject", "mcp/withdraw")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from storage_kit import Clock
 
-from empty_stores import one_database, postgres_server, url
 from pellucid.storage import Store, open_store
+from tests.empty_stores import one_database, postgres_server, url
+from tests.storage.storage_kit import Clock
 
 __all__ = ["one_database", "postgres_server", "url"]
 

@@ -11,17 +11,18 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from space_store_kit import OWNER, ROOM, a_room, append, room, said, who
-from storage_kit import opened
 
 from pellucid.errors import RequestError
 from pellucid.storage import Append, Head, Overtaken, SpaceGone, Store, open_store
 from pellucid.storage.appends import append as append_op
 from pellucid.storage.appends import ready
 from pellucid.storage.statement import each
-from service_postgres import PostgresServer
+from tests.examples import costly
+from tests.service_postgres import PostgresServer
+from tests.storage.space_store_kit import OWNER, ROOM, a_room, append, room, said, who
+from tests.storage.storage_kit import opened
 
 pytestmark = pytest.mark.anyio
 
@@ -69,7 +70,7 @@ def test_several_in_one_transaction_come_one_after_the_other(url: str) -> None:
         store = runner.run(open_store(url))
         numbers = itertools.count()
 
-        @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+        @costly
         @given(st.lists(steps, min_size=1, max_size=3))
         def any_writers(transactions: list[list[tuple[str, int, int, int]]]) -> None:
             round = next(numbers)
@@ -177,9 +178,8 @@ async def test_clients_that_write_into_several_spaces_do_not_hinder_each_other(
 
 WRITER = """
 import asyncio, json, sys
-sys.path.insert(0, sys.argv[1])
-from storage_kit import opened
-from test_space_appends import write
+from tests.storage.storage_kit import opened
+from tests.storage.test_space_appends import write
 
 async def main():
     url, name, times = sys.argv[2], sys.argv[3], int(sys.argv[4])

@@ -6,10 +6,10 @@ import random
 import tracemalloc
 
 import pytest
-from space_store_kit import OWNER, ROOM, a_room, append, room, said, who
 
 from pellucid.storage import Portion, Store
 from pellucid.storage.portions import MOST_BYTES, cut
+from tests.storage.space_store_kit import OWNER, ROOM, a_room, append, room, said, who
 
 pytestmark = pytest.mark.anyio
 

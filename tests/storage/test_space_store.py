@@ -8,11 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from space_store_kit import OWNER, ROOM, append, room, said, who
-from storage_kit import Clock, opened
 
 from pellucid.envelopes import Envelope, context
 from pellucid.envelopes.verdict import Names, Place
@@ -31,7 +29,9 @@ from pellucid.storage import (
 from pellucid.storage import envelopes as reading
 from pellucid.storage import spaces as facade
 from pellucid.storage.statement import Ask, Op, Statement
-from service_postgres import PostgresServer
+from tests.service_postgres import PostgresServer
+from tests.storage.space_store_kit import OWNER, ROOM, append, room, said, who
+from tests.storage.storage_kit import Clock, opened
 
 pytestmark = pytest.mark.anyio
 
@@ -100,7 +100,6 @@ def test_what_was_said_is_found_again_whatever_is_asked(url: str) -> None:
         store = runner.run(open_store(url))
         names = (f"room{n}" for n in itertools.count())
 
-        @settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
         @given(
             st.lists(sayings, min_size=1, max_size=12), wanted, st.integers(0, 12), st.sampled_from(WORDS), st.data()
         )

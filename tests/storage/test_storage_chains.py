@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 
 import pytest
-from storage_kit import Clock, response
 
 from pellucid.errors import RequestError
 from pellucid.storage import BrokenChain, Store
 from pellucid.storage.chains import LONGEST
 from pellucid.storage.responses import GRACE
+from tests.storage.storage_kit import Clock, response
 
 pytestmark = pytest.mark.anyio
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from storage_kit import Clock, opened, response
 
 from pellucid.errors import RequestError
 from pellucid.storage import AlreadyStored, ChatBusy, ChatGone, ChatMoved, Store, StoredChat, StoredResponse
 from pellucid.storage.responses import GRACE
+from tests.storage.storage_kit import Clock, opened, response
 
 pytestmark = pytest.mark.anyio
 

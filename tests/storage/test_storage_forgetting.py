@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from space_store_kit import OWNER, ROOM, append, room, said, who
-from storage_kit import Clock, response
 
 from pellucid.storage import ConversationEntry, Store, StoredChat, StoredConversation, open_store
+from tests.storage.space_store_kit import OWNER, ROOM, append, room, said, who
+from tests.storage.storage_kit import Clock, response
 
 pytestmark = pytest.mark.anyio
 

@@ -14,13 +14,13 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateIndex, CreateTable
-from storage_kit import opened, response
 
 from pellucid import storage
 from pellucid.storage import StoredChat, StoredSpace, StoreError, open_store
 from pellucid.storage.migrate import migration
 from pellucid.storage.tables import metadata
-from service_postgres import PostgresServer
+from tests.service_postgres import PostgresServer
+from tests.storage.storage_kit import opened, response
 
 pytestmark = pytest.mark.anyio
 

@@ -9,10 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from storage_kit import Clock
 
 from pellucid.errors import PellucidError
 from pellucid.storage import (
@@ -29,6 +28,7 @@ from pellucid.storage import (
 )
 from pellucid.storage.responses import GRACE
 from pellucid.storage.search import folded
+from tests.storage.storage_kit import Clock
 
 
 class Circle(Exception):
@@ -538,7 +538,6 @@ def test_a_store_is_a_few_dictionaries(url: str, clock: Clock) -> None:
     with asyncio.Runner() as runner:
         store = runner.run(open_store(url, clock=clock))
 
-        @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
         @given(programs)
         def any_program(program: list[tuple[Any, ...]]) -> None:
             try:

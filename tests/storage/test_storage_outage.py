@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from storage_kit import opened, response
 
 from pellucid.errors import ConfigError
 from pellucid.storage import StoredResponse, StoreError, open_store
-from service_postgres import PostgresServer, postgres
+from tests.service_postgres import PostgresServer, postgres
+from tests.storage.storage_kit import opened, response
 
 pytestmark = pytest.mark.anyio
 

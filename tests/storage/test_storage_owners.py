@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from space_store_kit import append, room, said, who
-from storage_kit import Clock, response
 
 from pellucid.envelopes.verdict import Names
 from pellucid.errors import PellucidError
@@ -26,6 +24,8 @@ from pellucid.storage import (
     StoredKey,
     StoredResponse,
 )
+from tests.storage.space_store_kit import append, room, said, who
+from tests.storage.storage_kit import Clock, response
 
 pytestmark = pytest.mark.anyio
 

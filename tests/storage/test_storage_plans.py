@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from storage_kit import opened
 
 from pellucid.storage import (
     appends,
@@ -28,6 +27,7 @@ from pellucid.storage import (
 )
 from pellucid.storage.sqlite import _DIALECT
 from pellucid.storage.statement import Statement
+from tests.storage.storage_kit import opened
 
 pytestmark = pytest.mark.anyio
 

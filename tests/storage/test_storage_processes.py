@@ -11,16 +11,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from storage_kit import opened, response
 
 from pellucid.storage import StoreError
+from tests.storage.storage_kit import opened, response
 
 WRITERS, EACH = 4, 150
 
 WRITER = """
 import asyncio, json, sys, time
-sys.path.insert(0, sys.argv[1])
-from storage_kit import opened, response
+from tests.storage.storage_kit import opened, response
 
 async def main():
     url, name, each = sys.argv[2], sys.argv[3], int(sys.argv[4])
@@ -71,8 +70,7 @@ def test_four_write_at_once(tmp_path: Path) -> None:
 
 VISITOR = """
 import asyncio, sys
-sys.path.insert(0, sys.argv[1])
-from storage_kit import opened
+from tests.storage.storage_kit import opened
 
 async def main():
     async with opened(sys.argv[2]) as store:

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
-from storage_kit import opened, response
 
 from pellucid.emit import Emitter
 from pellucid.events import RunEndEvent
@@ -22,7 +21,8 @@ from pellucid.runs.log import Entry
 from pellucid.storage import Store, StoredChat, open_store, search, tables
 from pellucid.storage.statement import Op, Params, each
 from pellucid.storage.statement import given as parameter
-from service_postgres import PostgresServer
+from tests.service_postgres import PostgresServer
+from tests.storage.storage_kit import opened, response
 
 pytestmark = pytest.mark.anyio
 
@@ -64,7 +64,6 @@ def test_what_is_there_is_found_and_nothing_else(url: str) -> None:
         store = runner.run(open_store(url))
         owners = itertools.count()
 
-        @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
         @given(st.lists(texts, min_size=1, max_size=6), texts, st.data())
         @example(["100%", "100_", "100\\", "1000"], "0%", None)
         @example(['say "hi"', "say 'hi'"], '"hi"', None)

@@ -8,13 +8,13 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from space_store_kit import OWNER, ROOM, a_room, append, said
-from storage_kit import Clock, opened, response
 
 from pellucid.storage import AlreadyStored, StoreError, causes, sqlite
 from pellucid.storage.causes import Telling
 from pellucid.storage.errors import Refused, Unanswered
-from service_postgres import postgres
+from tests.service_postgres import postgres
+from tests.storage.space_store_kit import OWNER, ROOM, a_room, append, said
+from tests.storage.storage_kit import Clock, opened, response
 
 pytestmark = pytest.mark.anyio
 

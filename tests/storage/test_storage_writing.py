@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from storage_kit import Clock, opened, response
 
 from pellucid.errors import RequestError
 from pellucid.storage import AlreadyStored, ConversationEntry, Store, StoredConversation, StoreError
+from tests.storage.storage_kit import Clock, opened, response
 
 pytestmark = pytest.mark.anyio
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from itertools import groupby
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.tags import DROP, TEXT, Harmony, Span
 from pellucid.tags.harmony import HEADER_CAP
+from tests.examples import many
 
 ANALYSIS = "<|channel|>analysis<|message|>"
 FINAL = "<|start|>assistant<|channel|>final<|message|>"
@@ -85,7 +86,7 @@ def divided(draw):
     return text, pieces, draw(st.booleans())
 
 
-@settings(max_examples=800, deadline=None)
+@many
 @given(divided())
 def test_spans_do_not_depend_on_how_the_text_is_divided(case):
     text, pieces, glued = case
@@ -95,7 +96,6 @@ def test_spans_do_not_depend_on_how_the_text_is_divided(case):
     assert raw(whole) == text
 
 
-@settings(max_examples=300, deadline=None)
 @given(divided())
 def test_order_of_spans_is_legal(case):
     _, pieces, glued = case
@@ -114,7 +114,6 @@ def test_order_of_spans_is_legal(case):
     assert parser.truncated or inside is None
 
 
-@settings(max_examples=300, deadline=None)
 @given(divided(), st.integers(0, 8))
 def test_pause_loses_nothing_and_holds_nothing(case, at):
     text, pieces, glued = case

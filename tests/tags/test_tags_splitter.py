@@ -7,10 +7,11 @@ import json
 from itertools import groupby
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.tags import DROP, FAMILIES, TEXT, THINKING, Span, Splitter
+from tests.examples import many
 
 NAMES = sorted(FAMILIES)
 
@@ -81,7 +82,7 @@ def divided(draw):
     return text, pieces, name, options
 
 
-@settings(max_examples=800, deadline=None)
+@many
 @given(divided())
 def test_spans_do_not_depend_on_how_the_text_is_divided(case):
     text, pieces, name, options = case
@@ -90,14 +91,12 @@ def test_spans_do_not_depend_on_how_the_text_is_divided(case):
     assert run(text, name, **options) == whole
 
 
-@settings(max_examples=300, deadline=None)
 @given(divided())
 def test_texts_of_all_spans_are_the_input(case):
     text, pieces, name, options = case
     assert "".join(part for _, part in run(pieces, name, **options)) == text
 
 
-@settings(max_examples=300, deadline=None)
 @given(divided())
 def test_order_of_spans_is_legal(case):
     """A block is open, thinking, close; thinking stands nowhere else, and never begins blank."""
@@ -118,7 +117,6 @@ def test_order_of_spans_is_legal(case):
             assert text
 
 
-@settings(max_examples=300, deadline=None)
 @given(divided(), st.integers(0, 8))
 def test_pause_loses_nothing_and_holds_nothing(case, at):
     text, pieces, name, options = case
@@ -152,7 +150,6 @@ def held(splitter, text):
     return text[len(out) :]
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.text(alphabet="</think> a\n", max_size=40))
 def test_reasoning_holds_only_white_space_and_a_prefix_of_the_closing_marker(tail):
     text = "<think>x" + tail.replace("</think>", "")
@@ -161,7 +158,6 @@ def test_reasoning_holds_only_white_space_and_a_prefix_of_the_closing_marker(tai
     assert held(Splitter(("<think>", "</think>")), text) == body[len(body.rstrip(" \t\r\n")) :] + prefix
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.text(alphabet="</think> a\n`", max_size=40))
 def test_answer_holds_only_a_prefix_of_a_live_marker(tail):
     text = "x" + tail

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scripted.commands import Serve, serving_in
+from tests.scripted.commands import Serve, serving_in
 
 
 @pytest.fixture

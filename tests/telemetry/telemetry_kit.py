@@ -13,8 +13,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from pellucid.telemetry.lines import Line, formatter
-from scripted import Call, Script, Upstream, delta
-from scripted.gateway import Served, serve
+from tests.scripted import Call, Script, Upstream, delta
+from tests.scripted.gateway import Served, serve
 
 
 def add(a: int, b: int) -> int:

@@ -11,9 +11,9 @@ from http.client import HTTPException
 from typing import Any
 
 from pellucid.protocols.openresponses.verify import verify
-from scripted import Call, Gateway, Upstream, delta
-from scripted.commands import Serve
-from scripted.gateway import events_of
+from tests.scripted import Call, Gateway, Upstream, delta
+from tests.scripted.commands import Serve
+from tests.scripted.gateway import events_of
 
 
 def config(upstream: Upstream, log: str = "json", **server: object) -> str:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from opentelemetry.trace import SpanKind, StatusCode
-from telemetry_kit import calls, config_of, listening, metrics
 
 from pellucid.telemetry.spans import Tracing
-from scripted import Call, Upstream, delta, say
-from scripted.gateway import serve
+from tests.scripted import Call, Upstream, delta, say
+from tests.scripted.gateway import serve
+from tests.telemetry.telemetry_kit import calls, config_of, listening, metrics
 
 TOOLS = {"functions": ["telemetry_kit:add", "telemetry_kit:broken"]}
 RUN = 'model="{}",provider="vllm"'

@@ -4,18 +4,14 @@ span. What reasoned is on every wire; who asked may see all of it, and each less
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
-from telemetry_kit import listening
 
-from scripted import Call, Script, Upstream
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "view"))
-from canary_wires import CANARIES, ERROR, Canary
-from view_kit import SECRET, SUMMARY
+from tests.scripted import Call, Script, Upstream
+from tests.telemetry.telemetry_kit import listening
+from tests.view.canary_wires import CANARIES, ERROR, Canary
+from tests.view.view_kit import SECRET, SUMMARY
 
 VIEWS = ("raw", "summary", "sealed", "hidden")
 QUESTION, ARGUED = "what-is-asked-of-it", "what-a-tool-is-told"

@@ -10,13 +10,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from telemetry_kit import config_of
 
 from pellucid.errors import ConfigError
 from pellucid.server.config import TelemetryConfig, check_config
 from pellucid.server.observe_setup import exporting
-from scripted import Upstream, say
-from scripted.gateway import serve
+from tests.scripted import Upstream, say
+from tests.scripted.gateway import serve
+from tests.telemetry.telemetry_kit import config_of
 
 
 @contextmanager

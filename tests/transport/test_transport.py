@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from pellucid.errors import ModelError
 from pellucid.transport import Answer, Limits, Transport
-from scripted import Call, Script, Upstream
+from tests.scripted import Call, Script, Upstream
 
 pytestmark = pytest.mark.anyio
 

@@ -6,9 +6,8 @@ import json
 from base64 import b64encode
 from typing import Any, NamedTuple
 
-from view_kit import SECRET, SUMMARY, sse
-
 from pellucid.framing import eventstream_message
+from tests.view.view_kit import SECRET, SUMMARY, sse
 
 ANSWER = "The answer."
 ARGS = '{"city":"Lyon"}'

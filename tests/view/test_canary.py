@@ -14,9 +14,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from canary_wires import ANSWER, ARGS, CANARIES, ERROR, Canary
 from msgspec.structs import replace
-from view_kit import LESSER, SEAL, SECRET, SUMMARY, leaks, redacted
 
 from pellucid.events import Event, ItemEndEvent, PartEndEvent, RunEndEvent
 from pellucid.fold import fold
@@ -29,6 +27,8 @@ from pellucid.providers.wires import WIRES
 from pellucid.run import Minter, Run
 from pellucid.settings import ModelCall
 from pellucid.view import Reader, redact_error, redact_messages
+from tests.view.canary_wires import ANSWER, ARGS, CANARIES, ERROR, Canary
+from tests.view.view_kit import LESSER, SEAL, SECRET, SUMMARY, leaks, redacted
 
 ROWS = builtin_profiles()
 

@@ -6,29 +6,9 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from view_kit import (
-    LESSER,
-    NEWS,
-    ORIGIN,
-    READERS,
-    SEAL,
-    SECRET,
-    SUMMARY,
-    enriched,
-    kinds,
-    leaks,
-    one_by_one,
-    plain,
-    redacted,
-    rich_runs,
-    run_of,
-    runs,
-    texts,
-    turn_of,
-)
 
 from pellucid.emit import replay
 from pellucid.events import (
@@ -62,6 +42,26 @@ from pellucid.parts import (
     UserPromptPart,
 )
 from pellucid.view import Reader, Redactor, redact_messages
+from tests.view.view_kit import (
+    LESSER,
+    NEWS,
+    ORIGIN,
+    READERS,
+    SEAL,
+    SECRET,
+    SUMMARY,
+    enriched,
+    kinds,
+    leaks,
+    one_by_one,
+    plain,
+    redacted,
+    rich_runs,
+    run_of,
+    runs,
+    texts,
+    turn_of,
+)
 
 readers = st.sampled_from(READERS)
 lesser_readers = st.sampled_from(LESSER)
@@ -70,7 +70,6 @@ lesser_readers = st.sampled_from(LESSER)
 # --- every run, every reader -----------------------------------------------------------------------------------------
 
 
-@settings(max_examples=400)
 @given(rich_runs, readers)
 def test_what_leaves_is_legal_and_numbered_without_gaps(events: list[Event], reader: Reader) -> None:
     fold(events)  # the run itself is legal
@@ -89,7 +88,6 @@ def test_what_leaves_is_legal_and_numbered_without_gaps(events: list[Event], rea
             last = event.part.part_kind
 
 
-@settings(max_examples=200)
 @given(rich_runs, readers, st.lists(st.integers(0, 60), max_size=5))
 def test_any_batching_gives_the_same(events: list[Event], reader: Reader, places: list[int]) -> None:
     whole = redacted(events, reader)
@@ -97,7 +95,6 @@ def test_any_batching_gives_the_same(events: list[Event], reader: Reader, places
     assert one_by_one(events, reader) == whole
 
 
-@settings(max_examples=400)
 @given(rich_runs, readers)
 def test_a_redacted_stream_folds_into_the_redacted_messages(events: list[Event], reader: Reader) -> None:
     events = plain(events)
@@ -121,7 +118,6 @@ def test_an_answer_told_again_is_redacted_as_it_was_live(events: list[Event], re
             assert [again] == redact_messages([message], reader)
 
 
-@settings(max_examples=400)
 @given(rich_runs, lesser_readers)
 def test_nothing_that_carries_reasoning_leaves(events: list[Event], reader: Reader) -> None:
     told = redacted(events, reader)
@@ -135,7 +131,6 @@ def test_nothing_that_carries_reasoning_leaves(events: list[Event], reader: Read
         assert not leaks(told, "thinking")
 
 
-@settings(max_examples=200)
 @given(rich_runs, lesser_readers)
 def test_the_answer_stays(events: list[Event], reader: Reader) -> None:
     messages, told = fold(events).messages, fold(redacted(events, reader)).messages
@@ -147,7 +142,6 @@ def test_the_answer_stays(events: list[Event], reader: Reader) -> None:
     assert [event for event in redacted(events, reader) if isinstance(event, FunctionToolResultEvent)] == results
 
 
-@settings(max_examples=200)
 @given(rich_runs)
 def test_sealed_reasoning_is_a_start_an_end_and_a_seal(events: list[Event]) -> None:
     def reasoning(events: list[Event]) -> list[tuple[Any, Any, Any]]:
@@ -168,7 +162,6 @@ def test_sealed_reasoning_is_a_start_an_end_and_a_seal(events: list[Event]) -> N
     assert not any(isinstance(event, PartStartEvent) and event.part.part_kind == "thinking" for event in sealed)
 
 
-@settings(max_examples=200)
 @given(rich_runs, st.sampled_from(["raw", "summary"]))
 def test_our_summaries_are_parts_of_their_item(events: list[Event], view: Any) -> None:
     told = redacted(events, Reader(view, summaries=True))

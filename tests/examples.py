@@ -1,0 +1,40 @@
+"""How many examples hypothesis tries, by profile.
+
+`core` (the default, and `make test`) is quick; `long` (`make test-all`) is thorough. No test states a number: one whose
+every example starts a gateway, a process or a database takes `costly`; one whose examples take microseconds and whose
+faults are rare takes `many`. Under CI the examples are the same in every run, so that a change is judged by itself.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from hypothesis import HealthCheck, settings
+
+Test = TypeVar("Test", bound=Callable[..., Any])
+
+_EXAMPLES = {"core": 25, "long": 200}
+
+
+def register_profiles() -> None:
+    """Register `core` and `long`, and load `core`; `--hypothesis-profile long` loads the other."""
+    quiet = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
+    for name, examples in _EXAMPLES.items():
+        settings.register_profile(
+            name, max_examples=examples, deadline=None, suppress_health_check=quiet, print_blob=True
+        )
+        if os.environ.get("CI"):
+            settings.register_profile(name, settings.get_profile(name), derandomize=True, database=None)
+    settings.load_profile("core")
+
+
+def costly(test: Test) -> Test:
+    """Decorate a property whose every example takes milliseconds or more: a fifth of the profile's examples."""
+    return settings(max_examples=settings().max_examples // 5)(test)
+
+
+def many(test: Test) -> Test:
+    """Decorate a property whose examples are cheap and whose faults are rare: five times the profile's examples."""
+    return settings(max_examples=settings().max_examples * 5)(test)
