@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from importlib.resources import files
+from typing import Any, NamedTuple
 
 import pytest
 
-from pellucid.tags import TEXT, THINKING, TOOL, TOOL_ARGS, Harmony, Splitter
+from pellucid.tags import TEXT, THINKING, TOOL, TOOL_ARGS, Harmony, Span, Splitter
+from tests.cases import Cases
+from tests.tags.tag_kit import Options, input_of, text_of
 
 ROOT = files("canitoolcall") / "_data" / "fixtures"
 
 
-def _rows():
-    for folder in sorted(ROOT.iterdir(), key=lambda p: p.name):
+Row = dict[str, Any]
+
+
+def _rows() -> Iterator[Row]:
+    for folder in sorted(ROOT.iterdir(), key=lambda path: path.name):
         if folder.is_dir():
-            for file in sorted(folder.iterdir(), key=lambda p: p.name):
+            for file in sorted(folder.iterdir(), key=lambda path: path.name):
                 if file.name.endswith(".jsonl"):
                     yield from map(json.loads, file.read_text(encoding="utf-8").splitlines())
 
@@ -32,10 +39,10 @@ FAMILY = {
 }
 
 # Models of a family whose markers are not its usual ones, as an operator would configure them.
-MODEL = {
-    "moonshotai/Kimi-K3": {"family": "kimi-k3"},
-    "moonshotai/Kimi-K2-Instruct-0905": {"implicit_start": "never"},  # does not think
-    "mistralai/Magistral-Small-2506": {"family": "think"},  # later ones have [THINK]
+MODEL: dict[str, tuple[str, Options]] = {
+    "moonshotai/Kimi-K3": ("kimi-k3", {}),
+    "moonshotai/Kimi-K2-Instruct-0905": (FAMILY["kimi"], {"implicit_start": "never"}),  # does not think
+    "mistralai/Magistral-Small-2506": ("think", {}),  # later ones have [THINK]
 }
 
 # Where the splitter means to differ.
@@ -53,76 +60,98 @@ CONTENT_DEVIATIONS = {
 }
 
 
-def machine(row):
+class Parsed(NamedTuple):
+    """What was made of a row's output."""
+
+    thinking: str
+    text: str
+    truncated: bool
+    spans: list[Span]
+
+
+def machine(row: Row) -> Splitter | Harmony:
+    """The parser of a row, as an operator would configure it."""
     if row["family"] == "gpt-oss":
         return Harmony()
-    options = {
-        "family": FAMILY[row["family"]],
+    options: Options = {
         "thinking": row.get("thinking") is not False,
         "prefill": row.get("generation_prompt") or "",
     }
-    return Splitter(**(options | MODEL.get(row["models"][0], {})))
+    family, more = MODEL.get(row["models"][0], (FAMILY[row["family"]], {}))
+    return Splitter(family, **(options | more))
 
 
-def parse(row):
+def parse(row: Row) -> Parsed:
     """The spans of a row's output, the same in one piece, in characters and in two parts."""
     text = row["raw_output"]
-    results = []
+    results: list[Parsed] = []
     for pieces in ([text], text, [text[:20], text[20:]]):
         parser = machine(row)
         spans = [span for piece in pieces for span in parser.feed(piece)] + parser.end()
-        assert "".join(span.text for span in spans if span.kind != "tool") == text
-        results.append((said(spans, THINKING), said(spans, TEXT), parser.truncated, spans))
+        assert input_of(spans) == text
+        results.append(Parsed(text_of(spans, THINKING), text_of(spans, TEXT), parser.truncated, spans))
     assert results[0][:3] == results[1][:3] == results[2][:3]
     return results[0]
 
 
-def said(spans, kind):
-    return "".join(span.text for span in spans if span.kind == kind)
+ROWS = list(_rows())
+EXPECTED = [row for row in ROWS if "expected" in row]
+FAMILIES = sorted({row["family"] for row in EXPECTED})
 
 
-ROWS = [pytest.param(row, id=row["id"]) for row in _rows()]
-EXPECTED = [param for param in ROWS if "expected" in param.values[0]]
+def of_family(family: str) -> list[Row]:
+    """The rows of a family that say what is expected."""
+    return [row for row in EXPECTED if row["family"] == family]
 
 
-def test_the_oracle_is_there():
-    assert sum(bool(p.values[0]["expected"].get("reasoning_content")) for p in EXPECTED) > 150
+def test_the_oracle_is_there() -> None:
+    assert sum(bool(row["expected"].get("reasoning_content")) for row in EXPECTED) > 150
 
 
-@pytest.mark.parametrize("row", EXPECTED)
-def test_reasoning(row):
-    thinking = parse(row)[0]
-    want = row["expected"].get("reasoning_content") or ""
-    assert thinking == REASONING_DEVIATIONS.get(row["id"], want)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_reasoning(family: str) -> None:
+    with Cases() as case:
+        for row in of_family(family):
+            want = row["expected"].get("reasoning_content") or ""
+            with case(row["id"]):
+                assert parse(row).thinking == REASONING_DEVIATIONS.get(row["id"], want)
 
 
-@pytest.mark.parametrize(
-    "row",
-    [p for p in EXPECTED if not p.values[0]["expected"]["tool_calls"] and p.id not in CONTENT_DEVIATIONS],
-)
-def test_answer_without_tool_calls(row):
-    assert parse(row)[1] == (row["expected"].get("content") or "")
+def test_answer_without_tool_calls() -> None:
+    with Cases() as case:
+        for row in EXPECTED:
+            if not row["expected"]["tool_calls"] and row["id"] not in CONTENT_DEVIATIONS:
+                with case(row["id"]):
+                    assert parse(row).text == (row["expected"].get("content") or "")
 
 
-@pytest.mark.parametrize("row", [p for p in EXPECTED if p.values[0]["family"] == "gpt-oss"])
-def test_harmony_tool_calls(row):
-    if row["id"] in CONTENT_DEVIATIONS:
-        pytest.skip("spelled-out tokens")
-    calls = row["expected"]["tool_calls"]
-    spans = parse(row)[3]
-    # `python` and `browser` are built-in tools: calls here, reasoning's business in the oracle.
-    names = [span.text for span in spans if span.kind == TOOL and span.text.startswith("functions.")]
-    assert [name.removeprefix("functions.") for name in names] == [call["name"] for call in calls]
-    if len(calls) == 1:
-        assert json.loads(said(spans, TOOL_ARGS)) == calls[0]["arguments"]
+def test_harmony_tool_calls() -> None:
+    with Cases() as case:
+        for row in of_family("gpt-oss"):
+            if row["id"] in CONTENT_DEVIATIONS:
+                continue
+            calls = row["expected"]["tool_calls"]
+            with case(row["id"]):
+                spans = parse(row).spans
+                # `python` and `browser` are built-in tools: calls here, reasoning's business in the oracle.
+                names = [span.text for span in spans if span.kind == TOOL and span.text.startswith("functions.")]
+                assert [name.removeprefix("functions.") for name in names] == [call["name"] for call in calls]
+                if len(calls) == 1:
+                    assert json.loads(text_of(spans, TOOL_ARGS)) == calls[0]["arguments"]
 
 
-@pytest.mark.parametrize("row", [p for p in EXPECTED if "truncated" in p.values[0]["tags"]])
-def test_truncated_inside_reasoning(row):
-    thinking, text, truncated, spans = parse(row)
-    assert truncated == bool(thinking and not text and spans[-1].kind == THINKING)
+def test_truncated_inside_reasoning() -> None:
+    with Cases() as case:
+        for row in EXPECTED:
+            if "truncated" in row["tags"]:
+                with case(row["id"]):
+                    thinking, text, truncated, spans = parse(row)
+                    assert truncated == bool(thinking and not text and spans[-1].kind == THINKING)
 
 
-@pytest.mark.parametrize("row", [p for p in ROWS if "expected" not in p.values[0]])
-def test_malformed_output_loses_nothing(row):
-    parse(row)
+def test_malformed_output_loses_nothing() -> None:
+    with Cases() as case:
+        for row in ROWS:
+            if "expected" not in row:
+                with case(row["id"]):
+                    parse(row)

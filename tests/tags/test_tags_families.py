@@ -2,96 +2,91 @@
 
 from __future__ import annotations
 
-from itertools import groupby
+from typing import Any
 
 import msgspec
 import pytest
 
-from pellucid.tags import FAMILIES, TEXT, THINKING, Family, Pair, Splitter, custom, family, hy
+from pellucid.tags import FAMILIES, TEXT, THINKING, Family, Pair, custom, family, hy
+from tests.cases import Cases
+from tests.tags.tag_kit import split, text_of
+
+each_family = pytest.mark.parametrize("name", FAMILIES)
 
 
-def merge(spans):
-    return [(kind, "".join(text for _, text in group)) for kind, group in groupby(spans, key=lambda s: s.kind)]
+def pairs(name: str) -> list[tuple[str, str]]:
+    """Every start of this family with every end that may follow it."""
+    return [(start, end) for pair in FAMILIES[name].pairs for start in pair.starts for end in pair.ends]
 
 
-def split(text, which, **options):
-    """The merged spans of `text`, the same for every division into two parts and into characters."""
-    results = []
-    for pieces in ([text], text, *([text[:at], text[at:]] for at in range(1, len(text)))):
-        splitter = Splitter(which, **options)
-        results.append(merge([s for piece in pieces for s in splitter.feed(piece)] + splitter.end()))
-    assert all(result == results[0] for result in results)
-    assert "".join(part for _, part in results[0]) == text
-    return results[0]
+@each_family
+def test_opens_and_closes(name: str) -> None:
+    with Cases() as case:
+        for start, end in pairs(name):
+            with case(start + end):
+                assert split(f"{start}\nWhy? a < b\n{end}\n\n The answer.", name) == [
+                    ("open", f"{start}\n"),
+                    ("thinking", "Why? a < b"),
+                    ("close", f"\n{end}\n\n"),
+                    ("text", " The answer."),
+                ]
 
 
-def said(spans, kind):
-    return "".join(text for k, text in spans if k == kind)
+@each_family
+def test_empty_block_is_dropped(name: str) -> None:
+    with Cases() as case:
+        for start, end in pairs(name):
+            text = f"{start}\n\n{end}\n\n"
+            with case(start + end):
+                assert split(text + "The answer.", name) == [("drop", text), ("text", "The answer.")]
 
 
-PAIRS = [
-    pytest.param(name, start, end, id=f"{name}-{start}-{end}")
-    for name, row in FAMILIES.items()
-    for pair in row.pairs
-    for start in pair.starts
-    for end in pair.ends
-]
+@each_family
+def test_unclosed_block_is_reasoning(name: str) -> None:
+    with Cases() as case:
+        for start, end in pairs(name):
+            text = f"Why? {end[:-1]}"
+            with case(start + end):
+                assert split(start + text, name) == [("open", start), ("thinking", text)]
 
 
-@pytest.mark.parametrize(("name", "start", "end"), PAIRS)
-def test_opens_and_closes(name, start, end):
-    assert split(f"{start}\nWhy? a < b\n{end}\n\n The answer.", name) == [
-        ("open", f"{start}\n"),
-        ("thinking", "Why? a < b"),
-        ("close", f"\n{end}\n\n"),
-        ("text", " The answer."),
-    ]
-
-
-@pytest.mark.parametrize(("name", "start", "end"), PAIRS)
-def test_empty_block_is_dropped(name, start, end):
-    text = f"{start}\n\n{end}\n\n"
-    assert split(text + "The answer.", name) == [("drop", text), ("text", "The answer.")]
-
-
-@pytest.mark.parametrize(("name", "start", "end"), PAIRS)
-def test_unclosed_block_is_reasoning(name, start, end):
-    assert split(f"{start}Why? {end[:-1]}", name) == [("open", start), ("thinking", f"Why? {end[:-1]}")]
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-@pytest.mark.parametrize("thinking", [True, False])
-def test_implicit_start(name, thinking):
+@each_family
+def test_implicit_start(name: str) -> None:
     row = FAMILIES[name]
-    implicit = row.implicit_start == "always" or (row.implicit_start == "thinking" and thinking)
-    spans = split(f"Why?{row.ends[0]}The answer.", name, thinking=thinking)
-    if implicit:
-        assert spans == [("open", ""), ("thinking", "Why?"), ("close", row.ends[0]), ("text", "The answer.")]
-    else:
-        assert spans[0][0] == "text"
+    for thinking in (True, False):
+        implicit = row.implicit_start == "always" or (row.implicit_start == "thinking" and thinking)
+        spans = split(f"Why?{row.ends[0]}The answer.", name, thinking=thinking)
+        if implicit:
+            assert spans == [("open", ""), ("thinking", "Why?"), ("close", row.ends[0]), ("text", "The answer.")]
+        else:
+            assert spans[0][0] == "text"
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-def test_plain_answer(name):
+@each_family
+def test_plain_answer(name: str) -> None:
     text = " The answer: a < b, [c], `d`.\n"
     assert split(text, name, thinking=False, implicit_start="never") == [("text", text)]
 
 
-@pytest.mark.parametrize(
-    ("name", "marker"), [(name, m) for name, row in FAMILIES.items() for m in (*row.breaks, *row.special_breaks)]
-)
-def test_tool_marker_ends_reasoning_and_stays(name, marker):
-    start = FAMILIES[name].starts[0]
-    spans = split(f"{start}Why?\n{marker} …", name)
-    assert spans == [("open", start), ("thinking", "Why?"), ("close", "\n"), ("text", f"{marker} …")]
+def test_tool_marker_ends_reasoning_and_stays() -> None:
+    with Cases() as case:
+        for name, row in FAMILIES.items():
+            for marker in (*row.breaks, *row.special_breaks):
+                start = row.starts[0]
+                with case(f"{name}: {marker}"):
+                    spans = split(f"{start}Why?\n{marker} …", name)
+                    assert spans == [("open", start), ("thinking", "Why?"), ("close", "\n"), ("text", f"{marker} …")]
 
 
-@pytest.mark.parametrize(("name", "marker"), [(name, m) for name, row in FAMILIES.items() for m in row.trailers])
-def test_trailer_is_dropped_at_the_end_only(name, marker):
-    options = {"implicit_start": "never"}
-    assert split(f"The answer.{marker}", name, **options) == [("text", "The answer."), ("drop", marker)]
-    text = f"The answer.{marker} And more."
-    assert said(split(text, name, **options), TEXT) == text
+def test_trailer_is_dropped_at_the_end_only() -> None:
+    with Cases() as case:
+        for name, row in FAMILIES.items():
+            for marker in row.trailers:
+                with case(f"{name}: {marker}"):
+                    spans = split(f"The answer.{marker}", name, implicit_start="never")
+                    assert spans == [("text", "The answer."), ("drop", marker)]
+                    text = f"The answer.{marker} And more."
+                    assert text_of(split(text, name, implicit_start="never"), TEXT) == text
 
 
 WRAPPED = {
@@ -110,23 +105,25 @@ WRAPPED = {
 
 
 @pytest.mark.parametrize("name", WRAPPED)
-def test_answer_wrapper_is_dropped(name):
+def test_answer_wrapper_is_dropped(name: str) -> None:
     spans = split(WRAPPED[name], name)
-    assert said(spans, THINKING) == "Why?"
-    assert said(spans, TEXT) == "So."
+    assert text_of(spans, THINKING) == "Why?"
+    assert text_of(spans, TEXT) == "So."
 
 
-def test_pairs_are_not_mixed():
-    assert said(split("<ifm|think_fast>a</ifm|think>b</ifm|think_fast>c", "k2-horizon"), THINKING) == ("a</ifm|think>b")
-    assert said(split("a</ifm|think_faster>c", "k2-horizon"), THINKING) == "a"  # implicit: any end
+def test_pairs_are_not_mixed() -> None:
+    assert text_of(split("<ifm|think_fast>a</ifm|think>b</ifm|think_fast>c", "k2-horizon"), THINKING) == (
+        "a</ifm|think>b"
+    )
+    assert text_of(split("a</ifm|think_faster>c", "k2-horizon"), THINKING) == "a"  # implicit: any end
 
 
-def test_interleaved_blocks():
+def test_interleaved_blocks() -> None:
     text = " to=self<|message|>a<|eom|><|start|>assistant to=self<|message|>b<|eom|>"
     assert [kind for kind, _ in split(text, "muse")] == ["open", "thinking", "close"] * 2
 
 
-def test_apertus_calls_tools_inside_of_reasoning():
+def test_apertus_calls_tools_inside_of_reasoning() -> None:
     text = '<|inner_prefix|>a<|tools_prefix|>[{"f": {}}]<|tools_suffix|>'
     assert split(text, "apertus")[2:] == [
         ("close", ""),
@@ -134,11 +131,11 @@ def test_apertus_calls_tools_inside_of_reasoning():
     ]
 
 
-def test_hunyuan_suffix():
+def test_hunyuan_suffix() -> None:
     assert split("<think:xyz>a</think>b</think:xyz>c", hy(":xyz"))[1] == ("thinking", "a</think>b")
 
 
-def test_custom_pair():
+def test_custom_pair() -> None:
     pair = ("[[why]]\n", "\n[[/why]]")  # white space at the ends of a configured marker says nothing
     assert split("[[why]]a[[/why]]\nb", pair) == [
         ("open", "[[why]]"),
@@ -146,11 +143,11 @@ def test_custom_pair():
         ("close", "[[/why]]\n"),
         ("text", "b"),
     ]
-    assert said(split("a[[/why]]b", custom(*pair, implicit_start="always")), THINKING) == "a"
+    assert text_of(split("a[[/why]]b", custom(*pair, implicit_start="always")), THINKING) == "a"
     assert split("***a***b", ("***", "***"))[1:3] == [("thinking", "a"), ("close", "***")]
 
 
-def test_family_looks_up_names_pairs_and_families():
+def test_family_looks_up_names_pairs_and_families() -> None:
     row = FAMILIES["seed"]
     assert family("seed") is row
     assert family(row) is row
@@ -159,12 +156,12 @@ def test_family_looks_up_names_pairs_and_families():
         family("nope")
 
 
-def test_rows_are_named_frozen_and_hashable():
+def test_rows_are_named_frozen_and_hashable() -> None:
     for name, row in FAMILIES.items():
         assert row.name == name
         assert hash(row) == hash(msgspec.structs.replace(row))
         with pytest.raises(AttributeError):
-            row.name = "x"
+            row.name = "x"  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
@@ -178,11 +175,11 @@ def test_rows_are_named_frozen_and_hashable():
         {"pairs": (Pair(("x",), ("y",)),), "trailers": ("\n",)},
     ],
 )
-def test_a_row_that_cannot_work_is_refused(row):
+def test_a_row_that_cannot_work_is_refused(row: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="bad"):
         Family(name="bad", **row)
 
 
-def test_a_blank_custom_marker_is_refused():
+def test_a_blank_custom_marker_is_refused() -> None:
     with pytest.raises(ValueError, match="custom"):
         custom("<a>", " ")

@@ -2,42 +2,19 @@
 
 from __future__ import annotations
 
-from itertools import groupby
-
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pellucid.tags import DROP, TEXT, Harmony, Span
 from pellucid.tags.harmony import HEADER_CAP
+from tests.cases import Cases
 from tests.examples import many
+from tests.tags.tag_kit import divisions, input_of, parse_harmony, run_harmony
 
 ANALYSIS = "<|channel|>analysis<|message|>"
 FINAL = "<|start|>assistant<|channel|>final<|message|>"
 CALL = "<|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>"
-
-
-def merge(spans):
-    return [(kind, "".join(text for _, text in group)) for kind, group in groupby(spans, key=lambda s: s.kind)]
-
-
-def run(pieces, **options):
-    parser = Harmony(**options)
-    return merge([span for piece in pieces for span in parser.feed(piece)] + parser.end())
-
-
-def raw(spans):
-    return "".join(text for kind, text in spans if kind != "tool")
-
-
-def parse(text, **options):
-    """The merged spans of `text`, the same for every division into two parts and into characters."""
-    whole = run([text], **options)
-    assert run(text, **options) == whole
-    for at in range(1, len(text)):
-        assert run([text[:at], text[at:]], **options) == whole
-    assert raw(whole) == text
-    return whole
 
 
 # ------------------------------------------------------------------------------------------------- laws
@@ -78,26 +55,28 @@ PIECES = [
 ]
 
 
+Case = tuple[str, list[str], bool]
+"""A text, the same in pieces, and whether the glued form is read."""
+
+
 @st.composite
-def divided(draw):
+def divided(draw: st.DrawFn) -> Case:
     text = "".join(draw(st.lists(st.sampled_from(PIECES), max_size=14)))
-    cuts = sorted(draw(st.sets(st.integers(0, len(text)), max_size=8)))
-    pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-    return text, pieces, draw(st.booleans())
+    return text, draw(divisions(text)), draw(st.booleans())
 
 
 @many
 @given(divided())
-def test_spans_do_not_depend_on_how_the_text_is_divided(case):
+def test_spans_do_not_depend_on_how_the_text_is_divided(case: Case) -> None:
     text, pieces, glued = case
-    whole = run([text], glued=glued)
-    assert run(pieces, glued=glued) == whole
-    assert run(text, glued=glued) == whole
-    assert raw(whole) == text
+    whole = run_harmony([text], glued=glued)
+    assert run_harmony(pieces, glued=glued) == whole
+    assert run_harmony(text, glued=glued) == whole
+    assert input_of(whole) == text
 
 
 @given(divided())
-def test_order_of_spans_is_legal(case):
+def test_order_of_spans_is_legal(case: Case) -> None:
     _, pieces, glued = case
     parser = Harmony(glued=glued)
     inside = None
@@ -115,20 +94,21 @@ def test_order_of_spans_is_legal(case):
 
 
 @given(divided(), st.integers(0, 8))
-def test_pause_loses_nothing_and_holds_nothing(case, at):
+def test_pause_loses_nothing_and_holds_nothing(case: Case, at: int) -> None:
     text, pieces, glued = case
     parser = Harmony(glued=glued)
-    spans, fed = [], ""
+    spans: list[Span] = []
+    fed = ""
     for i, piece in enumerate(pieces):
         spans += parser.feed(piece)
         fed += piece
         if i == at:
             spans += parser.pause()
-            assert raw(spans) == fed
-    assert raw(spans + parser.end()) == text
+            assert input_of(spans) == fed
+    assert input_of(spans + parser.end()) == text
 
 
-def test_end_is_idempotent_and_feed_after_end_raises():
+def test_end_is_idempotent_and_feed_after_end_raises() -> None:
     parser = Harmony()
     parser.feed(ANALYSIS + "a")
     assert parser.end() == []
@@ -139,31 +119,33 @@ def test_end_is_idempotent_and_feed_after_end_raises():
 
 
 @pytest.mark.parametrize("text", ["plain", " a < b", "<br>", "<|x|>", "analysis", "assistants", "to=5 and "])
-def test_text_that_cannot_be_a_token_is_released_at_once(text):
+def test_text_that_cannot_be_a_token_is_released_at_once(text: str) -> None:
     parser = Harmony()
     parser.feed(FINAL + "x")
     assert parser.feed(text) == [Span(TEXT, text)]
 
 
 @pytest.mark.parametrize("start", ["", ANALYSIS, FINAL + "x", "<|channel|>"])
-@pytest.mark.parametrize("unit", ["<", " ", "abc", "<|end", "<|end|>", "<|start|>", "<|channel|>", "to=", ANALYSIS])
-def test_work_is_linear(start, unit):
+def test_work_is_linear(start: str) -> None:
     """What is held to be read again is at most a header that has not been given up."""
-    text = start + unit * (100_000 // len(unit))
-    parser = Harmony()
-    for at in range(0, len(text), 3):
-        parser.feed(text[at : at + 3])
-        assert len(parser._pending) <= HEADER_CAP
-    parser.end()
-    assert raw(run([text])) == text
+    with Cases() as case:
+        for unit in ["<", " ", "abc", "<|end", "<|end|>", "<|start|>", "<|channel|>", "to=", ANALYSIS]:
+            text = start + unit * (500 * settings().max_examples // len(unit))
+            parser = Harmony()
+            with case(unit):
+                for at in range(0, len(text), 3):
+                    parser.feed(text[at : at + 3])
+                    assert len(parser._pending) <= HEADER_CAP
+                parser.end()
+                assert input_of(run_harmony([text])) == text
 
 
 # ----------------------------------------------------------------------------------------------- shapes
 
 
-def test_reasoning_call_answer():
+def test_reasoning_call_answer() -> None:
     text = ANALYSIS + "We need…<|end|>" + CALL + '{"city":"SF"}<|call|>' + FINAL + "Sunny.<|return|>"
-    assert parse(text) == [
+    assert parse_harmony(text) == [
         ("open", ANALYSIS),
         ("thinking", "We need…"),
         ("close", "<|end|>"),
@@ -188,8 +170,8 @@ def test_reasoning_call_answer():
         "assistant<|channel|>commentary to=functions.f <|message|>",
     ],
 )
-def test_recipient_anywhere_in_the_header(header):
-    assert parse(header + "{}<|call|>") == [
+def test_recipient_anywhere_in_the_header(header: str) -> None:
+    assert parse_harmony(header + "{}<|call|>") == [
         ("drop", header),
         ("tool", "functions.f"),
         ("tool_args", "{}"),
@@ -198,20 +180,20 @@ def test_recipient_anywhere_in_the_header(header):
 
 
 @pytest.mark.parametrize("recipient", ["python", "browser.search"])
-def test_builtin_tool_on_the_analysis_channel(recipient):
+def test_builtin_tool_on_the_analysis_channel(recipient: str) -> None:
     header = f"<|channel|>analysis to={recipient} code<|message|>"
-    assert parse(header + "print(1 < 2)<|call|>")[1:3] == [
+    assert parse_harmony(header + "print(1 < 2)<|call|>")[1:3] == [
         ("tool", recipient),
         ("tool_args", "print(1 < 2)"),
     ]
 
 
-def test_preamble_is_answer():
+def test_preamble_is_answer() -> None:
     header = "<|channel|>commentary<|message|>"
     parser = Harmony()
     assert parser.feed(header + "Let me look.") == [Span(DROP, header), Span(TEXT, "Let me look.")]
     assert parser.channel == "commentary"
-    assert [kind for kind, _ in parse(header + "Let me look.<|end|>" + FINAL + "It is.")] == [
+    assert [kind for kind, _ in parse_harmony(header + "Let me look.<|end|>" + FINAL + "It is.")] == [
         "drop",
         "text",
         "drop",
@@ -219,13 +201,13 @@ def test_preamble_is_answer():
     ]
 
 
-def test_several_analysis_messages():
+def test_several_analysis_messages() -> None:
     text = ANALYSIS + "a<|end|><|start|>assistant" + ANALYSIS + "b<|end|>" + CALL + "{}<|call|>"
-    assert [kind for kind, _ in parse(text)][:6] == ["open", "thinking", "close"] * 2
+    assert [kind for kind, _ in parse_harmony(text)][:6] == ["open", "thinking", "close"] * 2
 
 
-def test_white_space_inside_of_a_message_is_content():
-    assert parse(ANALYSIS + "\n a \n<|end|>" + FINAL + " b \n") == [
+def test_white_space_inside_of_a_message_is_content() -> None:
+    assert parse_harmony(ANALYSIS + "\n a \n<|end|>" + FINAL + " b \n") == [
         ("open", ANALYSIS),
         ("thinking", "\n a \n"),
         ("close", "<|end|>"),
@@ -234,76 +216,80 @@ def test_white_space_inside_of_a_message_is_content():
     ]
 
 
-def test_empty_analysis_is_no_block():
+def test_empty_analysis_is_no_block() -> None:
     text = ANALYSIS + " \n<|end|>"
-    assert parse(text + FINAL + "b")[:2] == [("drop", text + FINAL), ("text", "b")]
+    assert parse_harmony(text + FINAL + "b")[:2] == [("drop", text + FINAL), ("text", "b")]
 
 
-def test_stored_history_ends_with_end():
-    assert parse(FINAL + "b<|end|>")[1:] == [("text", "b"), ("drop", "<|end|>")]
+def test_stored_history_ends_with_end() -> None:
+    assert parse_harmony(FINAL + "b<|end|>")[1:] == [("text", "b"), ("drop", "<|end|>")]
 
 
-def test_message_without_end_token_ends_at_the_next_header():
-    assert parse(ANALYSIS + "a" + FINAL + "b") == [
+def test_message_without_end_token_ends_at_the_next_header() -> None:
+    assert parse_harmony(ANALYSIS + "a" + FINAL + "b") == [
         ("open", ANALYSIS),
         ("thinking", "a"),
         ("close", ""),
         ("drop", FINAL),
         ("text", "b"),
     ]
-    assert parse(ANALYSIS + "a<|channel|>final<|message|>b")[-1] == ("text", "b")
+    assert parse_harmony(ANALYSIS + "a<|channel|>final<|message|>b")[-1] == ("text", "b")
 
 
-def test_unknown_tokens_are_literal():
-    assert parse(FINAL + "a <|x|> <|endoftext|> <|message|>")[1:] == [("text", "a <|x|> <|endoftext|> <|message|>")]
+def test_unknown_tokens_are_literal() -> None:
+    assert parse_harmony(FINAL + "a <|x|> <|endoftext|> <|message|>")[1:] == [
+        ("text", "a <|x|> <|endoftext|> <|message|>")
+    ]
 
 
-def test_unknown_channel_and_missing_channel_are_answer():
-    assert parse("<|channel|>musing<|message|>a")[1] == ("text", "a")
-    assert parse("<|start|>assistant<|message|>a")[1] == ("text", "a")
-    assert parse("<|message|>a")[1] == ("text", "a")
+def test_unknown_channel_and_missing_channel_are_answer() -> None:
+    assert parse_harmony("<|channel|>musing<|message|>a")[1] == ("text", "a")
+    assert parse_harmony("<|start|>assistant<|message|>a")[1] == ("text", "a")
+    assert parse_harmony("<|message|>a")[1] == ("text", "a")
 
 
-def test_plain_text_is_answer():
-    assert parse(" assistants help to=all") == [("text", " assistants help to=all")]
-    assert parse(ANALYSIS + "a<|end|>\nb")[-1] == ("text", "\nb")
-    assert parse(FINAL + "a<|return|>\n")[-1] == ("drop", "<|return|>\n")
+def test_plain_text_is_answer() -> None:
+    assert parse_harmony(" assistants help to=all") == [("text", " assistants help to=all")]
+    assert parse_harmony(ANALYSIS + "a<|end|>\nb")[-1] == ("text", "\nb")
+    assert parse_harmony(FINAL + "a<|return|>\n")[-1] == ("drop", "<|return|>\n")
 
 
-def test_message_to_the_user_is_answer():
-    assert parse("<|channel|>commentary to=user<|message|>a")[1] == ("text", "a")
+def test_message_to_the_user_is_answer() -> None:
+    assert parse_harmony("<|channel|>commentary to=user<|message|>a")[1] == ("text", "a")
 
 
-def test_made_up_turn_of_another_role_is_dropped():
+def test_made_up_turn_of_another_role_is_dropped() -> None:
     made_up = '<|start|>functions.f to=assistant<|channel|>commentary<|message|>{"a": 1}<|end|>'
-    assert parse(ANALYSIS + "a<|end|>" + made_up + FINAL + "b")[3:] == [
+    assert parse_harmony(ANALYSIS + "a<|end|>" + made_up + FINAL + "b")[3:] == [
         ("drop", made_up + FINAL),
         ("text", "b"),
     ]
 
 
-@pytest.mark.parametrize("cut", range(1, len(CALL)))
-def test_truncated_header(cut):
+def test_truncated_header() -> None:
     """A header that was cut off says nothing, at whatever place."""
-    assert parse(ANALYSIS + "a<|end|>" + CALL[:cut])[3:] in (
-        [("drop", CALL[:cut])],
-        [("text", CALL[:cut])],  # a token that was cut within itself is text
-    )
+    with Cases() as case:
+        for cut in range(1, len(CALL)):
+            with case(CALL[:cut]):
+                assert parse_harmony(ANALYSIS + "a<|end|>" + CALL[:cut])[3:] in (
+                    [("drop", CALL[:cut])],
+                    [("text", CALL[:cut])],  # a token that was cut within itself is text
+                )
 
 
-def test_header_without_message_token():
-    assert parse("<|channel|>final Hello.") == [("drop", "<|channel|>final"), ("text", " Hello.")]
+def test_header_without_message_token() -> None:
+    assert parse_harmony("<|channel|>final Hello.") == [("drop", "<|channel|>final"), ("text", " Hello.")]
     thought = "<|channel|>analysis " + "We need to think. " * 60
-    assert [kind for kind, _ in parse(thought)] == ["open", "thinking"]
+    assert [kind for kind, _ in parse_harmony(thought)] == ["open", "thinking"]
     noise = "<|channel|>" + "x" * HEADER_CAP
-    assert parse(noise) == [("text", noise)]
+    assert parse_harmony(noise) == [("text", noise)]
 
 
-def test_call_cut_by_the_server_or_by_the_token_limit():
-    assert parse(CALL + '{"a')[2:] == [("tool_args", '{"a'), ("tool_end", "")]
+def test_call_cut_by_the_server_or_by_the_token_limit() -> None:
+    assert parse_harmony(CALL + '{"a')[2:] == [("tool_args", '{"a'), ("tool_end", "")]
 
 
-def test_truncated_reasoning():
+def test_truncated_reasoning() -> None:
     parser = Harmony()
     parser.feed(ANALYSIS + "a <|en")
     assert parser.end() == [Span("thinking", "<|en")]
@@ -313,24 +299,24 @@ def test_truncated_reasoning():
 # ------------------------------------------------------------------------------------------------ glued
 
 
-def test_glued_form_is_read_when_asked_for():
+def test_glued_form_is_read_when_asked_for() -> None:
     text = "analysisThe user asks.assistantfinalHello, assistantfinal!"
-    assert parse(text, glued=True) == [
+    assert parse_harmony(text, glued=True) == [
         ("open", "analysis"),
         ("thinking", "The user asks."),
         ("close", ""),
         ("drop", "assistantfinal"),
         ("text", "Hello, assistantfinal!"),
     ]
-    assert parse(text) == [("text", text)]
+    assert parse_harmony(text) == [("text", text)]
 
 
 @pytest.mark.parametrize(
     "between", [" to=functions.f json", " to=functions.fjson", " to=functions.f ", " to=functions.f"]
 )
-def test_glued_call(between):
+def test_glued_call(between: str) -> None:
     text = f'analysisa.assistantcommentary{between}{{"x": 1}}assistantanalysisb'
-    assert parse(text, glued=True)[3:] == [
+    assert parse_harmony(text, glued=True)[3:] == [
         ("drop", "assistantcommentary" + between),
         ("tool", "functions.f"),
         ("tool_args", '{"x": 1}'),
@@ -340,8 +326,8 @@ def test_glued_call(between):
     ]
 
 
-def test_glued_preamble():
-    assert parse("commentaryLet me see.assistantfinalSo.", glued=True) == [
+def test_glued_preamble() -> None:
+    assert parse_harmony("commentaryLet me see.assistantfinalSo.", glued=True) == [
         ("drop", "commentary"),
         ("text", "Let me see."),
         ("drop", "assistantfinal"),
@@ -349,16 +335,16 @@ def test_glued_preamble():
     ]
 
 
-def test_glued_truncation():
+def test_glued_truncation() -> None:
     parser = Harmony(glued=True)
     parser.feed("analysisThe user assistantfi")
     parser.end()
     assert parser.truncated
-    assert parse("analysis", glued=True) == [("drop", "analysis")]
+    assert parse_harmony("analysis", glued=True) == [("drop", "analysis")]
 
 
 @pytest.mark.parametrize("text", ["Hello", "an answer", "Analysis: x", " final"])
-def test_glued_flag_leaves_other_output_alone(text):
-    kinds = [kind for kind, _ in parse(text, glued=True)]
+def test_glued_flag_leaves_other_output_alone(text: str) -> None:
+    kinds = [kind for kind, _ in parse_harmony(text, glued=True)]
     assert kinds == (["drop"] if text == " final" else ["text"])
-    assert parse(ANALYSIS + "a<|end|>" + FINAL + "b", glued=True)[1] == ("thinking", "a")
+    assert parse_harmony(ANALYSIS + "a<|end|>" + FINAL + "b", glued=True)[1] == ("thinking", "a")

@@ -4,41 +4,18 @@ from __future__ import annotations
 
 import codecs
 import json
-from itertools import groupby
+from typing import Literal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pellucid.tags import DROP, FAMILIES, TEXT, THINKING, Span, Splitter
+from pellucid.tags import DROP, FAMILIES, TEXT, THINKING, ImplicitStart, Span, Splitter
+from tests.cases import Cases
 from tests.examples import many
+from tests.tags.tag_kit import Merged, Options, divisions, merge, run, split, text_of
 
 NAMES = sorted(FAMILIES)
-
-
-def merge(spans):
-    """Neighbours of one kind joined: what two divisions of one input must agree on."""
-    return [(kind, "".join(text for _, text in group)) for kind, group in groupby(spans, key=lambda s: s.kind)]
-
-
-def run(pieces, *args, **kwargs):
-    splitter = Splitter(*args, **kwargs)
-    spans = [span for piece in pieces for span in splitter.feed(piece)]
-    return merge(spans + splitter.end())
-
-
-def split(text, *args, **kwargs):
-    """The merged spans of `text`, the same for one piece, for single characters and for every two parts."""
-    whole = run([text], *args, **kwargs)
-    assert run(text, *args, **kwargs) == whole
-    for at in range(1, len(text)):
-        assert run([text[:at], text[at:]], *args, **kwargs) == whole
-    assert "".join(part for _, part in whole) == text
-    return whole
-
-
-def said(spans, kind):
-    return "".join(text for k, text in spans if k == kind)
 
 
 # ------------------------------------------------------------------------------------------------- laws
@@ -54,7 +31,7 @@ PROSE = ["a", "word ", " ", "\n", "\n\n", "  ", "<", "</", "<|", "`", "``", "```
 
 
 @st.composite
-def texts(draw):
+def texts(draw: st.DrawFn) -> tuple[str, str, Options]:
     """A family's markers, whole and cut, among prose, white space and backticks."""
     name = draw(st.sampled_from(NAMES))
     markers = ALPHABETS[name]
@@ -63,7 +40,7 @@ def texts(draw):
     )
     piece = st.one_of(st.sampled_from(markers), st.sampled_from(markers), st.sampled_from(PROSE), cut)
     text = "".join(draw(st.lists(piece, max_size=14)))
-    options = {
+    options: Options = {
         "implicit_start": draw(st.sampled_from([None, "never", "always", "auto"])),
         "position": draw(st.sampled_from([None, "start", "anywhere"])),
         "thinking": draw(st.booleans()),
@@ -74,17 +51,19 @@ def texts(draw):
     return text, name, options
 
 
+Case = tuple[str, list[str], str, Options]
+"""A text, the same in pieces, and the family and the options to read it with."""
+
+
 @st.composite
-def divided(draw):
+def divided(draw: st.DrawFn) -> Case:
     text, name, options = draw(texts())
-    cuts = sorted(draw(st.sets(st.integers(0, len(text)), max_size=8)))
-    pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-    return text, pieces, name, options
+    return text, draw(divisions(text)), name, options
 
 
 @many
 @given(divided())
-def test_spans_do_not_depend_on_how_the_text_is_divided(case):
+def test_spans_do_not_depend_on_how_the_text_is_divided(case: Case) -> None:
     text, pieces, name, options = case
     whole = run([text], name, **options)
     assert run(pieces, name, **options) == whole
@@ -92,13 +71,13 @@ def test_spans_do_not_depend_on_how_the_text_is_divided(case):
 
 
 @given(divided())
-def test_texts_of_all_spans_are_the_input(case):
+def test_texts_of_all_spans_are_the_input(case: Case) -> None:
     text, pieces, name, options = case
     assert "".join(part for _, part in run(pieces, name, **options)) == text
 
 
 @given(divided())
-def test_order_of_spans_is_legal(case):
+def test_order_of_spans_is_legal(case: Case) -> None:
     """A block is open, thinking, close; thinking stands nowhere else, and never begins blank."""
     _, pieces, name, options = case
     spans = run(pieces, name, **options)
@@ -118,10 +97,11 @@ def test_order_of_spans_is_legal(case):
 
 
 @given(divided(), st.integers(0, 8))
-def test_pause_loses_nothing_and_holds_nothing(case, at):
+def test_pause_loses_nothing_and_holds_nothing(case: Case, at: int) -> None:
     text, pieces, name, options = case
     splitter = Splitter(name, **options)
-    spans, fed = [], ""
+    spans: list[Span] = []
+    fed = ""
     for i, piece in enumerate(pieces):
         spans += splitter.feed(piece)
         fed += piece
@@ -132,7 +112,7 @@ def test_pause_loses_nothing_and_holds_nothing(case, at):
     assert "".join(s.text for s in spans) == text
 
 
-def test_end_is_idempotent_and_feed_after_end_raises():
+def test_end_is_idempotent_and_feed_after_end_raises() -> None:
     splitter = Splitter("think")
     splitter.feed("<think>a")
     assert splitter.end() == []
@@ -143,7 +123,7 @@ def test_end_is_idempotent_and_feed_after_end_raises():
         splitter.feed("b")
 
 
-def held(splitter, text):
+def held(splitter: Splitter, text: str) -> str:
     """What is held back after `text`, fed character by character."""
     out = "".join(span.text for char in text for span in splitter.feed(char))
     assert text.startswith(out)
@@ -151,7 +131,7 @@ def held(splitter, text):
 
 
 @given(st.text(alphabet="</think> a\n", max_size=40))
-def test_reasoning_holds_only_white_space_and_a_prefix_of_the_closing_marker(tail):
+def test_reasoning_holds_only_white_space_and_a_prefix_of_the_closing_marker(tail: str) -> None:
     text = "<think>x" + tail.replace("</think>", "")
     prefix = next(p for p in ("</think"[:n] for n in range(7, -1, -1)) if text.endswith(p))
     body = text[: len(text) - len(prefix)]
@@ -159,7 +139,7 @@ def test_reasoning_holds_only_white_space_and_a_prefix_of_the_closing_marker(tai
 
 
 @given(st.text(alphabet="</think> a\n`", max_size=40))
-def test_answer_holds_only_a_prefix_of_a_live_marker(tail):
+def test_answer_holds_only_a_prefix_of_a_live_marker(tail: str) -> None:
     text = "x" + tail
     prefixes = sorted({m[:n] for m in ("<think>", "</think>") for n in range(len(m))}, key=len)
     longest = [prefix for prefix in prefixes if text.endswith(prefix)][-1]
@@ -168,52 +148,61 @@ def test_answer_holds_only_a_prefix_of_a_live_marker(tail):
 
 
 @pytest.mark.parametrize("text", ["plain ", "a < b", "<thi ", "<br>", "</div>", "trailing spaces   \n\n", "＜t"])
-def test_text_that_cannot_be_a_marker_is_released_at_once(text):
+def test_text_that_cannot_be_a_marker_is_released_at_once(text: str) -> None:
     splitter = Splitter("think")
     assert splitter.feed("x") == [Span(TEXT, "x")]
     assert "".join(span.text for span in splitter.feed(text)) == text
 
 
-def test_white_space_in_the_answer_is_not_held():
+def test_white_space_in_the_answer_is_not_held() -> None:
     splitter = Splitter("think")
     splitter.feed("<think>a</think>b")
     assert splitter.feed(" \n\n") == [Span(TEXT, " \n\n")]
 
 
-@pytest.mark.parametrize("start", ["", "<think>", "<think>x", "<think>x</think>", "x"])
-@pytest.mark.parametrize("unit", ["<", "a", " ", "\n", "`", "</think", "<|im_end|>", "a </think>\n", "<think>"])
+STARTS = ["", "<think>", "<think>x", "<think>x</think>", "x"]
+UNITS = ["<", "a", " ", "\n", "`", "</think", "<|im_end|>", "a </think>\n", "<think>"]
+
+
+@pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("position", ["start", "anywhere"])
-def test_work_is_linear(start, unit, position):
+def test_work_is_linear(start: str, position: Literal["start", "anywhere"]) -> None:
     """Each piece is scanned once with what was pending, which is never longer than a marker."""
-    splitter = Splitter("think", position=position)
-    splitter.feed(start)
     longest = max(len(marker) for marker in ALPHABETS["think"])
-    text = unit * (60_000 // len(unit))
-    scanned = spans = 0
-    for at in range(0, len(text), 3):
-        scanned += len(splitter._pending) + 3
-        spans += len(splitter.feed(text[at : at + 3]))
-        assert len(splitter._pending) < longest
-    assert scanned < longest * len(text)
-    assert spans <= len(text)
-    splitter.end()
+    with Cases() as case:
+        for unit in UNITS:
+            splitter = Splitter("think", position=position)
+            splitter.feed(start)
+            text = unit * (300 * settings().max_examples // len(unit))
+            scanned = spans = 0
+            with case(repr(unit)):
+                for at in range(0, len(text), 3):
+                    scanned += len(splitter._pending) + 3
+                    spans += len(splitter.feed(text[at : at + 3]))
+                    assert len(splitter._pending) < longest
+                assert scanned < longest * len(text)
+                assert spans <= len(text)
+                splitter.end()
 
 
-@pytest.mark.parametrize("options", [{}, {"implicit_start": "always"}, {"implicit_start": "auto"}])
-@pytest.mark.parametrize("unit", ["<", " ", "abc", "</thin", "` ", "<|im_end|>"])
-def test_a_megabyte_goes_through(unit, options):
-    text = unit * (1_000_000 // len(unit))
-    pieces = [text[i : i + 3] for i in range(0, len(text), 3)]
-    for division in (pieces, [text]):
-        splitter = Splitter("think", **options)
-        size = sum(len(span.text) for piece in division for span in splitter.feed(piece))
-        assert size + sum(len(span.text) for span in splitter.end()) == len(text)
+@pytest.mark.parametrize("implicit_start", [None, "always", "auto"])
+def test_a_text_of_any_length_goes_through(implicit_start: ImplicitStart | None) -> None:
+    """A megabyte of it with the profile `long`."""
+    with Cases() as case:
+        for unit in ["<", " ", "abc", "</thin", "` ", "<|im_end|>"]:
+            text = unit * (5_000 * settings().max_examples // len(unit))
+            pieces = [text[i : i + 3] for i in range(0, len(text), 3)]
+            for division in (pieces, [text]):
+                splitter = Splitter("think", implicit_start=implicit_start)
+                with case(f"{unit!r} in {len(division)} pieces"):
+                    size = sum(len(span.text) for piece in division for span in splitter.feed(piece))
+                    assert size + sum(len(span.text) for span in splitter.end()) == len(text)
 
 
 # ------------------------------------------------------------------------------------- the hard cases
 
 
-def test_case_1_marker_split_over_chunks():
+def test_case_1_marker_split_over_chunks() -> None:
     text = "<think>über</think>ja"
     expected = [("open", "<think>"), ("thinking", "über"), ("close", "</think>"), ("text", "ja")]
     assert split(text) == expected
@@ -221,7 +210,7 @@ def test_case_1_marker_split_over_chunks():
     assert run(decoder.decode(bytes([byte])) for byte in text.encode()) == expected
 
 
-def test_case_1_longest_suffix_because_of_self_overlap():
+def test_case_1_longest_suffix_because_of_self_overlap() -> None:
     assert split("<think>a<</think>b") == [
         ("open", "<think>"),
         ("thinking", "a<"),
@@ -231,13 +220,13 @@ def test_case_1_longest_suffix_because_of_self_overlap():
     assert split("x <<think>y</think>", position="anywhere")[0] == ("text", "x <")
 
 
-def test_case_2_false_prefix():
+def test_case_2_false_prefix() -> None:
     assert split("a < b, <thi then ng>, <") == [("text", "a < b, <thi then ng>, <")]
     assert split("<thi then ng>") == [("text", "<thi then ng>")]
     assert split("<think>a </thin") == [("open", "<think>"), ("thinking", "a </thin")]
 
 
-def test_case_3_everything_in_one_chunk():
+def test_case_3_everything_in_one_chunk() -> None:
     assert [tuple(span) for span in Splitter().feed("<think>a</think>b")] == [
         ("open", "<think>"),
         ("thinking", "a"),
@@ -246,7 +235,7 @@ def test_case_3_everything_in_one_chunk():
     ]
 
 
-def test_case_4_opening_marker_prefilled_by_the_template():
+def test_case_4_opening_marker_prefilled_by_the_template() -> None:
     expected = [("open", ""), ("thinking", "a"), ("close", "\n</think>\n"), ("text", "b")]
     assert split("a\n</think>\nb", implicit_start="always") == expected
     assert split("a\n</think>\nb", "think-forced") == expected
@@ -256,8 +245,8 @@ def test_case_4_opening_marker_prefilled_by_the_template():
     assert split("\n<think>\na</think>", "think-forced")[0] == ("open", "\n<think>\n")
 
 
-def test_case_4_auto_waits_for_a_marker():
-    auto = {"implicit_start": "auto"}
+def test_case_4_auto_waits_for_a_marker() -> None:
+    auto: Options = {"implicit_start": "auto"}
     assert split("a\n</think>\nb", **auto) == [
         ("open", ""),
         ("thinking", "a"),
@@ -270,14 +259,14 @@ def test_case_4_auto_waits_for_a_marker():
     assert Splitter(**auto).feed("plain") == []
 
 
-def test_case_4_auto_is_capped():
+def test_case_4_auto_is_capped() -> None:
     assert split("0123456789</think>b", implicit_start="auto", auto_cap=10) == [("text", "0123456789</think>b")]
     assert split("0</think>b", implicit_start="auto", auto_cap=10)[1] == ("thinking", "0")
     splitter = Splitter(implicit_start="auto", auto_cap=10)
     assert splitter.feed("0123456789") == [Span(TEXT, "0123456789")]
 
 
-def test_case_5_close_without_open():
+def test_case_5_close_without_open() -> None:
     assert split(" </think>\n\nb") == [("drop", " </think>\n\n"), ("text", "b")]
     assert split("</think>b", "minimax-m3", thinking=False) == [("text", "</think>b")]
     assert split("</mm:think>b", "minimax-m3", thinking=False)[0] == ("drop", "</mm:think>")
@@ -290,7 +279,7 @@ def test_case_5_close_without_open():
 @pytest.mark.parametrize(
     ("text", "thinking"), [("<think>\na b\n", "a b\n"), ("<think>a</th", "a</th"), ("<think>a ", "a ")]
 )
-def test_case_6_unclosed_block(text, thinking):
+def test_case_6_unclosed_block(text: str, thinking: str) -> None:
     spans = split(text)
     assert spans[0][0] == "open"
     assert spans[1:] == [("thinking", thinking)]
@@ -301,7 +290,7 @@ def test_case_6_unclosed_block(text, thinking):
     assert splitter.truncated
 
 
-def test_case_6_unclosed_before_any_reasoning():
+def test_case_6_unclosed_before_any_reasoning() -> None:
     splitter = Splitter()
     assert splitter.feed("<think>\n") == []
     assert splitter.end() == [Span(DROP, "<think>\n")]
@@ -311,7 +300,7 @@ def test_case_6_unclosed_before_any_reasoning():
     assert not silent.truncated
 
 
-def test_case_7_white_space_around_markers_is_stripped_and_kept():
+def test_case_7_white_space_around_markers_is_stripped_and_kept() -> None:
     assert split("\n<think> \n a  b \n</think> \n\n  c \n") == [
         ("open", "\n<think> \n "),
         ("thinking", "a  b"),
@@ -320,33 +309,33 @@ def test_case_7_white_space_around_markers_is_stripped_and_kept():
     ]
 
 
-def test_case_7_text_that_no_marker_touches_is_left_alone():
+def test_case_7_text_that_no_marker_touches_is_left_alone() -> None:
     assert split("\n\n  a \n") == [("text", "\n\n  a \n")]
     assert split(" \n") == [("text", " \n")]
 
 
 @pytest.mark.parametrize("code", ["`<think>`", "``<think>``", "```xml\n<think>a</think>\n```", "\n~ '<think>'"])
-def test_case_8_marker_in_the_answers_code(code):
+def test_case_8_marker_in_the_answers_code(code: str) -> None:
     text = f"Use {code} here"
     assert split(text) == [("text", text)]
     if "'" not in code:
         assert split(text, position="anywhere") == [("text", text)]
 
 
-def test_case_8_anywhere_outside_of_code():
+def test_case_8_anywhere_outside_of_code() -> None:
     spans = split("A `<think>` b ```\n<think>\n``` c <think>d</think> e", position="anywhere")
-    assert said(spans, THINKING) == "d"
+    assert text_of(spans, THINKING) == "d"
     assert split("a ` lone\n<think>d</think>", position="anywhere")[1:3] == [
         ("open", "<think>"),
         ("thinking", "d"),
     ]
 
 
-def test_case_8_first_close_wins_inside_reasoning():
-    assert said(split('<think>print("</think>")'), THINKING) == 'print("'
+def test_case_8_first_close_wins_inside_reasoning() -> None:
+    assert text_of(split('<think>print("</think>")'), THINKING) == 'print("'
 
 
-def test_case_9_nested_markers_are_literal():
+def test_case_9_nested_markers_are_literal() -> None:
     assert split("<think><think>a</think>b") == [
         ("open", "<think>"),
         ("thinking", "<think>a"),
@@ -355,9 +344,9 @@ def test_case_9_nested_markers_are_literal():
     ]
 
 
-def test_case_10_multiple_blocks():
+def test_case_10_multiple_blocks() -> None:
     text = "<think>a</think>b<think>c</think>d"
-    assert said(split(text), TEXT) == "b<think>c</think>d"
+    assert text_of(split(text), TEXT) == "b<think>c</think>d"
     assert split(text, position="anywhere") == [
         ("open", "<think>"),
         ("thinking", "a"),
@@ -370,12 +359,11 @@ def test_case_10_multiple_blocks():
     ]
 
 
-def test_case_11_second_draft_closed_by_a_stray_marker():
+def test_case_11_second_draft_closed_by_a_stray_marker() -> None:
     text = "<think>a</think>draft</think>final"
     assert split(text)[3:] == [("text", "draft"), ("drop", "</think>"), ("text", "final")]
     assert split(text, stray="keep")[3:] == [("text", "draft</think>final")]
-    for policy in ("drop", "keep"):
-        splitter = Splitter(stray=policy)
+    for splitter in (Splitter(stray="drop"), Splitter(stray="keep")):
         splitter.feed(text)
         assert splitter.stray_close
     assert split("<think>a</think>\n</think>b")[2:] == [("close", "</think>\n</think>"), ("text", "b")]
@@ -384,11 +372,11 @@ def test_case_11_second_draft_closed_by_a_stray_marker():
 @pytest.mark.parametrize(
     "answer", ["`</think>`", '"</think>"', "```\n</think>\n```\n", "a <think>b</think> c", '{"a": "x</think>"}']
 )
-def test_case_11_a_marker_that_is_quoted_stays(answer):
-    assert said(split("<think>a</think>" + answer), TEXT) == answer
+def test_case_11_a_marker_that_is_quoted_stays(answer: str) -> None:
+    assert text_of(split("<think>a</think>" + answer), TEXT) == answer
 
 
-def test_case_12_tool_marker_ends_reasoning():
+def test_case_12_tool_marker_ends_reasoning() -> None:
     call = '<tool_call>\n{"name": "f"}\n</tool_call>'
     assert split(f"a\n{call}", "think+tool-close") == [
         ("open", ""),
@@ -397,13 +385,13 @@ def test_case_12_tool_marker_ends_reasoning():
         ("text", call),
     ]
     # Only at the start of a line, unless it is a token that prose does not contain.
-    assert said(split("a <tool_call> b</think>c", "think+tool-close"), THINKING) == "a <tool_call> b"
+    assert text_of(split("a <tool_call> b</think>c", "think+tool-close"), THINKING) == "a <tool_call> b"
     kimi = "a<|tool_calls_section_begin|>b"
     assert split(kimi, "think+tool-close")[2:] == [("close", ""), ("text", "<|tool_calls_section_begin|>b")]
     assert split(call, "think+tool-close") == [("text", call)]
 
 
-def test_case_13_end_of_sequence_tokens():
+def test_case_13_end_of_sequence_tokens() -> None:
     assert split("a<|im_end|>\n<|endoftext|>") == [("text", "a"), ("drop", "<|im_end|>\n<|endoftext|>")]
     assert split("<think>a</think>b<｜end▁of▁sentence｜>")[-1] == ("drop", "<｜end▁of▁sentence｜>")
     assert split("<think>a\n<|im_end|>") == [
@@ -416,35 +404,35 @@ def test_case_13_end_of_sequence_tokens():
 
 
 @pytest.mark.parametrize("text", ["<think>\n\n</think>\n\n", "<think></think>\n", "\n<think> </think>"])
-def test_case_14_empty_block(text):
+def test_case_14_empty_block(text: str) -> None:
     assert split(text + "b") == [("drop", text), ("text", "b")]
     assert split(text) == [("drop", text)]
 
 
-def test_case_15_reasoning_in_a_field_and_in_tags():
+def test_case_15_reasoning_in_a_field_and_in_tags() -> None:
     """Whether the tagged copy repeats the field is the caller's to compare: the text is there, stripped."""
     native = "The same thought."
-    assert said(split(f"<think>\n{native}\n</think>\n\nb"), THINKING) == native
+    assert text_of(split(f"<think>\n{native}\n</think>\n\nb"), THINKING) == native
 
 
 @pytest.mark.parametrize("text", ["<think id=1>a</think>", "<Think>a</Think>", "< think >a</ think >", "<thinking>a"])
-def test_case_16_exact_match_only(text):
+def test_case_16_exact_match_only(text: str) -> None:
     assert split(text) == [("text", text)]
 
 
-def test_case_17_one_splitter_for_each_choice():
+def test_case_17_one_splitter_for_each_choice() -> None:
     a, b = Splitter(), Splitter()
     assert a.feed("<thi") == []
     assert b.feed("nk>") == [Span(TEXT, "nk>")]
     assert merge(a.feed("nk>x") + a.end()) == [("open", "<think>"), ("thinking", "x")]
 
 
-def test_case_18_structured_output_is_exact():
+def test_case_18_structured_output_is_exact() -> None:
     body = json.dumps({"a": " x ", "b": ["</think>", "<think>", "<|im_end|>", "`"]}, indent=2) + "\n"
-    assert said(split("<think>a</think>\n" + body), TEXT) == body
-    assert said(split("<think>a</think>\n" + body, position="anywhere"), TEXT) == body
+    assert text_of(split("<think>a</think>\n" + body), TEXT) == body
+    assert text_of(split("<think>a</think>\n" + body, position="anywhere"), TEXT) == body
     again = body + "<think>b</think>{}"
-    assert said(split(again, position="anywhere"), TEXT) == body + "{}"
+    assert text_of(split(again, position="anywhere"), TEXT) == body + "{}"
 
 
 @pytest.mark.parametrize(
@@ -463,12 +451,12 @@ def test_case_18_structured_output_is_exact():
     ],
 )
 @pytest.mark.parametrize("family", ["think", "think-forced"])
-def test_case_19_assistant_prefill(family, prefill, text, expected):
+def test_case_19_assistant_prefill(family: str, prefill: str, text: str, expected: Merged) -> None:
     assert split(text, family, prefill=prefill) == expected
 
 
 @pytest.mark.parametrize("text", ["&lt;think&gt;a&lt;/think&gt;", "＜think＞a＜/think＞"])
-def test_case_20_escaped_and_fullwidth_are_no_markers(text):
+def test_case_20_escaped_and_fullwidth_are_no_markers(text: str) -> None:
     assert split(text) == [("text", text)]
     assert split(f"<think>{text}</think>")[1] == ("thinking", text)
 
@@ -476,14 +464,14 @@ def test_case_20_escaped_and_fullwidth_are_no_markers(text):
 # ---------------------------------------------------------------------------------------------- pause
 
 
-def test_pause_lets_a_tool_call_follow_its_reasoning():
+def test_pause_lets_a_tool_call_follow_its_reasoning() -> None:
     splitter = Splitter()
     assert [s.kind for s in splitter.feed("<think>a</think>\n\n")] == ["open", "thinking"]
     assert splitter.pause() == [Span("close", "</think>\n\n")]
     assert splitter.feed("\n\nb") == [Span(DROP, "\n\n"), Span(TEXT, "b")]
 
 
-def test_in_reasoning_follows_the_state():
+def test_in_reasoning_follows_the_state() -> None:
     splitter = Splitter()
     states = [splitter.in_reasoning]
     for piece in ("<think>", "a", "</think>", "b"):
