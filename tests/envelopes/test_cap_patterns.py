@@ -10,6 +10,7 @@ from pellucid.envelopes import Envelope
 from pellucid.envelopes.automaton import Steps
 from pellucid.envelopes.capability import Held, decide, read_capabilities, read_capability
 from pellucid.errors import RequestError
+from tests.cases import Cases
 
 
 def sent(kind: str, payload: dict[str, Any] | None = None, to: tuple[str, ...] = (), sender: str = "a") -> Envelope:
@@ -24,7 +25,7 @@ def call(name: Any = "read_file", **arguments: Any) -> dict[str, Any]:
     return {"method": "tools/call", "params": {"name": name, "arguments": arguments}}
 
 
-KINDS = [
+KINDS: list[tuple[Any, str, bool]] = [
     # exact
     ("mcp/request", "mcp/request", True),
     ("mcp/request", "mcp/response", False),
@@ -75,16 +76,18 @@ KINDS = [
 ]
 
 
-@pytest.mark.parametrize(("pattern", "kind", "expected"), KINDS, ids=lambda value: str(value))
-def test_kinds(pattern: Any, kind: str, expected: bool) -> None:
-    assert allowed({"kind": pattern}, sent(kind)) is expected
+def test_kinds() -> None:
+    with Cases() as case:
+        for pattern, kind, expected in KINDS:
+            with case(f"{pattern} allows {kind}"):
+                assert allowed({"kind": pattern}, sent(kind)) is expected
 
 
 SELECT = "/^SELECT .* FROM public\\..*$/"
 DEEP = {"method": "tools/call", "params": {"nested": {"deeply": [{"value": "sensitive_data"}]}}}
 LIST = {"params": [{"name": "file_read", "path": "/tmp/a"}, {"name": "other"}]}
 
-PAYLOADS = [
+PAYLOADS: list[tuple[Any, dict[str, Any], bool]] = [
     # nested: every key it names
     ({"method": "tools/call"}, call(), True),
     ({"method": "tools/call", "params": {"name": "read_file"}}, call(), True),
@@ -167,9 +170,11 @@ PAYLOADS = [
 ]
 
 
-@pytest.mark.parametrize(("pattern", "payload", "expected"), PAYLOADS, ids=lambda value: str(value))
-def test_payloads(pattern: Any, payload: dict[str, Any], expected: bool) -> None:
-    assert allowed({"kind": "mcp/request", "payload": pattern}, sent("mcp/request", payload)) is expected
+def test_payloads() -> None:
+    with Cases() as case:
+        for pattern, payload, expected in PAYLOADS:
+            with case(f"{pattern} allows {payload}"):
+                assert allowed({"kind": "mcp/request", "payload": pattern}, sent("mcp/request", payload)) is expected
 
 
 @pytest.mark.parametrize(
@@ -212,39 +217,41 @@ def test_system_is_the_gateways_alone() -> None:
     assert decide([], sent("system/presence", sender="system:gateway")).allowed
 
 
-@pytest.mark.parametrize(
-    ("written", "param", "said"),
-    [
-        ({}, "capability", "kind is missing"),
-        (7, "capability", "not int"),
-        ({"kind": ""}, "capability.kind", "empty"),
-        ({"kind": "!"}, "capability.kind", "empty"),
-        ({"kind": []}, "capability.kind", "list"),
-        ({"kind": ["chat", 1]}, "capability.kind[1]", "not int"),
-        ({"kind": "chat", "payload": None}, "capability.payload", "left out"),
-        ({"kind": "chat", "payload": "x"}, "capability.payload", "object"),
-        ({"kind": "chat", "paylod": {}}, "capability.paylod", "payload"),
-        ({"kind": "chat", "from": "x"}, "capability.from", "called so"),
-        ({"kind": "chat", "payload": {"a": {"b": "/(/"}}}, "capability.payload.a.b", "never closed"),
-        ({"kind": "chat", "payload": {"a": "/(?=x)/"}}, "capability.payload.a", "looking ahead"),
-        ({"kind": "chat", "payload": {"a": "/(.)\\1/"}}, "capability.payload.a", "back reference"),
-        ({"kind": "chat", "payload": {"a": "/x{1000}{1000}/"}}, "capability.payload.a", "repeats nothing"),
-        ({"kind": "chat", "payload": {"a": "/(x{1000}){1000}/"}}, "capability.payload.a", "too large"),
-        ({"kind": "chat", "payload": {"a": "/((){1000}){1000}/"}}, "capability.payload.a", "too large"),
-        ({"kind": "chat", "payload": {"a": "{b,c}*"}}, "capability.payload.a", "a list"),
-        ({"kind": "chat", "payload": {"a": "![bc]"}}, "capability.payload.a", "a list"),
-        ({"kind": "chat", "payload": {"$.a[?(@.b)]": "c"}}, "capability.payload.$.a[?(@.b)]", "no step"),
-        ({"kind": "chat", "payload": {"$ref": "c"}}, "capability.payload.$ref", "no step"),
-        ({"kind": "chat", "payload": {"a": "x" * 3000}}, "capability.payload.a", "2000"),
-        ({"kind": "chat", "payload": {"a": list(range(300))}}, "capability.payload.a[198]", "at most"),
-    ],
-)
-def test_what_is_wrong_is_named_with_its_place(written: Any, param: str, said: str) -> None:
-    with pytest.raises(RequestError) as caught:
-        read_capability(written)
-    assert caught.value.info.param == param
-    assert said in caught.value.info.message
-    assert caught.value.info.message.startswith(f"{param}: ")
+WRONG: list[tuple[Any, str, str]] = [
+    ({}, "capability", "kind is missing"),
+    (7, "capability", "not int"),
+    ({"kind": ""}, "capability.kind", "empty"),
+    ({"kind": "!"}, "capability.kind", "empty"),
+    ({"kind": []}, "capability.kind", "list"),
+    ({"kind": ["chat", 1]}, "capability.kind[1]", "not int"),
+    ({"kind": "chat", "payload": None}, "capability.payload", "left out"),
+    ({"kind": "chat", "payload": "x"}, "capability.payload", "object"),
+    ({"kind": "chat", "paylod": {}}, "capability.paylod", "payload"),
+    ({"kind": "chat", "from": "x"}, "capability.from", "called so"),
+    ({"kind": "chat", "payload": {"a": {"b": "/(/"}}}, "capability.payload.a.b", "never closed"),
+    ({"kind": "chat", "payload": {"a": "/(?=x)/"}}, "capability.payload.a", "looking ahead"),
+    ({"kind": "chat", "payload": {"a": "/(.)\\1/"}}, "capability.payload.a", "back reference"),
+    ({"kind": "chat", "payload": {"a": "/x{1000}{1000}/"}}, "capability.payload.a", "repeats nothing"),
+    ({"kind": "chat", "payload": {"a": "/(x{1000}){1000}/"}}, "capability.payload.a", "too large"),
+    ({"kind": "chat", "payload": {"a": "/((){1000}){1000}/"}}, "capability.payload.a", "too large"),
+    ({"kind": "chat", "payload": {"a": "{b,c}*"}}, "capability.payload.a", "a list"),
+    ({"kind": "chat", "payload": {"a": "![bc]"}}, "capability.payload.a", "a list"),
+    ({"kind": "chat", "payload": {"$.a[?(@.b)]": "c"}}, "capability.payload.$.a[?(@.b)]", "no step"),
+    ({"kind": "chat", "payload": {"$ref": "c"}}, "capability.payload.$ref", "no step"),
+    ({"kind": "chat", "payload": {"a": "x" * 3000}}, "capability.payload.a", "2000"),
+    ({"kind": "chat", "payload": {"a": list(range(300))}}, "capability.payload.a[198]", "at most"),
+]
+
+
+def test_what_is_wrong_is_named_with_its_place() -> None:
+    with Cases() as case:
+        for written, param, part in WRONG:
+            with case(f"{written!r:.80}"):
+                with pytest.raises(RequestError) as caught:
+                    read_capability(written)
+                assert caught.value.info.param == param
+                assert part in caught.value.info.message
+                assert caught.value.info.message.startswith(f"{param}: ")
 
 
 def test_values_too_deep_are_refused() -> None:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.envelopes import DialectName, Envelope, EnvelopeError, Join, encode, join_in, load, read, write
+from tests.cases import Cases
 from tests.envelopes.envelope_kit import DEFAULTS, NOW, dialects, envelopes, refused, stored
 
 anything = st.recursive(
@@ -85,80 +86,81 @@ for _ in range(5000):
 LONG = "x" * 256
 
 
-@pytest.mark.parametrize(
-    ("frame", "code", "param"),
-    [
-        (b"", "invalid_json", None),
-        (b'{"kind": "chat", "payload": {"n": NaN}}', "invalid_json", None),
-        (b'{"kind": "chat", "payload": {"n": [1e999]}}', None, "payload.n[0]"),
-        ({"kind": "x", "payload": {"\ud800" * 99: [float("nan")]}}, None, "payload." + "\ufffd" * 40 + "[0]"),
-        (b'{"kind": "chat", "payload": {"n": ' + b"9" * 5000 + b"}}", "invalid_json", None),
-        (b'{"kind": "chat", "id": "\xff"}', "invalid_json", None),
-        (b'{"a":' * 100_000, "too_deep", None),
-        (b"[" * 100_000 + b"]" * 100_000, "too_deep", None),
-        (b'{"kind": "chat", "payload": ' + b'{"a":' * 70 + b"1" + b"}" * 71, "too_deep", None),
-        ({"kind": "chat", "payload": DEEP}, "too_deep", None),
-        (b"[]", "invalid_type", None),
-        (b"null", "invalid_type", None),
-        (b'"chat"', "invalid_type", None),
-        ({}, "missing", "kind"),
-        ({"kind": 7}, "invalid_type", "kind"),
-        ({"kind": ""}, "invalid_kind", "kind"),
-        ({"kind": "chat\0"}, "invalid_kind", "kind"),
-        ({"kind": "chat\n"}, "invalid_kind", "kind"),
-        ({"kind": "reasoning//start"}, "invalid_kind", "kind"),
-        ({"kind": "/system/welcome"}, "invalid_kind", "kind"),
-        ({"kind": "system\u200b/welcome"}, "invalid_kind", "kind"),
-        ({"kind": "a/" * 200 + "a"}, "too_long", "kind"),
-        ({"kind": "system/presence"}, "capability_violation", "kind"),
-        ({"kind": "system.presence"}, "capability_violation", "kind"),
-        ({"kind": "System/Presence"}, "capability_violation", "kind"),
-        ({"kind": "system"}, "capability_violation", "kind"),
-        ({"kind": "chat", "from": "human"}, "sender_mismatch", "from"),
-        ({"kind": "chat", "from": ["agent"]}, "invalid_type", "from"),
-        ({"kind": "chat", "id": LONG}, "too_long", "id"),
-        ({"kind": "chat", "id": ""}, "invalid_value", "id"),
-        ({"kind": "chat", "id": "a\0b"}, "invalid_value", "id"),
-        ({"kind": "chat", "id": "a\u202eb"}, "invalid_value", "id"),
-        ({"kind": "chat", "id": 5}, "invalid_type", "id"),
-        ({"kind": "chat", "ts": "yesterday"}, "invalid_value", "ts"),
-        ({"kind": "chat", "ts": "2025-13-01T00:00:00Z"}, "invalid_value", "ts"),
-        ({"kind": "chat", "ts": True}, "invalid_value", "ts"),
-        ({"kind": "chat", "ts": 10**30}, "invalid_value", "ts"),
-        ({"kind": "chat", "ts": "0001-01-01T00:00:00+14:00"}, "invalid_value", "ts"),
-        ({"kind": "chat", "to": {"a": 1}}, "invalid_type", "to"),
-        ({"kind": "chat", "to": ["a", 1]}, "invalid_type", "to[1]"),
-        ({"kind": "chat", "to": ["a"] * 257}, "too_long", "to"),
-        ({"kind": "chat", "correlation_id": [LONG]}, "too_long", "correlation_id[0]"),
-        ({"kind": "chat", "correlationId": 3}, "invalid_type", "correlationId"),
-        ({"kind": "chat", "correlationId": "a", "correlation_id": ["b"]}, "invalid_value", "correlationId"),
-        ({"kind": "chat", "context": "a/b/c/d/e/f"}, "too_deep", "context"),
-        ({"kind": "chat", "context": LONG}, "too_long", "context"),
-        ({"kind": "chat", "context": "../other"}, "invalid_context", "context"),
-        ({"kind": "chat", "context": "a/../b"}, "invalid_context", "context"),
-        ({"kind": "chat", "context": ["a"]}, "invalid_type", "context"),
-        ({"kind": "chat", "protocol": "irc/v1"}, "unknown_protocol", "protocol"),
-        ({"kind": "chat", "protocol": 4}, "invalid_type", "protocol"),
-        ({"kind": "chat", "payload": "hello"}, "invalid_type", "payload"),
-        ({"kind": "chat", "payload": {"text": 5}}, "invalid_payload", "payload.text"),
-        ({"kind": "chat", "payload": {"message": []}}, "invalid_payload", "payload.message"),
-        ({"kind": "reasoning/thought", "payload": {"confidence": 1.01}}, "invalid_payload", "payload.confidence"),
-        ({"kind": "reasoning/thought", "payload": {"confidence": "high"}}, "invalid_payload", "payload.confidence"),
-        ({"kind": "reasoning/start", "payload": {"metadata": {"confidence": -1}}}, None, "payload.metadata.confidence"),
-        ({"kind": "reasoning/thought", "payload": {"uncertainty": {"low": 1, "high": 0}}}, None, "payload.uncertainty"),
-        ({"kind": "reasoning/question", "payload": {"questions": ["a", 1]}}, None, "payload.questions[1]"),
-        ({"kind": "capability/grant", "payload": {"capabilities": []}}, "missing", "payload.recipient"),
-    ],
-)
-def test_what_is_refused_and_where(frame: Any, code: str | None, param: str | None) -> None:
-    failed = refused(read, frame, None, DEFAULTS)
+REFUSED: list[tuple[Any, str | None, str | None]] = [
+    (b"", "invalid_json", None),
+    (b'{"kind": "chat", "payload": {"n": NaN}}', "invalid_json", None),
+    (b'{"kind": "chat", "payload": {"n": [1e999]}}', None, "payload.n[0]"),
+    ({"kind": "x", "payload": {"\ud800" * 99: [float("nan")]}}, None, "payload." + "\ufffd" * 40 + "[0]"),
+    (b'{"kind": "chat", "payload": {"n": ' + b"9" * 5000 + b"}}", "invalid_json", None),
+    (b'{"kind": "chat", "id": "\xff"}', "invalid_json", None),
+    (b'{"a":' * 100_000, "too_deep", None),
+    (b"[" * 100_000 + b"]" * 100_000, "too_deep", None),
+    (b'{"kind": "chat", "payload": ' + b'{"a":' * 70 + b"1" + b"}" * 71, "too_deep", None),
+    ({"kind": "chat", "payload": DEEP}, "too_deep", None),
+    (b"[]", "invalid_type", None),
+    (b"null", "invalid_type", None),
+    (b'"chat"', "invalid_type", None),
+    ({}, "missing", "kind"),
+    ({"kind": 7}, "invalid_type", "kind"),
+    ({"kind": ""}, "invalid_kind", "kind"),
+    ({"kind": "chat\0"}, "invalid_kind", "kind"),
+    ({"kind": "chat\n"}, "invalid_kind", "kind"),
+    ({"kind": "reasoning//start"}, "invalid_kind", "kind"),
+    ({"kind": "/system/welcome"}, "invalid_kind", "kind"),
+    ({"kind": "system\u200b/welcome"}, "invalid_kind", "kind"),
+    ({"kind": "a/" * 200 + "a"}, "too_long", "kind"),
+    ({"kind": "system/presence"}, "capability_violation", "kind"),
+    ({"kind": "system.presence"}, "capability_violation", "kind"),
+    ({"kind": "System/Presence"}, "capability_violation", "kind"),
+    ({"kind": "system"}, "capability_violation", "kind"),
+    ({"kind": "chat", "from": "human"}, "sender_mismatch", "from"),
+    ({"kind": "chat", "from": ["agent"]}, "invalid_type", "from"),
+    ({"kind": "chat", "id": LONG}, "too_long", "id"),
+    ({"kind": "chat", "id": ""}, "invalid_value", "id"),
+    ({"kind": "chat", "id": "a\0b"}, "invalid_value", "id"),
+    ({"kind": "chat", "id": "a\u202eb"}, "invalid_value", "id"),
+    ({"kind": "chat", "id": 5}, "invalid_type", "id"),
+    ({"kind": "chat", "ts": "yesterday"}, "invalid_value", "ts"),
+    ({"kind": "chat", "ts": "2025-13-01T00:00:00Z"}, "invalid_value", "ts"),
+    ({"kind": "chat", "ts": True}, "invalid_value", "ts"),
+    ({"kind": "chat", "ts": 10**30}, "invalid_value", "ts"),
+    ({"kind": "chat", "ts": "0001-01-01T00:00:00+14:00"}, "invalid_value", "ts"),
+    ({"kind": "chat", "to": {"a": 1}}, "invalid_type", "to"),
+    ({"kind": "chat", "to": ["a", 1]}, "invalid_type", "to[1]"),
+    ({"kind": "chat", "to": ["a"] * 257}, "too_long", "to"),
+    ({"kind": "chat", "correlation_id": [LONG]}, "too_long", "correlation_id[0]"),
+    ({"kind": "chat", "correlationId": 3}, "invalid_type", "correlationId"),
+    ({"kind": "chat", "correlationId": "a", "correlation_id": ["b"]}, "invalid_value", "correlationId"),
+    ({"kind": "chat", "context": "a/b/c/d/e/f"}, "too_deep", "context"),
+    ({"kind": "chat", "context": LONG}, "too_long", "context"),
+    ({"kind": "chat", "context": "../other"}, "invalid_context", "context"),
+    ({"kind": "chat", "context": "a/../b"}, "invalid_context", "context"),
+    ({"kind": "chat", "context": ["a"]}, "invalid_type", "context"),
+    ({"kind": "chat", "protocol": "irc/v1"}, "unknown_protocol", "protocol"),
+    ({"kind": "chat", "protocol": 4}, "invalid_type", "protocol"),
+    ({"kind": "chat", "payload": "hello"}, "invalid_type", "payload"),
+    ({"kind": "chat", "payload": {"text": 5}}, "invalid_payload", "payload.text"),
+    ({"kind": "chat", "payload": {"message": []}}, "invalid_payload", "payload.message"),
+    ({"kind": "reasoning/thought", "payload": {"confidence": 1.01}}, "invalid_payload", "payload.confidence"),
+    ({"kind": "reasoning/thought", "payload": {"confidence": "high"}}, "invalid_payload", "payload.confidence"),
+    ({"kind": "reasoning/start", "payload": {"metadata": {"confidence": -1}}}, None, "payload.metadata.confidence"),
+    ({"kind": "reasoning/thought", "payload": {"uncertainty": {"low": 1, "high": 0}}}, None, "payload.uncertainty"),
+    ({"kind": "reasoning/question", "payload": {"questions": ["a", 1]}}, None, "payload.questions[1]"),
+    ({"kind": "capability/grant", "payload": {"capabilities": []}}, "missing", "payload.recipient"),
+]
 
-    assert failed is not None
-    info = failed.info
-    assert (info.code if code else None, info.param) == (code, param)
-    assert len(info.message) < 1000
-    if param is not None:
-        assert info.message.startswith(param)
+
+def test_what_is_refused_and_where() -> None:
+    with Cases() as case:
+        for number, (frame, code, param) in enumerate(REFUSED):
+            with case(f"row {number}: {code} {param}"):
+                failed = refused(read, frame, None, DEFAULTS)
+                assert failed is not None
+                info = failed.info
+                assert (info.code if code else None, info.param) == (code, param)
+                assert len(info.message) < 1000
+                if param is not None:
+                    assert info.message.startswith(param)
 
 
 def test_the_refused_one_is_named() -> None:

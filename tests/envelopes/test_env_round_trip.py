@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pellucid.envelopes import DIALECTS, Defaults, DialectName, Envelope, EnvelopeError, encode, read, text_of, write
+from tests.cases import Cases
 from tests.envelopes.envelope_kit import DEFAULTS, NOW, SENDER, dialects, envelopes, stored
 from tests.envelopes.seed_flows import FLOWS
 
@@ -43,11 +44,17 @@ def test_through_any_chain_of_dialects(envelope: Envelope, last: DialectName, ch
 
 # --- the flows of the proposal ---------------------------------------------------------------------------------
 
-SENT = [pytest.param(text, id=f"{name}-{number}") for name, flow in FLOWS.items() for number, text in enumerate(flow)]
+SENT = {f"{name}-{number}": text for name, flow in FLOWS.items() for number, text in enumerate(flow)}
 
 
-@pytest.mark.parametrize("text", SENT)
-def test_every_envelope_of_the_proposal_is_accepted_as_written(text: str) -> None:
+def test_every_envelope_of_the_proposal_is_accepted_as_written() -> None:
+    with Cases() as case:
+        for name, text in SENT.items():
+            with case(name):
+                _check_accepted(text)
+
+
+def _check_accepted(text: str) -> None:
     raw = msgspec.json.decode(text)
     envelope = read(text, None, DEFAULTS._replace(sender=raw.get("from", SENDER)))
 
@@ -62,8 +69,14 @@ def test_every_envelope_of_the_proposal_is_accepted_as_written(text: str) -> Non
         assert read(encode(envelope, dialect)) == replace(envelope, dialect=dialect)
 
 
-@pytest.mark.parametrize("text", SENT)
-def test_who_speaks_the_draft_is_sent_what_its_sender_wrote(text: str) -> None:
+def test_who_speaks_the_draft_is_sent_what_its_sender_wrote() -> None:
+    with Cases() as case:
+        for name, text in SENT.items():
+            with case(name):
+                _check_written_back(text)
+
+
+def _check_written_back(text: str) -> None:
     raw = msgspec.json.decode(text)
     envelope = read(text, None, DEFAULTS._replace(sender=raw.get("from", SENDER)))
 

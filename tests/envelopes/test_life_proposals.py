@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -10,10 +12,10 @@ from pellucid.envelopes import Envelope
 from pellucid.envelopes.proposals import Proposal, Proposals
 from tests.envelopes.life_kit import conversations, said
 
-ASK = {"method": "tools/call", "params": {"name": "create_issue", "arguments": {}}}
+ASK: dict[str, Any] = {"method": "tools/call", "params": {"name": "create_issue", "arguments": {}}}
 
 
-def proposed(**more: object) -> Proposals:
+def proposed(**more: Any) -> Proposals:
     proposals = Proposals()
     assert proposals.feed(said("proposal", id="p1", by="a", **(ASK | more))).changed == ("p1",)
     return proposals

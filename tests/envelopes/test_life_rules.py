@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
 from pellucid.envelopes import GATEWAY
 from pellucid.envelopes.lifecycle import MOVES
+from pellucid.envelopes.reasoning import Status
 from pellucid.envelopes.verdict import Ended
+from tests.cases import Cases
 from tests.envelopes.life_kit import code, flags, life, said, seed_flow, told
 from tests.envelopes.seed_flows import FLOWS
 
@@ -101,9 +105,15 @@ def test_implicit_contexts_open_by_being_spoken_in_and_become_started_ones() -> 
     assert flags(space.feed(said("thought", "talk", by="b"))) == set()
 
 
-@pytest.mark.parametrize("kind", ["thought", "question", "conclusion", "cancel", "start"])
 @pytest.mark.parametrize("mode", ["strict", "flag", "off"])
-def test_nobody_reasons_after_the_end(kind: str, mode: str) -> None:
+def test_nobody_reasons_after_the_end(mode: str) -> None:
+    with Cases() as case:
+        for kind in ("thought", "question", "conclusion", "cancel", "start"):
+            with case(kind):
+                _check_reasoning_after_the_end(kind, mode)
+
+
+def _check_reasoning_after_the_end(kind: str, mode: str) -> None:
     space = life(mode=mode)
     told(space, said("start", id="m1"), said("chat", "m1/aside"), said("thought", "m1"), said("conclusion", "m1"))
     late = space.feed(said(kind, "m1"))
@@ -127,7 +137,7 @@ def test_what_is_not_reasoning_is_heard_after_the_end(kind: str) -> None:
 def test_the_gateway_sums_up_in_any_context_and_does_not_think() -> None:
     space = life(owner_only=True)
     told(space, said("start", id="m1"), said("thought", "m1", id="t1"))
-    summary = {"message": "in short", "metadata": {"compresses": ["t1"]}}
+    summary: dict[str, Any] = {"message": "in short", "metadata": {"compresses": ["t1"]}}
     assert space.feed(said("thought", "m1", by=GATEWAY, **summary)).accepted
     told(space, said("conclusion", "m1"))
     late = space.feed(said("thought", "m1", by=GATEWAY, **summary))
@@ -141,7 +151,7 @@ def test_a_context_that_is_no_path_is_not_looked_into() -> None:
 
 
 @pytest.mark.parametrize(("by", "status"), [("human", "cancelled"), (GATEWAY, "abandoned")])
-def test_one_conclusion_is_heard_after_a_cancel(by: str, status: str) -> None:
+def test_one_conclusion_is_heard_after_a_cancel(by: str, status: Status) -> None:
     space = life()
     told(space, said("start", id="m1"))
 
@@ -309,7 +319,8 @@ def test_a_template_is_taken_step_by_step() -> None:
     assert code(space.feed(said("start", id="m0", template="incdent"))) == "unknown_template"
     told(space, said("start", id="m1", template="incident"))
     steps = ["facts", "facts", "fix", "causes", "facts", "nothing", None]
-    verdicts = told(space, *(said("thought", "m1", **({"step": step} if step else {})) for step in steps))
+    payloads: list[dict[str, Any]] = [{"step": step} if step else {} for step in steps]
+    verdicts = told(space, *(said("thought", "m1", **payload) for payload in payloads))
 
     late = "step_out_of_order"
     assert [code(verdict) for verdict in verdicts] == [None, None, late, None, late, "unknown_step", None]
