@@ -2,38 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
-from pellucid.events import ModelEvent, PartDeltaEvent, ThinkingPartDelta
+from pellucid.events import (
+    Event,
+    ModelEvent,
+    PartDelta,
+    PartDeltaEvent,
+    RefusalPartDelta,
+    TextPartDelta,
+    ThinkingPartDelta,
+)
 
 
 def cut(data: bytes, places: Iterable[int]) -> list[bytes]:
+    """These bytes in pieces, cut at these places; a place behind the end is the end."""
     edges = sorted({min(place, len(data)) for place in places} | {0, len(data)})
     return [data[a:b] for a, b in pairwise(edges)]
 
 
-def merged(events: list[ModelEvent]) -> list[Any]:
-    """The events, with neighbouring deltas of one part made one: what does not depend on how the bytes were cut."""
-    out: list[Any] = []
+class GrownPart(NamedTuple):
+    """Neighbouring deltas of one part, put together."""
+
+    part: int
+    kind: type[PartDelta]
+    fields: dict[str, Any]
+
+
+_APPENDED = frozenset({"content_delta", "args_delta", "logprobs", "annotations"})
+
+
+def merged(events: Iterable[ModelEvent]) -> list[object]:
+    """The events, with neighbouring deltas of one part made one: what does not depend on how the bytes were cut.
+
+    Text and lists append, details merge, and anything else replaces what was there before, as in a fold.
+    """
+    out: list[object] = []
     for event in events:
+        if not isinstance(event, PartDeltaEvent):
+            out.append(event)
+            continue
+        delta = event.delta
         last = out[-1] if out else None
-        if isinstance(event, PartDeltaEvent) and isinstance(last, list) and last[0] == event.index:
-            last.append(event.delta)
-        else:
-            out.append([event.index, event.delta] if isinstance(event, PartDeltaEvent) else event)
-    return [_one(entry) if isinstance(entry, list) else entry for entry in out]
+        if not isinstance(last, GrownPart) or (last.part, last.kind) != (event.index, type(delta)):
+            last = GrownPart(event.index, type(delta), {})
+            out.append(last)
+        fields = last.fields
+        for name in delta.__struct_fields__:
+            if value := getattr(delta, name):
+                before = fields.get(name)
+                if before is None:
+                    fields[name] = value
+                elif name in _APPENDED:
+                    fields[name] = before + value
+                else:
+                    fields[name] = before | value if isinstance(value, dict) else value
+    return out
 
 
-def _one(run: list[Any]) -> tuple[Any, ...]:
-    index, *deltas = run
-    texts = (getattr(delta, "args_delta", None) or getattr(delta, "content_delta", None) for delta in deltas)
-    text = "".join(piece or "" for piece in texts)
-    signature, details = None, {}
-    for delta in deltas:
-        if isinstance(delta, ThinkingPartDelta):
-            signature = delta.signature_delta if delta.signature_delta is not None else signature
-            details |= delta.provider_details or {}
-    more = [entry for delta in deltas for entry in (getattr(delta, "annotations", None) or [])]
-    return (index, type(deltas[0]), text, signature, details, more)
+def content_deltas(events: Sequence[Event] | Sequence[ModelEvent]) -> list[str]:
+    """What each delta of thought, answer or refusal adds, in order."""
+    return [
+        event.delta.content_delta or ""
+        for event in events
+        if isinstance(event, PartDeltaEvent)
+        and isinstance(event.delta, ThinkingPartDelta | TextPartDelta | RefusalPartDelta)
+    ]

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import strategies as st
 
 from pellucid.errors import ErrorInfo
-from pellucid.events import Cause, ModelEvent, PartDeltaEvent
+from pellucid.events import Cause, ModelEvent
 from pellucid.fold import Fold, fold
 from pellucid.parts import (
     CompactionPart,
@@ -28,15 +25,9 @@ from pellucid.parts import (
 from pellucid.providers.profiles import builtin_profiles
 from pellucid.providers.wires import WIRES
 from pellucid.settings import ModelCall
+from tests.cutting import cut, merged
 
 ROWS = builtin_profiles()
-
-
-def recordings(provider: str) -> list[Path]:
-    """The recorded answers of a provider: in `PELLUCID_RECORDINGS`, or beside the repository, or none."""
-    named = os.environ.get("PELLUCID_RECORDINGS")
-    root = Path(named) if named else Path(__file__).parents[2] / "shared" / "recordings"
-    return sorted((root / provider).glob("*")) if root.is_dir() else []
 
 
 # --- writing what a server writes --------------------------------------------------------------------------------
@@ -107,31 +98,6 @@ def said(response: ModelResponse) -> list[tuple[str, Any]]:
 # --- cutting it --------------------------------------------------------------------------------------------------
 
 
-def cut(data: bytes, places: Iterable[int]) -> list[bytes]:
-    edges = sorted({min(place, len(data)) for place in places} | {0, len(data)})
-    return [data[a:b] for a, b in pairwise(edges)]
-
-
-def merged(events: list[ModelEvent]) -> list[Any]:
-    """The events, with neighbouring deltas of one part made one: what does not depend on how the bytes were cut."""
-    out: list[Any] = []
-    for event in events:
-        if not isinstance(event, PartDeltaEvent):
-            out.append(event)
-        elif out and isinstance(out[-1], dict):
-            for name in event.delta.__struct_fields__:
-                out[-1][name] = _added(out[-1].get(name), getattr(event.delta, name))
-        else:
-            out.append({name: getattr(event.delta, name) for name in event.delta.__struct_fields__})
-    return out
-
-
-def _added(before: Any, now: Any) -> Any:
-    return (
-        now if before is None else before if now is None else {**before, **now} if type(now) is dict else before + now
-    )
-
-
 def check_cuts(row: str, data: bytes, *, model: str = "m", seed: str = "") -> None:
     """Every cut in two of a small answer, many of a large one, and a cut at every byte: always the same events."""
     whole = merged(events_of(row, data, model=model))
@@ -145,7 +111,7 @@ def check_cuts(row: str, data: bytes, *, model: str = "m", seed: str = "") -> No
 
 # --- breaking it -------------------------------------------------------------------------------------------------
 
-_ODD = [
+_ODD: list[Any] = [
     None,
     True,
     0,

@@ -1,7 +1,5 @@
 """SSE framing: the WHATWG rules, and independence of how the bytes were cut."""
 
-from itertools import pairwise
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +7,7 @@ from hypothesis import strategies as st
 from pellucid.errors import FrameTooLarge
 from pellucid.framing import SSEDecoder, sse_event
 from pellucid.framing.sse import SSE
+from tests.cutting import cut
 
 
 def decode(*chunks: bytes, limit: int = 1 << 20) -> list[SSE]:
@@ -31,7 +30,9 @@ def reference(body: bytes) -> list[SSE]:
         else:
             line += c
         i += 1
-    events, data, name = [], [], ""
+    events: list[SSE] = []
+    data: list[bytes] = []
+    name = ""
     for line in lines:
         if line == b"":
             if data:
@@ -47,11 +48,6 @@ def reference(body: bytes) -> list[SSE]:
             elif field == b"event":
                 name = value.decode("utf-8", "replace")
     return events
-
-
-def cut(body: bytes, places: list[int]) -> list[bytes]:
-    edges = sorted({min(place, len(body)) for place in places} | {0, len(body)})
-    return [body[a:b] for a, b in pairwise(edges)]
 
 
 # Text made of what matters to the parser, so that hypothesis finds the corners quickly.

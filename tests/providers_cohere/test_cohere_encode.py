@@ -15,6 +15,7 @@ from pellucid.parts import (
     File,
     Image,
     ModelRequest,
+    ModelRequestPart,
     ModelResponse,
     ModelResponsePart,
     RetryPromptPart,
@@ -140,7 +141,7 @@ def test_the_output(output: OutputFormat, said: Any) -> None:
 
 
 def test_a_request_with_everything() -> None:
-    parts = [
+    parts: list[ModelRequestPart] = [
         SystemPromptPart("a", "developer"),
         UserPromptPart([Text("b"), Image(data="AA", media_type="image/gif", detail="original")]),
         ToolReturnPart("f", {"x": 1}, "f_1"),

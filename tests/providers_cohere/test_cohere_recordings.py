@@ -14,12 +14,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.small_wires import assistant, check_cuts, recordings, response_of
+from tests.cases import Cases
+from tests.recordings import recordings
+from tests.small_wires import assistant, check_cuts, response_of
 
-RECORDINGS = recordings("cohere")
-
-pytestmark = pytest.mark.skipif(not RECORDINGS, reason="no recordings here; PELLUCID_RECORDINGS says where they are")
-each = pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name)
+pytestmark = pytest.mark.needs("recordings")
 
 DEVIATIONS: dict[str, Callable[[dict[str, Any]], Any]] = {
     # What is billed is no count of tokens used, so it is not called one.
@@ -40,29 +39,40 @@ def normal(part: dict[str, Any]) -> dict[str, Any]:
     return {name: part[name] for name in kept if part.get(name) is not None}
 
 
-@each
-def test_the_answer_is_the_expected_one(path: Path) -> None:
-    theirs = expected(path)
-    ours = response_of("cohere", (path / "response.body").read_bytes())
-    assert [normal(msgspec.to_builtins(part)) for part in ours.parts] == [normal(part) for part in theirs["parts"]]
-    assert ours.finish_reason == theirs["finish_reason"]
-    assert ours.native_finish_reason == theirs["provider_details"]["finish_reason"]
-    assert ours.model_name == DEVIATIONS["model name"](theirs)
-    assert ours.provider_response_id == theirs["provider_response_id"]
-    usage = theirs["usage"]
-    assert (ours.usage.input_tokens, ours.usage.output_tokens) == (usage["input_tokens"], usage["output_tokens"])
-    assert ours.usage.output_reasoning_tokens is None
-    assert ours.usage.details == DEVIATIONS["usage details"](theirs)
+def test_the_answer_is_the_expected_one() -> None:
+    with Cases() as case:
+        for path in recordings("cohere"):
+            with case(path.name):
+                theirs = expected(path)
+                ours = response_of("cohere", (path / "response.body").read_bytes())
+                assert [normal(msgspec.to_builtins(part)) for part in ours.parts] == [
+                    normal(part) for part in theirs["parts"]
+                ]
+                assert ours.finish_reason == theirs["finish_reason"]
+                assert ours.native_finish_reason == theirs["provider_details"]["finish_reason"]
+                assert ours.model_name == DEVIATIONS["model name"](theirs)
+                assert ours.provider_response_id == theirs["provider_response_id"]
+                usage = theirs["usage"]
+                assert (ours.usage.input_tokens, ours.usage.output_tokens) == (
+                    usage["input_tokens"],
+                    usage["output_tokens"],
+                )
+                assert ours.usage.output_reasoning_tokens is None
+                assert ours.usage.details == DEVIATIONS["usage details"](theirs)
 
 
-@each
-def test_what_goes_back_is_what_came(path: Path) -> None:
-    theirs = expected(path)["roundtrip_request"]["messages"]
-    ours = response_of("cohere", (path / "response.body").read_bytes())
-    (answer,) = (message for message in theirs if message["role"] == "assistant")
-    assert assistant("cohere", ours) == {"content": answer["content"]}
+def test_what_goes_back_is_what_came() -> None:
+    with Cases() as case:
+        for path in recordings("cohere"):
+            with case(path.name):
+                theirs = expected(path)["roundtrip_request"]["messages"]
+                ours = response_of("cohere", (path / "response.body").read_bytes())
+                (answer,) = (message for message in theirs if message["role"] == "assistant")
+                assert assistant("cohere", ours) == {"content": answer["content"]}
 
 
-@each
-def test_any_cut_gives_the_same_events(path: Path) -> None:
-    check_cuts("cohere", (path / "response.body").read_bytes(), seed=path.name)
+def test_any_cut_gives_the_same_events() -> None:
+    with Cases() as case:
+        for path in recordings("cohere"):
+            with case(path.name):
+                check_cuts("cohere", (path / "response.body").read_bytes(), seed=path.name)

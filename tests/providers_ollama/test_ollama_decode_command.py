@@ -8,7 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from pellucid.cli.decode import decode
-from tests.small_wires import lines, recordings, sse
+from tests.cases import Cases
+from tests.recordings import recordings
+from tests.small_wires import lines, sse
 
 NATIVE = lines({"message": {"thinking": "why"}, "done": False}, {"message": {"content": "so"}, "done": True})
 CHOICE = {"index": 0, "finish_reason": "stop"}
@@ -48,9 +50,12 @@ def test_the_native_row_can_be_named() -> None:
     assert json.loads(result.stdout)["parts"][0]["content"] == "why"
 
 
-@pytest.mark.parametrize("path", recordings("ollama"), ids=lambda path: path.name)
-def test_recordings_of_the_compatible_endpoint_stay_with_it(path) -> None:  # type: ignore[no-untyped-def]
-    result = CliRunner().invoke(decode, ["--from", "ollama"], input=(path / "response.body").read_bytes())
-    value = json.loads(result.stdout)
-    assert value["provider_name"] == "ollama"
-    assert value["parts"][0]["part_kind"] == "thinking"
+@pytest.mark.needs("recordings")
+def test_recordings_of_the_compatible_endpoint_stay_with_it() -> None:
+    with Cases() as case:
+        for path in recordings("ollama"):
+            with case(path.name):
+                result = CliRunner().invoke(decode, ["--from", "ollama"], input=(path / "response.body").read_bytes())
+                value = json.loads(result.stdout)
+                assert value["provider_name"] == "ollama"
+                assert value["parts"][0]["part_kind"] == "thinking"

@@ -15,6 +15,7 @@ from pellucid.parts import (
     File,
     Image,
     ModelRequest,
+    ModelRequestPart,
     ModelResponse,
     ModelResponsePart,
     RetryPromptPart,
@@ -138,7 +139,7 @@ def test_the_output(output: OutputFormat, said: Any) -> None:
 
 def test_a_request_with_everything() -> None:
     images = [Image(data="AA"), Image(url="data:image/png;base64,BB")]
-    parts = [
+    parts: list[ModelRequestPart] = [
         SystemPromptPart("a", "developer"),
         UserPromptPart([Text("b"), *images, Text("c")]),
         ToolReturnPart("f", {"x": 1}, "call_1"),

@@ -403,9 +403,9 @@ def test_each_rule_is_enforced_by_name(rule: str, events: list[Event]) -> None:
 
 
 def test_a_run_folds_into_messages_with_results_between_turns() -> None:
-    first = [START, ItemStartEvent(0, "tool_call"), PartStartEvent(0, ToolCallPart("f", "", "c"))]
+    first: list[Event] = [START, ItemStartEvent(0, "tool_call"), PartStartEvent(0, ToolCallPart("f", "", "c"))]
     first += [PartEndEvent(0, ToolCallPart("f", "", "c")), ITEM_END, ResponseEndEvent(usage=Usage(1, 2))]
-    second = [START, ITEM, PART, DELTA, PART_END, ITEM_END, ResponseEndEvent(usage=Usage(3, 4, 1))]
+    second: list[Event] = [START, ITEM, PART, DELTA, PART_END, ITEM_END, ResponseEndEvent(usage=Usage(3, 4, 1))]
     folded = fold([*first, CALL, RESULT, *second, SideEvent("a", "b"), RUN_END])
     assert [message.kind for message in folded.messages] == ["response", "request", "response"]
     assert folded.usage == Usage(4, 6, 1)
@@ -477,5 +477,7 @@ def test_arguments_as_an_object_stream_as_json_text_and_stay_an_object(args: dic
     emitter.tool_call("a", more)
     response = fold(list(emitter.end())).response
     assert response is not None
-    assert response.parts[0].args == (json_text(args) + more if more else args)
+    [call] = response.parts
+    assert isinstance(call, ToolCallPart)
+    assert call.args == (json_text(args) + more if more else args)
     assert fold(list(replay(response))).response == response

@@ -38,7 +38,7 @@ def conversations(draw: st.DrawFn) -> list[ModelMessage]:
             calls = [ToolCallPart("f", "{}", id) for id in ids]
             pieces.append([ModelResponse([ThinkingPart(f"thought {turn}"), TextPart(f"text {turn}"), *calls])])
             results: list[ModelRequestPart] = [ToolReturnPart("f", f"result {turn}.{step}", id) for id in ids]
-            if results and draw(st.booleans()):
+            if len(results) > 0 and draw(st.booleans()):
                 pieces.append([ModelRequest(results)])
             else:
                 pending = results
