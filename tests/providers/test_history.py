@@ -12,6 +12,7 @@ The columns: what the assistant message holds beside its text when the reasoning
 from __future__ import annotations
 
 import json
+from itertools import product
 from typing import Any, NamedTuple
 
 import pytest
@@ -38,6 +39,7 @@ from pellucid.parts import (
 from pellucid.providers import history
 from pellucid.providers.openai_chat import encode
 from pellucid.settings import ModelCall, ModelSettings
+from tests.cases import Cases
 from tests.providers.wire_kit import ROWS, body, chunk, origin, response_of, sse
 
 FOREIGN = Origin("elsewhere", "openai_chat", "other")
@@ -102,7 +104,8 @@ MATRIX: dict[str, Rule] = {
 }
 
 each = pytest.mark.parametrize("row", MATRIX)
-with_calls = pytest.mark.parametrize("calls", [True, False], ids=["calls", "no calls"])
+SITUATIONS = list(product((True, False), (None, True, False)))
+"""Whether the message has calls, and whether thinking is switched on."""
 
 
 def sent(
@@ -119,6 +122,7 @@ def sent(
         response = replace(response, origin=None)
     settings: ModelSettings = {} if thinking is None else {"thinking": thinking}
     request = encode(ModelCall("m", [response], settings=settings), ROWS[row], origin(row))
+    message: dict[str, Any]
     (message,) = request["messages"]
     assert message.pop("role") == "assistant"
     if calls:
@@ -133,48 +137,53 @@ def test_every_profile_has_a_rule() -> None:
     assert set(MATRIX) == set(ROWS)
 
 
-@each
-@with_calls
-@pytest.mark.parametrize("thinking", [None, True, False])
-def test_own_reasoning(row: str, calls: bool, thinking: bool | None) -> None:
-    rule = MATRIX[row]
-    expected = rule.off if thinking is False and rule.off is not None else rule.own
-    own = ThinkingPart("why", provider_name=row)
-    assert sent(row, own, calls=calls, thinking=thinking) == expected
-
-
 def lost(row: str, calls: bool, thinking: bool | None) -> dict[str, Any]:
+    """What stands for reasoning that is not there."""
     rule = MATRIX[row]
     return NOTHING if thinking is False else rule.lost if calls else rule.lost_without_calls
 
 
 @each
-@with_calls
-@pytest.mark.parametrize("thinking", [None, True, False])
-def test_lost_reasoning(row: str, calls: bool, thinking: bool | None) -> None:
-    assert sent(row, calls=calls, thinking=thinking) == lost(row, calls, thinking)
+def test_own_reasoning(row: str) -> None:
+    rule = MATRIX[row]
+    own = ThinkingPart("why", provider_name=row)
+    with Cases() as case:
+        for calls, thinking in SITUATIONS:
+            with case(f"calls: {calls}, thinking: {thinking}"):
+                expected = rule.off if thinking is False and rule.off is not None else rule.own
+                assert sent(row, own, calls=calls, thinking=thinking) == expected
 
 
 @each
-@with_calls
-@pytest.mark.parametrize("thinking", [None, True, False])
-def test_foreign_reasoning_is_as_good_as_lost(row: str, calls: bool, thinking: bool | None) -> None:
+def test_lost_reasoning(row: str) -> None:
+    with Cases() as case:
+        for calls, thinking in SITUATIONS:
+            with case(f"calls: {calls}, thinking: {thinking}"):
+                assert sent(row, calls=calls, thinking=thinking) == lost(row, calls, thinking)
+
+
+@each
+def test_foreign_reasoning_is_as_good_as_lost(row: str) -> None:
     foreign = ThinkingPart("why", id="i", signature="s", provider_name="elsewhere", provider_details={"a": "b"})
-    assert sent(row, foreign, by=FOREIGN, calls=calls, thinking=thinking) == lost(row, calls, thinking)
+    with Cases() as case:
+        for calls, thinking in SITUATIONS:
+            with case(f"calls: {calls}, thinking: {thinking}"):
+                assert sent(row, foreign, by=FOREIGN, calls=calls, thinking=thinking) == lost(row, calls, thinking)
 
 
 @each
-@with_calls
-@pytest.mark.parametrize("thinking", [None, True, False])
-def test_reasoning_that_was_cut_off_is_as_good_as_lost(row: str, calls: bool, thinking: bool | None) -> None:
+def test_reasoning_that_was_cut_off_is_as_good_as_lost(row: str) -> None:
     cut = ThinkingPart("why", signature="s", provider_name=row, complete=False)
-    assert sent(row, cut, calls=calls, thinking=thinking) == lost(row, calls, thinking)
+    with Cases() as case:
+        for calls, thinking in SITUATIONS:
+            with case(f"calls: {calls}, thinking: {thinking}"):
+                assert sent(row, cut, calls=calls, thinking=thinking) == lost(row, calls, thinking)
 
 
 @each
-@with_calls
-def test_reasoning_of_unknown_origin(row: str, calls: bool) -> None:
-    assert sent(row, ThinkingPart("why"), known=False, calls=calls) == MATRIX[row].unknown
+def test_reasoning_of_unknown_origin(row: str) -> None:
+    for calls in (True, False):
+        assert sent(row, ThinkingPart("why"), known=False, calls=calls) == MATRIX[row].unknown
 
 
 @each
@@ -220,11 +229,12 @@ def test_a_call_that_was_cut_off_does_not_go_back() -> None:
 
 def back(row: str, data: bytes) -> dict[str, Any]:
     response = response_of(row, data)
+    message: dict[str, Any]
     (message,) = encode(ModelCall("m", [response]), ROWS[row], origin(row))["messages"]
     return message
 
 
-ENTRIES = {
+ENTRIES: dict[str, list[dict[str, Any]]] = {
     "signed text": [{"type": "reasoning.text", "id": "r0", "format": "anthropic-claude-v1", "index": 0,
                      "text": "why", "signature": "S/+="}],
     "summary and its original": [
@@ -263,10 +273,10 @@ def test_fragments_go_back_as_whole_blocks(name: str, size: int) -> None:
 
 
 def test_a_signature_that_comes_after_the_answer_began_goes_back_with_its_text() -> None:
-    for index in ({"index": 0}, {}):
-        text, signature = (
-            {"type": "reasoning.text", **index, **more} for more in ({"text": "why"}, {"signature": "S"})
-        )
+    indexes: list[dict[str, Any]] = [{"index": 0}, {}]
+    for index in indexes:
+        text = {"type": "reasoning.text", **index, "text": "why"}
+        signature = {"type": "reasoning.text", **index, "signature": "S"}
         data = sse(
             chunk(reasoning_details=[text]), chunk(content="so"), chunk(reasoning_details=[signature]), chunk("stop")
         )

@@ -9,37 +9,46 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 import pytest
+from hypothesis import settings
 
 from pellucid.fold import Fold, fold
 from pellucid.parts import ModelResponse, TextPart, ThinkingPart
 from pellucid.providers.openai_chat import encode
+from pellucid.providers.profiles import Profile
 from pellucid.settings import ModelCall
-from tests.providers.wire_kit import ROWS, cut, events_of, merged, recordings
+from tests.cases import Cases
+from tests.cutting import cut, merged
+from tests.providers.wire_kit import ROWS, events_of
+from tests.recordings import recordings, recordings_root
 
-ROOT = recordings()
 PROVIDERS = (
     "groq", "deepseek", "zai", "openrouter", "cerebras", "crusoe",
     "huggingface", "ollama", "openai-compat", "snowflake", "bedrock-mantle-chat",
 )  # fmt: skip
-NAMES = [f"{name}/{path.name}" for name in PROVIDERS for path in sorted((ROOT / name).glob("*"))] if ROOT else []
 
-pytestmark = pytest.mark.skipif(not NAMES, reason="no recordings here; PELLUCID_RECORDINGS says where they are")
+pytestmark = pytest.mark.needs("recordings")
+each_provider = pytest.mark.parametrize("provider", PROVIDERS)
 
 
 class Recording(NamedTuple):
-    row: Any
+    row: Profile
     body: bytes
     expected: dict[str, Any]
 
 
+def names(*providers: str) -> list[str]:
+    """The recordings of these providers, as PROVIDER/NAME."""
+    return [f"{path.parts[-2]}/{path.parts[-1]}" for path in recordings(*providers)]
+
+
 def load(name: str) -> Recording:
-    assert ROOT is not None
-    path: Path = ROOT / name
+    root = recordings_root()
+    assert root is not None
+    path = root / name
     expected = json.loads((path / "expected.json").read_bytes())
     row = ROWS[name.partition("/")[0]].for_model(expected.get("model_name") or "")
     return Recording(row, (path / "response.body").read_bytes(), expected)
@@ -60,6 +69,10 @@ _TAGGED = (
 def bare(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """White space next to a tag is the tag's, not the reasoning's nor the answer's: a replay restores it."""
     return [{**part, "content": part["content"].strip()} if "content" in part else part for part in parts]
+
+
+def unchanged(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return parts
 
 
 DEVIATIONS: dict[str, Callable[[list[dict[str, Any]]], list[dict[str, Any]]]] = dict.fromkeys(_TAGGED, bare)
@@ -97,7 +110,7 @@ def normal(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_every_deviation_is_about_a_recording() -> None:
-    assert {*DEVIATIONS, *FAILURES, *RESPONSE_IDS} <= set(NAMES)
+    assert {*DEVIATIONS, *FAILURES, *RESPONSE_IDS} <= set(names(*PROVIDERS))
 
 
 # --- what is decoded ---------------------------------------------------------------------------------------------
@@ -110,90 +123,115 @@ def decoded(name: str) -> tuple[Fold, ModelResponse, Recording]:
     return result, result.response, recording
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_parts_are_the_expected_ones(name: str) -> None:
-    result, response, recording = decoded(name)
-    if name in FAILURES:
-        assert result.error is not None
-        assert FAILURES[name] in (result.error.said or "")
-        assert response.finish_reason == "error"
-        assert response.parts, "what came before the error is kept"
-    else:
-        assert result.error is None
-    if "parts" in recording.expected:
-        level = DEVIATIONS.get(name, lambda parts: parts)
-        ours = [normal(msgspec.to_builtins(part)) for part in response.parts]
-        assert level(ours) == level([normal(part) for part in recording.expected["parts"]])
+@each_provider
+def test_the_parts_are_the_expected_ones(provider: str) -> None:
+    with Cases() as case:
+        for name in names(provider):
+            with case(name):
+                result, response, recording = decoded(name)
+                if name in FAILURES:
+                    assert result.error is not None
+                    assert FAILURES[name] in (result.error.said or "")
+                    assert response.finish_reason == "error"
+                    assert response.parts, "what came before the error is kept"
+                else:
+                    assert result.error is None
+                if "parts" in recording.expected:
+                    level = DEVIATIONS.get(name, unchanged)
+                    ours = [normal(msgspec.to_builtins(part)) for part in response.parts]
+                    assert level(ours) == level([normal(part) for part in recording.expected["parts"]])
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in FAILURES])
-def test_usage_and_finish_reason_are_the_expected_ones(name: str) -> None:
-    _, response, recording = decoded(name)
-    expected = recording.expected
-    assert response.finish_reason == expected["finish_reason"]
-    assert response.model_name == expected["response_model_name"]
-    expected_id = RESPONSE_IDS.get(name, expected["provider_response_id"])
-    assert (response.provider_response_id or "") == (expected_id or "")
-    usage = expected["usage"]
-    for field in ("input_tokens", "output_tokens", "output_reasoning_tokens", "cache_read_tokens"):
-        ours = getattr(response.usage, field)
-        # What was not reported is None here, 0 or absent there.
-        assert (ours or 0) == usage.get(field, ours or 0)
-    # `is_byok` is no count but a yes or no.
-    assert response.usage.details == {k: v for k, v in (usage.get("details") or {}).items() if k != "is_byok"}
+@each_provider
+def test_usage_and_finish_reason_are_the_expected_ones(provider: str) -> None:
+    with Cases() as case:
+        for name in names(provider):
+            if name in FAILURES:
+                continue
+            with case(name):
+                _, response, recording = decoded(name)
+                expected = recording.expected
+                assert response.finish_reason == expected["finish_reason"]
+                assert response.model_name == expected["response_model_name"]
+                expected_id = RESPONSE_IDS.get(name, expected["provider_response_id"])
+                assert (response.provider_response_id or "") == (expected_id or "")
+                usage = expected["usage"]
+                for field in ("input_tokens", "output_tokens", "output_reasoning_tokens", "cache_read_tokens"):
+                    ours = getattr(response.usage, field)
+                    # What was not reported is None here, 0 or absent there.
+                    assert (ours or 0) == usage.get(field, ours or 0)
+                # `is_byok` is no count but a yes or no.
+                details = usage.get("details") or {}
+                assert response.usage.details == {k: v for k, v in details.items() if k != "is_byok"}
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in FAILURES])
-def test_what_goes_back_is_the_reasoning_that_came(name: str) -> None:
+@each_provider
+def test_what_goes_back_is_the_reasoning_that_came(provider: str) -> None:
     """Whatever field or tags it came in, its own maker gets every character of it back."""
-    _, response, recording = decoded(name)
-    row = recording.row
-    assert response.origin is not None
-    request = encode(ModelCall(model="m", messages=[response]), row, response.origin)
-    (message,) = request["messages"]
-    sent = msgspec.json.encode(message).decode()
-    for part in response.parts:
-        if isinstance(part, ThinkingPart | TextPart) and part.content:
-            assert msgspec.json.encode(part.content).decode()[1:-1] in sent
-        if isinstance(part, ThinkingPart) and part.signature:
-            assert part.signature in sent
-    theirs = recording.expected.get("roundtrip_request") or {}
-    answer = next((m for m in theirs.get("messages", ()) if m["role"] == "assistant"), {})
-    if answer.get("reasoning_details"):
-        kept = [{k: v for k, v in entry.items() if v is not None} for entry in answer["reasoning_details"]]
-        assert message["reasoning_details"] == kept
-    if answer.get(row.replay_field) and row.replay == "field":
-        assert message[row.replay_field] == answer[row.replay_field]
+    with Cases() as case:
+        for name in names(provider):
+            if name in FAILURES:
+                continue
+            with case(name):
+                _, response, recording = decoded(name)
+                row = recording.row
+                assert response.origin is not None
+                request = encode(ModelCall(model="m", messages=[response]), row, response.origin)
+                (message,) = request["messages"]
+                sent = msgspec.json.encode(message).decode()
+                for part in response.parts:
+                    if isinstance(part, ThinkingPart | TextPart) and part.content:
+                        assert msgspec.json.encode(part.content).decode()[1:-1] in sent
+                    if isinstance(part, ThinkingPart) and part.signature:
+                        assert part.signature in sent
+                theirs = recording.expected.get("roundtrip_request") or {}
+                answer: dict[str, Any] = next((m for m in theirs.get("messages", ()) if m["role"] == "assistant"), {})
+                if answer.get("reasoning_details"):
+                    kept = [{k: v for k, v in entry.items() if v is not None} for entry in answer["reasoning_details"]]
+                    assert message["reasoning_details"] == kept
+                if answer.get(row.replay_field) and row.replay == "field":
+                    assert message[row.replay_field] == answer[row.replay_field]
 
 
 # --- however the bytes are cut -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_any_cut_in_two_gives_the_same_events(name: str) -> None:
-    """Every cut of a small body; of a large one those around frame boundaries and markers, and some anywhere."""
-    recording = load(name)
-    data, row = recording.body, recording.row
-    whole = merged(events_of(row, data))
-    if len(data) <= 3_000:
-        places = list(range(len(data)))
-    else:
-        dice = random.Random(name)
-        count = 2_000_000 // len(data) + 20
-        ends = [at for at in range(len(data)) if data.startswith((b"\n\n", b"think>", b'"}'), at)]
-        places = [at + dice.randrange(-2, 4) for at in dice.choices(ends, k=count)] if ends else []
-        places += [dice.randrange(len(data)) for _ in range(count)]
-    for place in places:
-        assert merged(events_of(row, cut(data, [max(place, 0)]))) == whole, f"cut at {place}"
+@each_provider
+def test_any_cut_in_two_gives_the_same_events(provider: str) -> None:
+    """Every cut of a small body; of a large one those around frame boundaries and markers, and some anywhere.
+
+    How many, and what is small, follows the profile.
+    """
+    effort = settings().max_examples
+    with Cases() as case:
+        for name in names(provider):
+            with case(name):
+                recording = load(name)
+                data, row = recording.body, recording.row
+                whole = merged(events_of(row, data))
+                if len(data) <= 15 * effort:
+                    places = list(range(len(data)))
+                else:
+                    dice = random.Random(name)
+                    count = 10_000 * effort // len(data) + 20
+                    ends = [at for at in range(len(data)) if data.startswith((b"\n\n", b"think>", b'"}'), at)]
+                    places = [at + dice.randrange(-2, 4) for at in dice.choices(ends, k=count)] if ends else []
+                    places += [dice.randrange(len(data)) for _ in range(count)]
+                for place in places:
+                    assert merged(events_of(row, cut(data, [max(place, 0)]))) == whole, f"cut at {place}"
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_any_number_of_cuts_gives_the_same_events(name: str) -> None:
-    recording = load(name)
-    data, row = recording.body, recording.row
-    whole = merged(events_of(row, data))
-    if len(data) <= 100_000:
-        assert merged(events_of(row, [data[at : at + 1] for at in range(len(data))])) == whole, "byte by byte"
-    dice = random.Random(name)
-    for pieces in (3, 30, 300):
-        assert merged(events_of(row, cut(data, dice.choices(range(len(data)), k=pieces)))) == whole
+@each_provider
+def test_any_number_of_cuts_gives_the_same_events(provider: str) -> None:
+    with Cases() as case:
+        for name in names(provider):
+            with case(name):
+                recording = load(name)
+                data, row = recording.body, recording.row
+                whole = merged(events_of(row, data))
+                if len(data) <= 100_000:
+                    single = [data[at : at + 1] for at in range(len(data))]
+                    assert merged(events_of(row, single)) == whole, "byte by byte"
+                dice = random.Random(name)
+                for pieces in (3, 30, 300):
+                    assert merged(events_of(row, cut(data, dice.choices(range(len(data)), k=pieces)))) == whole

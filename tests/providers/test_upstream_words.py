@@ -15,11 +15,12 @@ import re
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from pathlib import Path
+from struct import pack
 from typing import Any
+from zlib import crc32
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pellucid.errors import ErrorInfo, ModelError
@@ -30,16 +31,17 @@ from pellucid.models.model import Model
 from pellucid.parts import ModelRequest, Origin, UserPromptPart
 from pellucid.providers.bedrock import InvokedDecoder
 from pellucid.providers.faults import fault_of_response, fault_of_value
-from pellucid.providers.profiles import builtin_profiles
+from pellucid.providers.profiles import Profile, builtin_profiles
 from pellucid.providers.wires import WIRES, Decoder
 from pellucid.settings import ModelCall
 from pellucid.transport import Limits, Transport
+from tests.cases import Cases
 from tests.examples import many
-from tests.providers.wire_kit import recordings
+from tests.recordings import recordings
 
 MARK = "zqMarkqz"
 ROWS = builtin_profiles()
-ROW_OF = {row.wire: row for row in reversed(list(ROWS.values()))}
+ROW_OF: dict[str, Profile] = {row.wire: row for row in reversed(list(ROWS.values()))}
 
 _LOUD = [MARK, f"you said: {MARK}", f"{MARK}\n{MARK} ", f"'{MARK}'", f"{MARK}Exception", f"ns#{MARK}", MARK * 30]
 
@@ -210,9 +212,6 @@ class Teller:
 
 def _with_a_header_twice(name: bytes) -> bytes:
     """As many bytes as a message with two headers, of which the second has the first one's name."""
-    from struct import pack
-    from zlib import crc32
-
     head = (bytes([len(name)]) + name + b"\x00") * 2
     lengths = pack(">II", 16 + len(head), len(head))
     whole = lengths + pack(">I", crc32(lengths)) + head
@@ -254,8 +253,6 @@ def test_no_message_quotes_a_body(seed: int) -> None:
 
 # --- recorded answers ----------------------------------------------------------------------------------------------
 
-_ROOT = recordings()
-_BODIES = sorted(_ROOT.glob("*/*/response.body")) if _ROOT is not None else []
 _STRING = re.compile(rb'"[^"\\\x00-\x1f]{2,200}"')
 
 
@@ -283,16 +280,19 @@ def _marked(data: bytes, dice: random.Random, share: float) -> bytes:
     return _STRING.sub(lambda found: loud if dice.random() < share else found[0], data)
 
 
-@pytest.mark.parametrize("path", _BODIES, ids=lambda path: f"{path.parts[-3]}/{path.parts[-2]}")
-def test_no_message_quotes_a_recorded_answer(path: Path) -> None:
-    row = ROWS.get(path.parts[-3], ROWS["openai"])
-    data = path.read_bytes()
-    for seed in range(12):
-        teller = Teller(seed)
-        reader = WIRES[row.wire].decoder(row, Origin(row.name, row.wire, "m"), "")
-        for event in reader.feed(_mutated(data, teller)) + reader.end():
-            if isinstance(event, ErrorEvent):
-                check(event.error)
+@pytest.mark.needs("recordings")
+def test_no_message_quotes_a_recorded_answer() -> None:
+    with Cases() as case:
+        for path in recordings():
+            provider = path.parts[-2]
+            row = ROWS.get(provider, ROWS["openai"])
+            data = (path / "response.body").read_bytes()
+            for seed in range(settings().max_examples // 8):
+                reader = WIRES[row.wire].decoder(row, Origin(row.name, row.wire, "m"), "")
+                with case(f"{provider}/{path.name}, seed {seed}"):
+                    for event in reader.feed(_mutated(data, Teller(seed))) + reader.end():
+                        if isinstance(event, ErrorEvent):
+                            check(event.error)
 
 
 # --- over a real connection ----------------------------------------------------------------------------------------
@@ -373,15 +373,18 @@ def error_of(answer: bytes, row: str = "openai") -> ErrorInfo:
 
 
 @pytest.mark.parametrize("row", ["openai", "anthropic", "google", "ollama-native"])
-@pytest.mark.parametrize("name", RAW)
-def test_no_message_quotes_what_comes_over_a_connection(name: str, row: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_message_quotes_what_comes_over_a_connection(row: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    error = error_of(RAW[name], row)
-    check(error)
-    assert MARK not in caplog.text
-    if name.isdecimal():
-        assert f"you said {MARK}" in error.told
-        assert (error.code, error.param) == (None, None)
+    with Cases() as case:
+        for name, answer in RAW.items():
+            caplog.clear()
+            with case(name):
+                error = error_of(answer, row)
+                check(error)
+                assert MARK not in caplog.text
+                if name.isdecimal():
+                    assert f"you said {MARK}" in error.told
+                    assert (error.code, error.param) == (None, None)
 
 
 @pytest.mark.parametrize("status", ["204 No Content", "205 Reset Content"])
@@ -412,7 +415,7 @@ def test_a_model_that_is_not_there_is_named() -> None:
 
 def _sentences() -> Iterator[tuple[str, str | None]]:
     for wire in EVERY:
-        for seed in range(300):
+        for seed in range(settings().max_examples * 2):
             teller = Teller(seed)
             yield from ((error.message, error.said) for error in errors_of(wire, [teller.stream()]))
     for shape in SHAPES:
