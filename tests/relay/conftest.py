@@ -7,18 +7,22 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.relay.relay_kit import Replicas, replicas_of
+from pellucid.relay.memory import MemoryRelay
+from tests.relay.relay_kit import Clock, Replicas, replicas_of
 from tests.service_redis import RedisService
 from tests.service_redis import redis as redis
 
 
-@pytest.fixture(scope="module", params=["memory", "redis"])
+@pytest.fixture(scope="module", params=["memory", pytest.param("redis", marks=pytest.mark.needs("redis"))])
 def replicas(request: pytest.FixtureRequest) -> Iterator[Replicas]:
-    url = None
-    if request.param == "redis":
-        service: RedisService = request.getfixturevalue("redis")
-        url = service.url
     with asyncio.Runner() as runner:
-        both = replicas_of(url)
-        yield Replicas(*runner.run(both.__aenter__()), runner)
-        runner.run(both.__aexit__(None, None, None))
+        if request.param == "memory":
+            clock = Clock()
+            relay = MemoryRelay(clock)
+            yield Replicas(relay, relay, runner, clock)
+            runner.run(relay.aclose())
+        else:
+            service: RedisService = request.getfixturevalue("redis")
+            both = replicas_of(service.url)
+            yield Replicas(*runner.run(both.__aenter__()), runner, None)
+            runner.run(both.__aexit__(None, None, None))

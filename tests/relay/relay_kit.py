@@ -20,17 +20,37 @@ def new_name() -> str:
     return f"name {next(_numbers)} ü"
 
 
+class Clock:
+    """Seconds that pass only when they are added."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 class Replicas(NamedTuple):
+    """Two replicas, the loop that they run in, and the clock of the relay (None: it is Redis's own)."""
+
     one: Relay
     two: Relay
     runner: asyncio.Runner
+    clock: Clock | None
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         async def bounded() -> T:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 return await coroutine
 
         return self.runner.run(bounded())
+
+    async def let_pass(self, seconds: float) -> None:
+        """Let time pass for the relay: in memory by its clock, in Redis by waiting."""
+        if self.clock is not None:
+            self.clock.now += seconds
+        else:
+            await asyncio.sleep(seconds)
 
 
 @asynccontextmanager

@@ -36,12 +36,12 @@ def test_who_entered_and_did_not_quit_is_on_it(replicas: Replicas, steps: list[t
 def test_who_does_not_enter_again_lapses(replicas: Replicas) -> None:
     async def scene() -> None:
         roll = new_name()
-        await replicas.one.enter(roll, "short", 0.2)
+        await replicas.one.enter(roll, "short", 1.5)
         await replicas.one.enter(roll, "long", 100)
-        await replicas.one.enter(roll, "again", 0.2)
+        await replicas.one.enter(roll, "again", 1.5)
         assert set(await replicas.two.roll(roll)) == {"short", "long", "again"}
         await replicas.two.enter(roll, "again", 100)
-        await asyncio.sleep(0.3)
+        await replicas.let_pass(1.6)
         assert set(await replicas.two.roll(roll)) == {"long", "again"}
 
     replicas.run(scene())
