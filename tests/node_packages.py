@@ -28,5 +28,5 @@ def installed(there: Path) -> Path:
             try:
                 fresh.rename(wanted)
             except OSError:
-                assert wanted.is_dir()  # somebody else was first
+                assert wanted.is_dir()  # another process was first
     return wanted

@@ -1,26 +1,29 @@
-"""PostgreSQL for a test: a cluster of its own, that can be stopped and started again.
+"""A PostgreSQL server for tests: a cluster of its own, that can be stopped and started again.
 
     with postgres() as server:
         url = server.database()       # an empty one, as the URL of a store
         server.stop(); server.start()
 
-It listens on a free port of 127.0.0.1 and on a socket in its own directory, and does not wait for the disk (though
-what is committed outlives the server). PostgreSQL does not run as root, so root lends it to the user `postgres`.
+It listens on a port of 127.0.0.1 and on a socket in its own directory, and does not wait for the disk (though
+what is committed outlives the server). PostgreSQL does not run as root; root runs it as the user `postgres`.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import itertools
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.service_ports import candidate_ports
 
 _QUICK = {
     "fsync": "off",
@@ -29,6 +32,7 @@ _QUICK = {
     "max_connections": "100",
     "deadlock_timeout": "100ms",
 }
+_LIMIT_SECONDS = 100
 
 
 def _binaries() -> Path:
@@ -39,8 +43,52 @@ def _binaries() -> Path:
     return versions[-1]
 
 
+class CommandFailed(AssertionError):
+    """A program of PostgreSQL failed; with what it wrote to stderr."""
+
+
+def _run(program: str | Path, *args: str, directory: Path) -> None:
+    """Run a program, as a user that PostgreSQL accepts.
+
+    Raises:
+        CommandFailed: its exit status is not 0.
+    """
+    as_postgres = ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups"] if os.getuid() == 0 else []
+    done = subprocess.run(
+        [*as_postgres, str(program), *args],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        cwd=directory,
+        timeout=_LIMIT_SECONDS + 10,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise CommandFailed(f"{program}: {done.stderr.decode()}")
+
+
+def _directory() -> Path:
+    """A new directory that PostgreSQL can enter."""
+    # Short, for a socket's path, and not below a directory that only its owner may enter.
+    directory = Path(tempfile.mkdtemp(prefix="pg"))
+    if os.getuid() == 0:
+        shutil.chown(directory, "postgres", "postgres")
+    return directory
+
+
+@functools.cache
+def _new_cluster() -> Path:
+    """The data of a cluster that was never started; each server gets a copy, which is faster than another initdb."""
+    directory = _directory()
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    data = directory / "data"
+    options = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "-N"]
+    _run(_binaries() / "initdb", "-D", str(data), *options, directory=directory)
+    return data
+
+
 class PostgresServer:
-    """A running server. `port` stays the same over `stop` and `start`."""
+    """A server. `port` stays the same over `stop` and `start`."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -48,24 +96,27 @@ class PostgresServer:
         self._bin = _binaries()
         self._data = directory / "data"
         self._names = itertools.count(1)
-        self._as = ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups"] if os.getuid() == 0 else []
-        self._run("initdb", "-D", str(self._data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "-N")
+        _run("cp", "-a", str(_new_cluster()), str(self._data), directory=directory)
         settings = [f"{name} = {value}" for name, value in _QUICK.items()]
         settings += ["listen_addresses = '127.0.0.1'", f"unix_socket_directories = '{directory}'"]
         with (self._data / "postgresql.conf").open("a") as file:
             file.write("\n".join(settings) + "\n")
 
     def start(self) -> None:
-        if not self.port:
-            with socket.socket() as free:
-                free.bind(("127.0.0.1", 0))
-                self.port = free.getsockname()[1]
-        log = str(self.directory / "log")
-        self._run("pg_ctl", "start", "-w", "-D", str(self._data), "-l", log, "-o", f"-p {self.port}")
+        for port in [self.port] if self.port else candidate_ports():
+            options = ["-D", str(self._data), "-l", str(self.directory / "log"), "-o", f"-p {port}"]
+            try:
+                self._run("pg_ctl", "start", "-w", "-t", str(_LIMIT_SECONDS), *options)
+            except CommandFailed:
+                if self.port or "could not bind" not in (self.directory / "log").read_text():
+                    raise
+            else:
+                self.port = port
+                return
 
     def stop(self, mode: str = "immediate") -> None:
-        """`immediate`: as if it had crashed. `fast`: it says goodbye to everyone."""
-        self._run("pg_ctl", "stop", "-w", "-D", str(self._data), "-m", mode)
+        """`immediate`: as if it had crashed. `fast`: it closes its connections in good form."""
+        self._run("pg_ctl", "stop", "-w", "-t", str(_LIMIT_SECONDS), "-D", str(self._data), "-m", mode)
 
     def database(self) -> str:
         """A new, empty database; its URL."""
@@ -74,30 +125,18 @@ class PostgresServer:
         return f"postgresql://postgres@127.0.0.1:{self.port}/{name}"
 
     def sql(self, url: str, statement: str) -> None:
-        """Have this done in that database."""
+        """Execute this in that database."""
         self._run("psql", "-q", "-v", "ON_ERROR_STOP=1", "-c", statement, url)
 
     def _run(self, program: str, *args: str) -> None:
-        done = subprocess.run(
-            [*self._as, str(self._bin / program), *args],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            cwd=self.directory,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == 0, f"{program}: {done.stderr.decode()}"
+        _run(self._bin / program, *args, directory=self.directory)
 
 
 @contextlib.contextmanager
 def postgres() -> Iterator[PostgresServer]:
-    """A server, started. Its directory goes with it."""
-    # Short, for a socket's path, and not below a directory that only its owner may enter.
-    directory = Path(tempfile.mkdtemp(prefix="pg"))
+    """A server, started; it and its directory end with the block."""
+    directory = _directory()
     try:
-        if os.getuid() == 0:
-            shutil.chown(directory, "postgres", "postgres")
         server = PostgresServer(directory)
         server.start()
         try:
@@ -111,6 +150,6 @@ def postgres() -> Iterator[PostgresServer]:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
-    """One for all tests that do not stop it; each takes a database of its own."""
+    """One server for all tests of this worker that do not stop it; each takes a database of its own."""
     with postgres() as server:
         yield server

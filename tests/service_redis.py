@@ -1,9 +1,9 @@
-"""A Redis of one's own: on a free port of loopback, in a directory of its own, keeping nothing on disk.
+"""A Redis server for tests: on a port of loopback, in a directory of its own, without persistence.
 
 with redis_service() as redis:
     redis.url
-    redis.stop(); redis.start()      # on the same port, with nothing in it
-    redis.freeze(); redis.thaw()     # it is there, and says nothing
+    redis.stop(); redis.start()      # on the same port, empty
+    redis.freeze(); redis.thaw()     # it accepts connections, and does not answer
 """
 
 from __future__ import annotations
@@ -15,55 +15,79 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 
 import pytest
 
+from tests.service_ports import candidate_ports
+from tests.waiting import wait_until
 
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
+_ANSWER_SECONDS = 30.0
 
 
 class RedisService:
+    """A server. `port` stays the same over `stop` and `start`."""
+
     def __init__(self, directory: str) -> None:
-        self.port = free_port()
-        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self.port = 0
         self.socket = os.path.join(directory, "redis.sock")
-        """The same server, at another door."""
+        """The path of the Unix socket on which the same server listens."""
         self._directory = directory
         self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
 
     def start(self) -> None:
         if self._process is not None:
             return
-        command = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", self._directory]
+        for port in [self.port] if self.port else candidate_ports():
+            if self._starts_on(port):
+                self.port = port
+                return
+        raise AssertionError(f"redis-server could not bind port {self.port} again")
+
+    def _starts_on(self, port: int) -> bool:
+        """Whether a server runs now on this port; False if the port is taken."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.socket)
+        command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", self._directory]
         command += ["--unixsocket", self.socket, "--appendonly", "no", "--save", "", "--loglevel", "warning"]
-        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        deadline = time.monotonic() + 10
-        while self.ask(b"PING") != b"+PONG":
-            assert time.monotonic() < deadline, "redis-server did not start"
-            time.sleep(0.02)
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        # By its own socket: on the port, the server of another worker would answer as well.
+        wait_until(lambda: process.poll() is not None or self._answers(), "redis-server answers, or has ended")
+        if process.poll() is None:
+            self._process = process
+            return True
+        return False
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(_ANSWER_SECONDS)
+            client.connect(self.socket)
+            client.sendall(b"PING\r\n")
+            return client.recv(16).startswith(b"+PONG")
+        return False
 
     def ask(self, command: bytes) -> bytes:
-        """The first line that it answers to a plain command, or nothing."""
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1) as door:
-            door.sendall(command + b"\r\n")
-            return door.makefile("rb").readline().strip()
+        """The first line of the answer to an inline command; empty if there is none."""
+        address = ("127.0.0.1", self.port)
+        with contextlib.suppress(OSError), socket.create_connection(address, _ANSWER_SECONDS) as client:
+            client.sendall(command + b"\r\n")
+            return client.makefile("rb").readline().strip()
         return b""
 
     def connections(self) -> int:
-        """How many there are, but for the one that asks."""
-        with socket.create_connection(("127.0.0.1", self.port), 1) as door:
-            door.sendall(b"CLIENT LIST\r\n")
-            file = door.makefile("rb")
+        """The number of connections, without the one that this takes."""
+        with socket.create_connection(("127.0.0.1", self.port), _ANSWER_SECONDS) as client:
+            client.sendall(b"CLIENT LIST\r\n")
+            file = client.makefile("rb")
             size = int(file.readline().strip()[1:])
             return file.read(size).count(b"\n") - 1
 
     def stop(self) -> None:
-        """As if the machine went: nothing is said, nothing is kept."""
+        """End it as a crash does: no connection is closed in good form, and all data is lost."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
@@ -80,10 +104,11 @@ class RedisService:
 
 @contextlib.contextmanager
 def redis_service() -> Iterator[RedisService]:
+    """A server, started; it ends with the block."""
     directory = tempfile.mkdtemp(prefix="redis-")
     service = RedisService(directory)
-    service.start()
     try:
+        service.start()
         yield service
     finally:
         service.stop()
@@ -92,6 +117,6 @@ def redis_service() -> Iterator[RedisService]:
 
 @pytest.fixture(scope="session")
 def redis() -> Iterator[RedisService]:
-    """One for all tests of the session that leave it running."""
+    """One server for all tests of this worker that leave it running."""
     with redis_service() as running:
         yield running
