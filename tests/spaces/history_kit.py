@@ -97,7 +97,7 @@ def kept_in(url: str) -> Iterator[Kept]:
             runner.run(store.aclose())
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.needs("postgresql"))])
 def kept(request: pytest.FixtureRequest) -> Iterator[Kept]:
     """The same on each kind of database."""
     url = "sqlite://"

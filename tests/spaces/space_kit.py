@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -83,12 +83,6 @@ def frame(kind: str, payload: dict[str, Any] | None = None, **more: Any) -> byte
 
 def chat(text: str, **more: Any) -> bytes:
     return frame("chat", {"text": text}, **more)
-
-
-async def until(true: Callable[[], Any], what: str = "it") -> None:
-    async with asyncio.timeout(20):
-        while not true():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
 
 
 async def sat(space: Space, participant: str, **how: Any) -> tuple[Seat, Sink]:

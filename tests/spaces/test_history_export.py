@@ -89,7 +89,7 @@ def test_the_head_of_the_record_is_the_stores(kept: Kept) -> None:
 
 def test_exports_and_replays_of_much_hold_no_more_than_of_little(kept: Kept) -> None:
     words = "x" * 1_000
-    space = kept.space([said("chat" if one % 2 else "thought", "talk", text=words) for one in range(4_000)])
+    space = kept.space([said("chat" if one % 2 else "thought", "talk", text=words) for one in range(2_000)])
     history = space.history("a")
 
     def most_held(batches: Any) -> int:

@@ -57,13 +57,14 @@ def _words(envelope: Envelope, words: str) -> dict[str, Any]:
 
 async def everything(history: History, seqs: range) -> bytes:
     """All that can be asked."""
+    contexts = await history.contexts()
     given: list[Any] = [
         await history.page(),
         await history.page(newest=True, limit=3),
         await history.page(kinds=("reasoning/*", "chat")),
         await history.page(within="m0"),
         await history.search("NEEDLE"),
-        contexts := await history.contexts(),
+        contexts,
         await history.patterns(),
         *[await history.tree(line.path) for line in contexts.contexts],
         *[await history.tree(path) for path in ("m0", "m1", "m0/m1", "label", "nothing")],

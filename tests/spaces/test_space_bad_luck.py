@@ -5,28 +5,33 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.envelopes import Envelope
 from pellucid.envelopes.verdict import Place
+from pellucid.spaces.runtime import clock as steady_clock
 from pellucid.spaces.runtime.clock import Steady
 from pellucid.spaces.runtime.living import REBASE_BYTES, Living
 from pellucid.spaces.runtime.settings import SpaceSettings
 from pellucid.spaces.runtime.space import Space
 from pellucid.spaces.runtime.state import SpaceState
 from pellucid.storage import StoredEnvelope
-from tests.spaces.space_kit import Sink, frame, opened, sat, until, whole_log
+from tests.spaces.space_kit import Sink, frame, opened, sat, whole_log
+from tests.waiting import eventually
 
 
 async def heard(space: Space, sink: Sink, count: int = 1, kind: str = "chat") -> list[dict[str, Any]]:
-    await until(lambda: len(sink.of(kind)) >= count, f"{count} {kind}")
+    await eventually(lambda: len(sink.of(kind)) >= count, f"{count} {kind}")
     return sink.of(kind)
 
 
-def test_a_clock_that_is_put_back_keeps_nothing_open() -> None:
+def test_a_clock_that_is_put_back_keeps_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, ticks = [1_000_000.0], [0.0]
+    monkeypatch.setattr(steady_clock, "monotonic", lambda: ticks[0])
+
     async def scene() -> None:
-        now = [1_000_000.0]
         settings = {"idle_seconds": 0.5, "grace_seconds": 0.1}
         async with opened(settings=settings, clock=lambda: now[0]) as (_, space, _store):
             _, watch = await sat(space, "ada")
@@ -34,10 +39,14 @@ def test_a_clock_that_is_put_back_keeps_nothing_open() -> None:
             await bob.hear(frame("reasoning/start", {}, id="r-1"))
             await heard(space, watch, kind="reasoning/start")
             now[0] -= 3600
+            ticks[0] += 0.6
             (cancel,) = await heard(space, watch, kind="reasoning/cancel")
             assert cancel["payload"] == {"reason": "timed out"}
             await bob.hear(frame("reasoning/start", {}, id="r-2"))
+            await heard(space, watch, 2, kind="reasoning/start")
             await bob.leave()
+            await space.look()
+            ticks[0] += 0.2
             _, cancel = await heard(space, watch, 2, kind="reasoning/cancel")
             assert cancel["payload"] == {"reason": "disconnected"}
             at = [one.at for one in await whole_log(space)]

@@ -17,10 +17,13 @@ from pellucid.relay import open_relay
 from pellucid.spaces.past.history import History
 from pellucid.spaces.past.replaying import Stretch
 from pellucid.spaces.runtime.keeper import Pace
+from pellucid.spaces.runtime.living import RECENT
 from pellucid.spaces.runtime.making import make
 from pellucid.spaces.runtime.notes import note_of
+from pellucid.spaces.runtime.seats import Seat
 from pellucid.storage import open_store
-from tests.spaces.space_kit import OWNER, Sink, chat, frame, opened, replica, sat, until
+from tests.spaces.space_kit import OWNER, Sink, chat, frame, opened, replica, sat
+from tests.waiting import eventually
 
 SECRET = "the-secret-word"
 
@@ -38,7 +41,7 @@ def test_what_is_flagged_is_told_wherever_the_envelope_is() -> None:
             await bob.hear(
                 frame("reasoning/thought", after, context="r", id="late", flags=[{"code": "a", "message": "b"}])
             )
-            await until(lambda: live.of("reasoning/thought"))
+            await eventually(lambda: live.of("reasoning/thought"))
             (told,) = live.of("reasoning/thought")
             assert [flag["code"] for flag in told["flags"]] == ["context_ended", "unknown_reference"]
             assert mine.of("reasoning/thought") == [told]
@@ -49,7 +52,7 @@ def test_what_is_flagged_is_told_wherever_the_envelope_is() -> None:
             assert (kept.envelope.flags, kept.envelope.extra) == ((), {})
             for how in ({"after_seq": told["seq"] - 1}, {"history": 50}):
                 _, again = await sat(space, "dee", **how)
-                await until(partial(again.of, "reasoning/thought"))
+                await eventually(partial(again.of, "reasoning/thought"))
                 assert again.of("reasoning/thought")[0]["flags"] == told["flags"]
             wanted = tuple(Flag(**flag) for flag in told["flags"])
             history = History(store, OWNER, "room", space.reader("dee"))
@@ -86,7 +89,7 @@ def test_flags_say_nothing_of_what_their_reader_may_not_see() -> None:
             await space.look()
             await ada.hear(frame("mcp/request", {"method": "tools/list"}, correlation_id=["p"]))
             await ada.hear(frame("reasoning/conclusion", {}, context="r"))
-            await until(lambda: dee.of("reasoning/conclusion"))
+            await eventually(lambda: dee.of("reasoning/conclusion"))
             flags = [flag for one in dee.said for flag in one.get("flags", ())]
             assert {"differs", "not_owner", "left_open"} <= {flag["code"] for flag in flags}
             assert SECRET not in json.dumps(dee.said)
@@ -108,6 +111,11 @@ def test_flags_are_the_gateways_field_in_every_dialect(dialect: str) -> None:
         assert read({**write(envelope, name), "flags": other}, name) == envelope
 
 
+def _is_live(seat: Seat) -> bool:
+    """Whether it was given all that there was before it."""
+    return seat.group is not None
+
+
 def test_what_is_erased_is_told_to_nobody_by_any_replica(tmp_path: Path) -> None:
     """Erased in the store, by one that nobody hears of: the other has it in memory, and does not poll in this test."""
 
@@ -122,7 +130,7 @@ def test_what_is_erased_is_told_to_nobody_by_any_replica(tmp_path: Path) -> None
                 bob, mine = await sat(there, "bob")
                 await bob.hear(chat(SECRET, id="m-1"))
                 await bob.hear(frame("reasoning/start", {"references": [SECRET]}, id="m-2"))
-                await until(lambda: mine.of("reasoning/start"))
+                await eventually(lambda: mine.of("reasoning/start"))
                 first, second = mine.of("chat")[0]["seq"], mine.of("reasoning/start")[0]["seq"]
                 version = (await store.spaces.head(OWNER, "room") or (0, 0))[1]
                 # Without a word to `there`: not through its own replica's Spaces, and no relay joins them.
@@ -136,7 +144,7 @@ def test_what_is_erased_is_told_to_nobody_by_any_replica(tmp_path: Path) -> None
                     for room in (there, space):
                         seat, late = await sat(room, who, **how)
                         await space.look()
-                        await until(lambda seat=seat: seat.group)
+                        await eventually(partial(_is_live, seat))
                         assert SECRET not in json.dumps(late.said), (who, how)
                         assert not [one for one in late.said if one.get("flags")]
                 kept = await store.spaces.one(OWNER, "room", second)
@@ -144,7 +152,7 @@ def test_what_is_erased_is_told_to_nobody_by_any_replica(tmp_path: Path) -> None
                 assert SECRET not in kept.note.decode()
                 assert note_of(kept.note).by is not None
                 await bob.hear(chat("goes on", id="m-3"))
-                await until(lambda: len(mine.of("chat")) == 2)
+                await eventually(lambda: len(mine.of("chat")) == 2)
             await other_store.aclose()
         await relay.aclose()
 
@@ -177,10 +185,10 @@ def test_a_number_of_another_space_is_answered_with_all_there_is() -> None:
             for number in range(5):
                 await space.post("ada", chat(str(number)))
             _, old = await sat(space, "dee", after_seq=0)
-            await until(lambda: len(old.of("chat")) == 5)
+            await eventually(lambda: len(old.of("chat")) == 5)
             stale = space.head
             await store.spaces.remove(OWNER, "room")
-            await until(lambda: space.closed)
+            await eventually(lambda: space.closed)
             settings = {"ada": ["*"], "dee": ["chat"]}
             await make(store.spaces, OWNER, "room", space.settings, settings)
             anew = await spaces.space("room")
@@ -188,10 +196,10 @@ def test_a_number_of_another_space_is_answered_with_all_there_is() -> None:
             _, sink = await sat(anew, "dee", after_seq=stale)
             welcome = sink.said[0]["payload"]
             assert welcome["unknown_after_seq"] == stale > welcome["head"]
-            await until(lambda: sink.of("chat"))
+            await eventually(lambda: sink.of("chat"))
             assert [one["replayed"] for one in sink.said if one.get("seq")] == [True] * len(sink.seqs)
             await anew.post("ada", chat("live"))
-            await until(lambda: len(sink.of("chat")) == 2)
+            await eventually(lambda: len(sink.of("chat")) == 2)
             assert sink.seqs == sorted(set(sink.seqs))
             assert "replayed" not in sink.of("chat")[-1]
             _, right = await sat(anew, "dee", after_seq=anew.head)
@@ -206,8 +214,8 @@ def test_an_identical_resend_is_never_told_ahead_of_what_was_missed() -> None:
     async def scene() -> None:
         fast = {"limits": {"reasoning": {"per_second": 1e6, "burst": 1e6}}}
         async with opened(settings=fast) as (_, space, _store):
-            for number in range(700):  # more than is at hand
-                await space.post("ada", frame("reasoning/thought", {"message": str(number)}, context="r"))
+            thoughts = (frame("reasoning/thought", {"message": str(n)}, context="r") for n in range(RECENT + 100))
+            await asyncio.gather(*(space.post("ada", thought) for thought in thoughts))
             await space.post("bob", chat("mine", id="m-1"))
             sink = Sink()
             sink.stuck = True
@@ -217,7 +225,7 @@ def test_an_identical_resend_is_never_told_ahead_of_what_was_missed() -> None:
             assert seat.group is None
             assert not sink.of("chat")
             sink.drain()
-            await until(lambda: seat.group is not None)
+            await eventually(lambda: seat.group is not None)
             assert sink.seqs == sorted(set(sink.seqs))
             assert len(sink.of("chat")) == 1
 

@@ -17,7 +17,8 @@ from pellucid.spaces.runtime.seats import Seat
 from pellucid.spaces.runtime.space import Space
 from pellucid.spaces.runtime.state import SpaceState
 from tests.examples import costly
-from tests.spaces.space_kit import EVERYBODY, Sink, opened, sat, until, whole_log
+from tests.spaces.space_kit import EVERYBODY, Sink, opened, sat, whole_log
+from tests.waiting import eventually, loop_turns
 
 NAMES = sorted(EVERYBODY)
 names = st.sampled_from(NAMES)
@@ -97,10 +98,10 @@ async def play(space: Space, script: list[tuple[Any, ...]]) -> list[tuple[Seat, 
             case ("post", who, said):
                 posts.append(asyncio.create_task(space.post(who, said)))
             case ("pause",):
-                await asyncio.sleep(0.002)
+                await loop_turns(20)
     await asyncio.gather(*posts, return_exceptions=True)
     await space.look()
-    await until(lambda: all(seat.gone or seat.group is not None for seat, _, _ in seats))
+    await eventually(lambda: all(seat.gone or seat.group is not None for seat, _, _ in seats))
     return seats
 
 
@@ -160,8 +161,8 @@ def test_all_see_one_order_and_what_they_may(script: list[tuple[Any, ...]], how:
                 assert seqs == expected, "what is seen is what may be seen"
             lived = space._living.state.dump()
             rebuilt = SpaceState(space.settings)
-            for one in log:
-                rebuilt.replay(one)
+            for stored in log:
+                rebuilt.replay(stored)
             assert rebuilt.dump() == lived, "the state is the fold of the log"
             assert load(space.settings, (0, lived)).dump() == lived
             assert set(space._living.state.present) >= {seat.participant for seat, _, _ in seats if not seat.gone}
@@ -190,10 +191,10 @@ def test_a_resume_at_any_seq_joins_without_gap_or_repeat(script: list[tuple[Any,
             talking = asyncio.create_task(talk())
             seats = []
             for cursor in cursors:
-                await asyncio.sleep(0.001)
+                await loop_turns(50)
                 seats.append((cursor, *await sat(space, "ada", after_seq=cursor)))
             await talking
-            await until(lambda: all(seat.group is not None for _, seat, _ in seats))
+            await eventually(lambda: all(seat.group is not None for _, seat, _ in seats))
             log = await whole_log(space)
             for cursor, seat, sink in seats:
                 shown = [one.envelope.seq for one in log if is_shown(one.envelope, one.place, seat.reader)]

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from pellucid.envelopes.finding import Finder
 from pellucid.errors import RequestError
 from pellucid.spaces.runtime.settings import read_settings
-from tests.spaces.space_kit import frame, opened, sat, until, whole_log
+from tests.spaces.space_kit import frame, opened, sat, whole_log
+from tests.waiting import eventually
 
 parts = st.recursive(
     st.sampled_from(["a", "b", "[ab]", "[^a]", ".", "ab"]),
@@ -82,7 +83,7 @@ def test_nothing_of_it_is_seen_or_kept() -> None:
             )
             await bob.hear(said)
             await bob.hear(said)
-            await until(lambda: len(mine.of("chat")) == 2)
+            await eventually(lambda: len(mine.of("chat")) == 2)
             assert len({one["seq"] for one in mine.of("chat")}) == 1
             assert mine.of("chat")[0]["payload"]["text"] == "use [redacted:key]!"
             log = await whole_log(space)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from pellucid.relay import Relay, open_relay
+from pellucid.spaces.runtime.keeper import Pace
 from pellucid.spaces.runtime.making import add, make
 from pellucid.spaces.runtime.seats import Seat
 from pellucid.spaces.runtime.settings import SpaceSettings, read_settings
@@ -22,12 +23,13 @@ from tests.service_postgres import PostgresServer
 from tests.service_postgres import postgres_server as postgres_server
 from tests.service_redis import RedisService
 from tests.service_redis import redis as redis
-from tests.spaces.space_kit import EVERYBODY, OWNER, QUICK, Sink, chat, frame, sat, until, whole_log
+from tests.spaces.space_kit import EVERYBODY, OWNER, QUICK, Sink, chat, frame, sat, whole_log
+from tests.waiting import eventually, loop_turns
 
 AGENTS = {f"agent-{n}": ["chat", "reasoning/*"] for n in range(6)}
 
 
-@pytest.fixture(params=["memory", "redis"])
+@pytest.fixture(params=["memory", pytest.param("redis", marks=pytest.mark.needs("redis"))])
 def relay_url(request: pytest.FixtureRequest) -> str | None:
     if request.param == "memory":
         return None
@@ -43,12 +45,14 @@ class Both(NamedTuple):
 
 
 @asynccontextmanager
-async def two(path: Path | str, relay_url: str | None, settings: SpaceSettings | None = None) -> AsyncIterator[Both]:
+async def two(
+    path: Path | str, relay_url: str | None, settings: SpaceSettings | None = None, pace: Pace = QUICK
+) -> AsyncIterator[Both]:
     url = path if isinstance(path, str) else f"sqlite:///{path}/s.db"
     stores = (await open_store(url), await open_store(url))
     one = await open_relay(relay_url)
     relays = (one, one if relay_url is None else await open_relay(relay_url))
-    replicas = [Spaces(store, relay, pace=QUICK) for store, relay in zip(stores, relays, strict=True)]
+    replicas = [Spaces(store, relay, pace=pace) for store, relay in zip(stores, relays, strict=True)]
     for spaces in replicas:
         await spaces.start()
     try:
@@ -67,7 +71,19 @@ async def rooms(both: Both) -> list[Space]:
     return [await spaces.space("room") for spaces in both.replicas]
 
 
-@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+async def rolls_called(*spaces: Space) -> None:
+    """Wait until each of them has asked the relay who is there, often enough to say who is gone."""
+    for _ in range(4):
+        for space in spaces:
+            await _roll_called(space)
+
+
+async def _roll_called(space: Space) -> None:
+    last = space._keeper._rolled
+    await eventually(lambda: space._keeper._rolled > last, "the roll is called")
+
+
+@pytest.mark.parametrize("database", ["sqlite", pytest.param("postgresql", marks=pytest.mark.needs("postgresql"))])
 def test_both_busy_one_order(
     tmp_path: Path, relay_url: str | None, database: str, request: pytest.FixtureRequest
 ) -> None:
@@ -87,11 +103,11 @@ def test_both_busy_one_order(
                 for number in range(15):
                     await seat.hear(chat(f"{seat.participant} {number}"))
                     if number % 5 == 0:
-                        await asyncio.sleep(0.002)
+                        await loop_turns(20)
 
             await asyncio.gather(*(talk(seat) for seat, _ in seats))
             total = 15 * len(seats)
-            await until(lambda: all(len(sink.of("chat")) == total for _, sink in [*seats, *watch]))
+            await eventually(lambda: all(len(sink.of("chat")) == total for _, sink in [*seats, *watch]))
             orders = [[(one["seq"], one["payload"]["text"]) for one in sink.of("chat")] for _, sink in [*seats, *watch]]
             assert all(order == orders[0] for order in orders)
             assert all(not sink.errors for _, sink in seats)
@@ -120,7 +136,7 @@ def test_a_participant_on_two_replicas_is_there_once(tmp_path: Path, relay_url: 
             second, sink = await sat(there, "bob")
             await first.leave()
             await second.hear(chat("still here"))
-            await until(lambda: sink.of("chat"))
+            await eventually(lambda: sink.of("chat"))
             assert "bob" in there._living.state.present
             await second.leave()
             await here.look()
@@ -139,16 +155,16 @@ def test_a_replica_that_dies_is_left_behind(tmp_path: Path, relay_url: str | Non
 
     async def scene() -> None:
         settings = read_settings({"grace_seconds": 0.1})
-        async with two(tmp_path, relay_url, settings) as both:
+        async with two(tmp_path, relay_url, settings, Pace(poll=0.02, roll=0.3)) as both:
             here, there = await rooms(both)
             _, watch = await sat(there, "ada")
             seat, sink = await sat(here, "bob")
             await seat.hear(frame("reasoning/start", {"message": "…"}, id="r1"))
-            await until(lambda: sink.of("reasoning/start"))
+            await eventually(lambda: sink.of("reasoning/start"))
             for task in list(here._tasks):  # as if it were killed: it does nothing any more
                 task.cancel()
             both.replicas[0]._open.clear()
-            await until(lambda: watch.of("reasoning/cancel"))
+            await eventually(lambda: watch.of("reasoning/cancel"))
             leaves = [one for one in watch.of("system/presence") if one["payload"]["event"] == "leave"]
             assert [one["payload"]["participant"]["id"] for one in leaves] == ["bob"]
             (cancel,) = watch.of("reasoning/cancel")
@@ -157,7 +173,8 @@ def test_a_replica_that_dies_is_left_behind(tmp_path: Path, relay_url: str | Non
                 "system:gateway",
                 "disconnected",
             )
-            await asyncio.sleep(QUICK.roll)
+            await rolls_called(there)
+            await there.look()
             assert len(watch.of("system/presence")) == len(leaves) + 1
 
     asyncio.run(scene())
@@ -170,11 +187,11 @@ def test_kicks_and_grants_reach_the_other_replica(tmp_path: Path, relay_url: str
             ada, _ = await sat(here, "ada")
             _, dee = await sat(there, "dee")
             await ada.hear(frame("capability/grant", {"recipient": "dee", "capabilities": ["reasoning/*"]}, id="g-1"))
-            await until(lambda: len(dee.of("system/welcome")) == 2)
+            await eventually(lambda: len(dee.of("system/welcome")) == 2)
             you = dee.of("system/welcome")[1]["payload"]["you"]
             assert {"kind": "reasoning/*"} in you["capabilities"]
             await ada.hear(frame("space/kick", {"participant_id": "dee"}))
-            await until(lambda: dee.closed)
+            await eventually(lambda: dee.closed)
             assert dee.closed is not None
             assert dee.closed[0] == 4403
             assert dee.said[-1]["kind"] == "space/kick"
@@ -196,7 +213,7 @@ def test_who_is_added_under_way_may_come(tmp_path: Path, relay_url: str | None) 
             assert (space, who) == (here, "new")
             await here.post("new", {"kind": "chat", "payload": {"text": "hello"}})
             await ada.hear(chat("hello"))
-            await until(lambda: len(sink.of("chat")) == 2)
+            await eventually(lambda: len(sink.of("chat")) == 2)
             assert not [one for one in sink.said if one["kind"] == "system/configured"]
 
     asyncio.run(scene())
@@ -213,17 +230,30 @@ def test_a_relay_that_is_away_costs_time_and_no_envelope(tmp_path: Path, redis: 
                 for number in range(5):
                     await ada.hear(chat(f"a{number}"))
                     await bob.hear(chat(f"b{number}"))
-                await until(lambda: len(mine.of("chat")) == len(theirs.of("chat")) == 10)
+                await eventually(lambda: len(mine.of("chat")) == len(theirs.of("chat")) == 10)
                 _, late = await sat(there, "cyd", after_seq=0)
-                await until(lambda: len(late.of("chat")) == 10)
+                await eventually(lambda: len(late.of("chat")) == 10)
             finally:
                 redis.start()
-            await asyncio.sleep(2 * QUICK.roll)
+            await rolls_called(here, there)
             for space in (here, there):
+                await space.look()
                 assert {"ada", "bob", "cyd"} <= set(space._living.state.present)
             assert not [one for one in mine.of("system/presence") if one["payload"]["event"] == "leave"]
 
     asyncio.run(scene())
+
+
+async def answered(seat: Seat, sink: Sink, text: str) -> bool:
+    """Say this, and wait for what comes of it: whether it was taken."""
+    errors = len(sink.errors)
+    await seat.hear(chat(text, id="b-1"))
+    await eventually(lambda: len(sink.errors) > errors or _has(sink, text), "an answer")
+    return _has(sink, text)
+
+
+def _has(sink: Sink, text: str) -> bool:
+    return any(one["payload"]["text"] == text for one in sink.of("chat"))
 
 
 def test_a_database_that_goes_and_comes_back(postgres_server: PostgresServer) -> None:
@@ -236,22 +266,19 @@ def test_a_database_that_goes_and_comes_back(postgres_server: PostgresServer) ->
             ada, mine = await sat(here, "ada")
             bob, theirs = await sat(there, "bob")
             await ada.hear(chat("before"))
-            await until(lambda: theirs.of("chat"))
+            await eventually(lambda: theirs.of("chat"))
             postgres_server.stop()
             try:
                 await ada.hear(chat("lost"))
-                await until(lambda: mine.errors)
+                await eventually(lambda: mine.errors)
                 assert mine.of("system/error")[0]["payload"]["error"] == "unavailable"
             finally:
                 postgres_server.start()
-            number = 0
-            while "bob's" not in [one["payload"].get("text") for one in mine.of("chat")]:
-                await bob.hear(chat("bob's", id="b-1"))
-                await asyncio.sleep(0.1)
-                number += 1
-                assert number < 100
+            while not await answered(bob, theirs, "bob's"):
+                pass
+            await eventually(lambda: _has(mine, "bob's"))
             await ada.hear(chat("ada's"))
-            await until(lambda: theirs.of("chat")[-1]["payload"]["text"] == "ada's")
+            await eventually(lambda: theirs.of("chat")[-1]["payload"]["text"] == "ada's")
             log = [
                 (one.envelope.seq, one.envelope.payload["text"])
                 for one in await whole_log(here)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from time import monotonic
 from typing import Any
 
 import pytest
 
 from pellucid.errors import PellucidError
+from pellucid.spaces.runtime import spaces as runtime_spaces
 from pellucid.spaces.runtime.making import declare, make
 from pellucid.spaces.runtime.notes import note_of
 from pellucid.spaces.runtime.settings import read_settings
@@ -16,11 +18,12 @@ from pellucid.spaces.runtime.space import Space
 from pellucid.spaces.runtime.state import SpaceState
 from pellucid.storage import Append, StoredEnvelope
 from pellucid.storage.errors import StoreError, Unanswered
-from tests.spaces.space_kit import OWNER, QUICK, Sink, chat, frame, opened, sat, until, whole_log
+from tests.spaces.space_kit import OWNER, QUICK, Sink, chat, frame, opened, sat, whole_log
+from tests.waiting import eventually
 
 
 async def heard(space: Space, sink: Sink, count: int = 1, kind: str = "chat") -> list[dict[str, Any]]:
-    await until(lambda: len(sink.of(kind)) >= count, f"{count} {kind}")
+    await eventually(lambda: len(sink.of(kind)) >= count, f"{count} {kind}")
     return sink.of(kind)
 
 
@@ -162,7 +165,7 @@ def test_a_slow_reader_is_told_of_the_gap() -> None:
         async with opened(settings={"limits": {"outlet_bytes": 1000}}) as (_, space, store):
             slow, sink = await sat(space, "dee")
             ada, mine = await sat(space, "ada")
-            await until(lambda: sink.of("system/presence"))
+            await eventually(lambda: sink.of("system/presence"))
             sink.stuck = True
             for number in range(20):
                 await ada.hear(chat(f"{number} " + "x" * 200, **({"to": ["bob"]} if number % 4 == 0 else {})))
@@ -170,9 +173,9 @@ def test_a_slow_reader_is_told_of_the_gap() -> None:
             seen = len(sink.of("chat"))
             assert 0 < seen < 15
             sink.drain()
-            await until(lambda: sink.of("system/gap"))
+            await eventually(lambda: sink.of("system/gap"))
             await ada.hear(chat("live"))
-            await until(lambda: sink.said[-1]["payload"].get("text") == "live")
+            await eventually(lambda: sink.said[-1]["payload"].get("text") == "live")
             (gap,) = (one["payload"] for one in sink.of("system/gap"))
             assert gap["missed"] == 15 - seen
             missed = await store.spaces.page(OWNER, "room", after=gap["after_seq"], before=gap["before_seq"])
@@ -192,7 +195,7 @@ def test_the_last_of_the_history_is_flagged() -> None:
             for number in range(10):
                 await space.post("ada", chat(str(number), **({"to": ["bob"]} if number in (7, 9) else {})))
             dee, sink = await sat(space, "dee", history=3)
-            await until(lambda: dee.group is not None)
+            await eventually(lambda: dee.group is not None)
             await dee.hear(chat("live"))
             await heard(space, sink, 3)
             told = [(one["payload"].get("text"), one.get("replayed", False)) for one in sink.said[1:]]
@@ -211,7 +214,7 @@ def test_a_seat_may_leave_while_it_catches_up() -> None:
             sink = Sink()
             sink.stuck = True
             seat = await space.sit("bob", sink, after_seq=0)
-            await until(lambda: sink.seqs)
+            await eventually(lambda: sink.seqs)
             await seat.leave()
             await space.look()
             assert "bob" not in space._living.state.present
@@ -279,7 +282,7 @@ def test_while_the_store_is_down_whoever_sends_is_told_and_then_it_goes_on() -> 
             await heard(space, sink)
             between.down = True
             await ada.hear(frame("reasoning/start", {}, id="r-1"))
-            await until(lambda: sink.errors)
+            await eventually(lambda: sink.errors)
             assert sink.of("system/error")[0]["payload"]["error"] == "unavailable"
             with pytest.raises(PellucidError) as refused:
                 await space.post("bob", chat("lost"))
@@ -310,7 +313,7 @@ def test_a_commit_of_which_nothing_is_known_is_found_when_the_store_is_back() ->
 
             between._real = _With(between._real, append)
             await ada.hear(chat("x", id="m-1"))
-            await until(lambda: sink.errors == ["storage_unavailable"])
+            await eventually(lambda: sink.errors == ["storage_unavailable"])
             assert not sink.of("chat")
             between._real = between._real.real
             between.down = False
@@ -345,7 +348,7 @@ def test_what_the_store_refuses_of_one_is_refused_of_that_one_alone() -> None:
             space.writer._spaces = _With(space.writer._spaces, append)  # type: ignore[assignment]
             await asyncio.gather(*(ada.hear(chat("poison" if n == 3 else str(n))) for n in range(6)))
             await heard(space, sink, 5)
-            await until(lambda: sink.errors)
+            await eventually(lambda: sink.errors)
             assert [one["payload"]["text"] for one in sink.of("chat")] == ["0", "1", "2", "4", "5"]
             assert sink.errors == ["storage_failed"]
 
@@ -378,21 +381,23 @@ def test_silence_and_absence_end_reasoning() -> None:
         now = [1_000_000.0]
         settings = {"idle_seconds": 600, "grace_seconds": 5}
         async with opened(settings=settings, clock=lambda: now[0]) as (_, space, _store):
-            _, watch = await sat(space, "ada")
-            bob, _ = await sat(space, "bob")
-            await bob.hear(frame("reasoning/start", {}, id="r-1"))
-            await heard(space, watch, kind="reasoning/start")
-            await bob.leave()
-            await space.look()
-            now[0] += 4
-            await asyncio.sleep(3 * QUICK.poll)
-            assert not watch.of("reasoning/cancel")
-            now[0] += 2
+            _, watch = await sat(space, "dee")
+            for who, context in (("ada", "r-0"), ("bob", "r-1")):
+                seat, mine = await sat(space, who)
+                await seat.hear(frame("reasoning/start", {}, id=context))
+                await heard(space, mine, kind="reasoning/start")
+                await seat.leave()
+                await space.look()
+                now[0] += 3
+            # Ada is away for 6 seconds, Bob for 3.
             (cancel,) = await heard(space, watch, kind="reasoning/cancel")
+            assert (cancel["context"], cancel["payload"]) == ("r-0", {"reason": "disconnected"})
+            now[0] += 3
+            _, cancel = await heard(space, watch, 2, kind="reasoning/cancel")
             assert (cancel["context"], cancel["payload"]) == ("r-1", {"reason": "disconnected"})
             await space.post("bob", frame("reasoning/start", {}, id="r-2"))
             now[0] += 601
-            _, cancel = await heard(space, watch, 2, kind="reasoning/cancel")
+            *_, cancel = await heard(space, watch, 3, kind="reasoning/cancel")
             assert (cancel["context"], cancel["payload"]) == ("r-2", {"reason": "timed out"})
 
     asyncio.run(scene())
@@ -415,7 +420,7 @@ def test_a_change_of_settings_holds_at_once() -> None:
                 read_settings({"redact": [{"name": "n", "pattern": "[0-9]+"}]}),
                 {"eve": (["chat", "mcp/*"], "secret eve")},
             )
-            await until(lambda: fay.closed)
+            await eventually(lambda: fay.closed)
             posted = await toml.post("eve", chat("call 555 now"))
             assert posted.stored.envelope.payload == {"text": "call [redacted:n] now"}
             assert note_of(posted.stored.note).redacted == ("n",)
@@ -447,14 +452,22 @@ def test_a_space_is_opened_again_as_it_was_left(tmp_path: Any) -> None:
     asyncio.run(scene())
 
 
-def test_a_space_that_nobody_uses_is_closed() -> None:
+def test_a_space_that_nobody_uses_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_frozen = True
+    monkeypatch.setattr(runtime_spaces, "monotonic", lambda: 0.0 if is_frozen else monotonic() + 3600)
+
     async def scene() -> None:
-        async with opened(pace=QUICK._replace(unused=0.2)) as (spaces, space, _store):
+        nonlocal is_frozen
+        async with opened(pace=QUICK._replace(unused=0.2)) as (spaces, space, store):
+            await make(store.spaces, OWNER, "other", read_settings({}), {"ada": ["chat"]})
             ada, _ = await sat(space, "ada")
-            await asyncio.sleep(0.4)
+            other = await spaces.space("other")
+            is_frozen = False
+            await eventually(lambda: other.closed)
             assert not space.closed
             await ada.leave()
-            await until(lambda: space.closed)
+            await eventually(lambda: space.closed)
+            is_frozen = True
             again = await spaces.space("room")
             assert (await again.post("ada", chat("x"))).stored.envelope.seq == again.head
 
@@ -466,7 +479,7 @@ def test_a_space_that_is_removed_is_gone() -> None:
         async with opened() as (spaces, space, store):
             _, sink = await sat(space, "ada")
             await store.spaces.remove(OWNER, "room")
-            await until(lambda: sink.closed)
+            await eventually(lambda: sink.closed)
             assert sink.closed is not None
             assert sink.closed[0] == 4404
             with pytest.raises(PellucidError, match="no space"):
@@ -481,7 +494,7 @@ def test_each_is_answered_in_its_own_dialect() -> None:
             ada, draft = await sat(space, "ada")
             _, mew = await sat(space, "bob", dialect="mew/v0.4")
             await ada.hear(json.dumps({"kind": "reasoning.start", "id": "r", "payload": {"message": "x"}}))
-            await until(lambda: mew.of("reasoning/start") and draft.of("reasoning/start"))
+            await eventually(lambda: mew.of("reasoning/start") and draft.of("reasoning/start"))
             assert draft.said[-1]["kind"] == "reasoning.start"
             assert mew.said[-1]["kind"] == "reasoning/start"
 
@@ -498,7 +511,7 @@ def test_long_reasoning_is_said_shorter() -> None:
             await bob.hear(frame("reasoning/start", {}, id="r"))
             for number in range(4):
                 await bob.hear(frame("reasoning/thought", {"message": str(number)}, context="r", id=f"t-{number}"))
-            await until(lambda: len(sink.of("reasoning/thought")) == 5)
+            await eventually(lambda: len(sink.of("reasoning/thought")) == 5)
             (shorter,) = (one for one in sink.of("reasoning/thought") if one["from"] == "system:gateway")
             assert shorter["payload"] == {
                 "message": "3 thoughts",
@@ -520,7 +533,7 @@ def test_what_is_erased_changes_no_rights_and_is_in_no_memory() -> None:
             assert await spaces.erase("room", seqs) == 2
             before = space._living.state.dump()
             _, sink = await sat(space, "bob", after_seq=0)
-            await until(lambda: sink.of("chat"))
+            await eventually(lambda: sink.of("chat"))
             assert b"secret" not in b"".join(one.text for one in sink.frames)
             assert b"secret" not in repr([one.envelope for one in await whole_log(space)]).encode()
             await space.look()

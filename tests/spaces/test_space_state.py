@@ -16,7 +16,7 @@ from pellucid.spaces.runtime.state import Doors, SpaceState
 from pellucid.storage import StoredEnvelope
 from tests.spaces.test_space_properties import envelopes, names
 
-CAPABILITIES: dict[str, tuple[Any, ...]] = {
+CAPABILITIES: dict[str, tuple[str | dict[str, Any], ...] | None] = {
     "ada": ("*",),
     "bob": ("chat", "reasoning/*", "mcp/*", "capability/*"),
     "cyd": ("chat", "reasoning/step"),
@@ -136,7 +136,7 @@ def _never() -> Envelope:
     raise AssertionError
 
 
-WRONG = {
+WRONG: dict[str, dict[str, Any]] = {
     "settings.reasonin": {"reasonin": "strict"},
     "settings.reasoning": {"reasoning": "loose"},
     "settings.limits.chat.per_second": {"limits": {"chat": {"per_second": "x", "burst": 1}}},

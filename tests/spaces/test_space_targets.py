@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.spaces.space_kit import chat, frame, opened, sat, until, whole_log
+from tests.spaces.space_kit import chat, frame, opened, sat, whole_log
+from tests.waiting import eventually
 
 
 def test_a_chat_to_nobody_is_not_taken() -> None:
@@ -13,7 +14,7 @@ def test_a_chat_to_nobody_is_not_taken() -> None:
             ada, heard = await sat(space, "ada")
             before = len(await whole_log(space))
             await ada.hear(chat("psst", to=["bop"], id="lost"))
-            await until(lambda: heard.errors)
+            await eventually(lambda: heard.errors)
             [told] = heard.of("system/error")
             assert told["payload"]["error"] == told["payload"]["code"] == "target_not_found"
             assert told["payload"]["param"] == "to"
@@ -37,7 +38,7 @@ def test_who_is_away_or_invited_is_somebody_and_of_a_mix_the_others_are_flagged(
             await ada.hear(frame("space/kick", {"participant_id": "dee"}))
             await ada.hear(chat("gone", to=["dee"], id="gone"))
             await ada.hear(chat("to the gateway", to=["system:gateway"], id="end"))
-            await until(lambda: any(one["id"] == "end" for one in heard.of("chat")))
+            await eventually(lambda: any(one["id"] == "end" for one in heard.of("chat")))
             taken = {one["id"]: one for one in heard.of("chat")}
             assert taken.keys() == {"away", "soon", "mix", "end"}
             assert [flag["code"] for flag in taken["mix"]["flags"]] == ["target_not_found"]
