@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from typing import Any, TypeAlias
 
 import msgspec
 
-from pellucid.events import Event, PartDeltaEvent, PartStartEvent
+from pellucid.events import Event, PartDeltaEvent, PartStartEvent, ResponseStartEvent
 from pellucid.models import Model
 from pellucid.parts import (
     ModelMessage,
@@ -31,9 +30,10 @@ from pellucid.parts import (
 from pellucid.providers.profiles import builtin_profiles
 from pellucid.run import Minter
 from pellucid.runs import AttachedRun
-from pellucid.settings import ModelCall, ToolDefinition
+from pellucid.settings import ModelCall, ModelSettings, ToolDefinition
 from pellucid.transport import Transport
 from tests.conversations.strict import Act, Block, StrictServer, Upstream
+from tests.waiting import LIMIT_SECONDS
 
 TOOLS = (ToolDefinition("look", {"type": "object", "properties": {"at": {"type": "string"}}}),)
 
@@ -108,7 +108,7 @@ class Conversation:
         await run.open()
         self._check(upstream, thinking)
         if act.cut:
-            await _until(run, _begun(act))
+            await _until(run, _begun(upstream.answers[-1], upstream))
             run.cancel()
         else:
             while await run.read() is not None:
@@ -152,8 +152,8 @@ class Conversation:
         return Model(upstream.model, row, self._transport, base_url=url, api_key="key")
 
     def _call(self, upstream: Upstream, thinking: bool) -> ModelCall:
-        settings = {"thinking": "high" if thinking else False}
-        return ModelCall(upstream.model, list(self.messages), settings, TOOLS)  # type: ignore[arg-type]
+        settings: ModelSettings = {"thinking": "high" if thinking else False}
+        return ModelCall(upstream.model, list(self.messages), settings, TOOLS)
 
     def _word(self, of: str) -> str:
         self._words += 1
@@ -166,11 +166,14 @@ Story: TypeAlias = Callable[[Conversation], Coroutine[Any, Any, None]]
 Talk: TypeAlias = Callable[[Story], Conversation]
 
 
-def _begun(act: Act) -> Callable[[list[Event]], bool]:
-    """Whether the last step of a turn that is to be cut has begun."""
-    kind, wanted = _KIND[act.steps[-1]], sum(_KIND[step] is _KIND[act.steps[-1]] for step in act.steps)
+def _begun(said: list[Block], upstream: Upstream) -> Callable[[list[Event]], bool]:
+    """Whether the last block of an answer that is to be cut has begun, as far as this upstream shows it."""
+    kind = _KIND[said[-1].kind]
+    wanted = sum(_KIND[block.kind] is kind for block in said)
 
     def begun(events: list[Event]) -> bool:
+        if kind is ThinkingPart and not upstream.shows_thought:
+            return any(isinstance(event, ResponseStartEvent) for event in events)
         starts = [
             at for at, event in enumerate(events) if isinstance(event, PartStartEvent) and type(event.part) is kind
         ]
@@ -182,11 +185,10 @@ def _begun(act: Act) -> Callable[[list[Event]], bool]:
 
 
 async def _until(run: AttachedRun, begun: Callable[[list[Event]], bool]) -> None:
-    """Read that far; an upstream that shows nothing of it is given a moment."""
+    """Read that far."""
     seen: list[Event] = []
-    with suppress(TimeoutError):
-        async with asyncio.timeout(0.1):
-            while not begun(seen):
-                events = await run.read()
-                assert events is not None, "the turn ended by itself"
-                seen += events
+    async with asyncio.timeout(LIMIT_SECONDS):
+        while not begun(seen):
+            events = await run.read()
+            assert events is not None, "the turn ended by itself"
+            seen += events

@@ -1,9 +1,18 @@
-"""Every ordered pair of providers shares a conversation, turn about, and nobody has anything to object to."""
+"""Every ordered pair of providers shares a conversation, turn about, and none refuses a request.
+
+The core circle has, for each provider, itself and one provider of every wire (not always the same one); the rest of the
+pairs are `long`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from functools import partial
+from typing import Any, Protocol
+
 import pytest
 
+from tests.cases import Cases
 from tests.conversations.conversing import Conversation, Talk
 from tests.conversations.strict import (
     ANSWER,
@@ -16,14 +25,44 @@ from tests.conversations.strict import (
     SIDES,
 )
 
-each_pair = pytest.mark.parametrize(("a", "b"), [(a, b) for a in SIDES for b in SIDES])
+each_side = pytest.mark.parametrize("a", SIDES)
 
 
-@each_pair
-def test_turn_about(talk: Talk, a: str, b: str) -> None:
+def one_of_each_wire(a: str) -> list[str]:
+    """The side itself, and a side of every wire; which one depends on the place of `a`, so that all have their turn."""
+    by_wire: dict[str, list[str]] = {}
+    for side, (kind, _, _) in SIDES.items():
+        by_wire.setdefault(kind.wire, []).append(side)
+    place = list(SIDES).index(a)
+    return list(dict.fromkeys([a, *(sides[place % len(sides)] for sides in by_wire.values())]))
+
+
+def all_others(a: str) -> list[str]:
+    return [side for side in SIDES if side not in one_of_each_wire(a)]
+
+
+def test_each_side_is_a_partner_in_the_core_circle() -> None:
+    """Also beside itself."""
+    assert {b for a in SIDES for b in one_of_each_wire(a) if b != a} == set(SIDES)
+
+
+# --- turn about --------------------------------------------------------------------------------------------------
+
+
+@each_side
+def test_turn_about(talk: Talk, a: str) -> None:
     """The provider changes between turns, and between a call and its result."""
+    turn_about(talk, a, one_of_each_wire(a))
 
-    async def story(conversation: Conversation) -> None:
+
+@pytest.mark.needs("long")
+@each_side
+def test_turn_about_with_all_others(talk: Talk, a: str) -> None:
+    turn_about(talk, a, all_others(a))
+
+
+def turn_about(talk: Talk, a: str, others: list[str]) -> None:
+    async def story(conversation: Conversation, b: str) -> None:
         conversation.user()
         await conversation.turn(a, CALL)
         conversation.results()
@@ -37,14 +76,26 @@ def test_turn_about(talk: Talk, a: str, b: str) -> None:
         conversation.user()
         await conversation.turn(a, ANSWER)
 
-    talk(story)
+    with_each(talk, story, others)
 
 
-@each_pair
-def test_cut_off_switched_off_and_stored(talk: Talk, a: str, b: str) -> None:
+# --- cut off, switched off, stored -------------------------------------------------------------------------------
+
+
+@each_side
+def test_cut_off_switched_off_and_stored(talk: Talk, a: str) -> None:
     """Turns are cancelled in the middle, thinking is off for some, and the history is JSON in between."""
+    cut_off_switched_off_and_stored(talk, a, one_of_each_wire(a))
 
-    async def story(conversation: Conversation) -> None:
+
+@pytest.mark.needs("long")
+@each_side
+def test_cut_off_switched_off_and_stored_with_all_others(talk: Talk, a: str) -> None:
+    cut_off_switched_off_and_stored(talk, a, all_others(a))
+
+
+def cut_off_switched_off_and_stored(talk: Talk, a: str, others: list[str]) -> None:
+    async def story(conversation: Conversation, b: str) -> None:
         conversation.user()
         await conversation.turn(a, CUT_THOUGHT)
         conversation.user()
@@ -70,4 +121,16 @@ def test_cut_off_switched_off_and_stored(talk: Talk, a: str, b: str) -> None:
         conversation.user()
         await conversation.turn(a, ANSWER)
 
-    talk(story)
+    with_each(talk, story, others)
+
+
+class StoryOfTwo(Protocol):
+    def __call__(self, conversation: Conversation, /, b: str) -> Coroutine[Any, Any, None]: ...
+
+
+def with_each(talk: Talk, story: StoryOfTwo, others: list[str]) -> None:
+    """One conversation with each of the others."""
+    with Cases() as case:
+        for b in others:
+            with case(b):
+                talk(partial(story, b=b))

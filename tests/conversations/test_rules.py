@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.cases import Cases
 from tests.conversations.conversing import Conversation, Talk
 from tests.conversations.strict import (
     ANSWER,
@@ -113,7 +114,7 @@ def put(path: str, value: Any, *types: str) -> Break:
     """Set something in the first block (or item) of these types; without types, in the last message of the model."""
 
     def change(body: Body, upstream: Upstream) -> None:
-        target = of_type(body, *types) if types else last(body)
+        target: Any = of_type(body, *types) if types else last(body)
         *way, name = path.split(".")
         for step in way:
             target = target[int(step)] if isinstance(target, list) else target[step]
@@ -176,7 +177,12 @@ def nothing(body: Body, upstream: Upstream) -> None:
 
 
 def lost(name: str) -> Break:
-    return lambda body, upstream: last(body).pop(name, None)  # type: ignore[return-value]
+    return lambda body, upstream: last(body).pop(name, None)
+
+
+def another_thought(body: Body, upstream: Upstream) -> None:
+    assert isinstance(upstream, chat.Chat)
+    last(body)[upstream.takes[0]] = "something else"
 
 
 def with_dots(body: Body, upstream: Upstream) -> None:
@@ -273,7 +279,7 @@ BREAKS: dict[type[Upstream], dict[str, tuple[str, Break]]] = {
     },
     chat.Chat: {
         "field": (LOOP, put("reasoning_details", [])),
-        "text": (LOOP, lambda body, upstream: last(body).update({upstream.takes[0]: "something else"})),
+        "text": (LOOP, another_thought),
         "flattened": (TURNS, as_text),
         "empty": (TURNS, nothing),
     },
@@ -343,15 +349,17 @@ def story_of(side: str, request: str) -> Callable[[Conversation], Any]:
     return story
 
 
-@pytest.mark.parametrize(("side", "rule"), [(side, rule) for side in SIDES for rule in breaks_of(side)])
-def test_a_rule_refuses_what_breaks_it(talk: Talk, side: str, rule: str) -> None:
-    request, breaks = breaks_of(side)[rule]
-    upstream = talk(story_of(side, request)).upstream(side)
-    asked = deepcopy(upstream.requests[-1])
-    upstream.answers.pop()  # as it was before the request
-    upstream.check_all(deepcopy(asked))
-    breaks(asked, upstream)
-    with pytest.raises(Refusal) as refused:
-        upstream.check_all(asked)
-    assert refused.value.rule == rule, refused.value
-    assert upstream.all_rules()[rule] in str(refused.value), "it says where the rule stands"
+@pytest.mark.parametrize("side", SIDES)
+def test_a_rule_refuses_what_breaks_it(talk: Talk, side: str) -> None:
+    with Cases() as case:
+        for rule, (request, breaks) in breaks_of(side).items():
+            with case(rule):
+                upstream = talk(story_of(side, request)).upstream(side)
+                asked = deepcopy(upstream.requests[-1])
+                upstream.answers.pop()  # as it was before the request
+                upstream.check_all(deepcopy(asked))
+                breaks(asked, upstream)
+                with pytest.raises(Refusal) as refused:
+                    upstream.check_all(asked)
+                assert refused.value.rule == rule, refused.value
+                assert upstream.all_rules()[rule] in str(refused.value), "it says where the rule stands"

@@ -41,14 +41,11 @@ WHOLE = (
 )
 CUT = (CUT_THOUGHT, CUT_CALL, CUT_SECOND_CALL, CUT_TEXT)
 
-SHOWN = [side for side in SIDES if side != "openai-chat"]
-"""Who shows that it has begun to think, so that it can be cut there."""
-
 steps = st.builds(
     Step,
     calls=st.sampled_from(["answered", "answered", "failed", "some", "ignored"]),
     stored=st.booleans(),
-    side=st.sampled_from(SHOWN),
+    side=st.sampled_from(list(SIDES)),
     act=st.sampled_from(WHOLE) | st.sampled_from(CUT),
     thinking=st.booleans(),
 )

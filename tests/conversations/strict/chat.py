@@ -99,6 +99,7 @@ class Silent(Chat):
 
     field = ""
     takes = ()
+    shows_thought = False
 
     def thought(self, block: Block) -> list[Body]:
         return []

@@ -117,6 +117,8 @@ class Upstream:
     """Whether reasoning can stand between calls."""
     one_thought: ClassVar[bool] = False
     """Whether all reasoning of an answer is one text."""
+    shows_thought: ClassVar[bool] = True
+    """Whether it streams its reasoning at all."""
     content_type: ClassVar[str] = "text/event-stream"
     known_rules: ClassVar[dict[str, str]] = {
         "foreign": "App. A: opaque fields never cross, and reasoning text only if the caller opts in",

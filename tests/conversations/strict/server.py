@@ -52,8 +52,6 @@ class StrictServer:
         self.upstreams: dict[str, Upstream] = {}
         self.forget()
         self.url = ""
-        self.left = 0
-        """How many clients left in the middle of an answer."""
         self._runner: web.AppRunner | None = None
 
     def forget(self) -> None:
@@ -84,9 +82,5 @@ class StrictServer:
         await response.prepare(request)
         await response.write(b"".join(pieces))
         if for_ever:
-            try:
-                await asyncio.sleep(60)
-            except asyncio.CancelledError:
-                self.left += 1
-                raise
+            await asyncio.Event().wait()
         return response
