@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import product
 from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.events import ModelEvent, PartDeltaEvent
+from pellucid.events import ModelEvent, ResponseEndEvent
 from pellucid.parts import Origin
 from pellucid.providers.likeness import DATE, NUMBER, WORD, Likeness, unread
 from pellucid.providers.profiles import builtin_profiles
 from pellucid.providers.wires import WIRES
+from tests.cases import Cases
+from tests.cutting import content_deltas
 
 ROWS = builtin_profiles()
 
@@ -310,15 +313,16 @@ def test_the_short_way_tells_what_the_long_way_tells(
 
 
 @pytest.mark.parametrize("name", EVERY)
-@pytest.mark.parametrize("odd", range(13))
-@pytest.mark.parametrize("thought", [True, False])
-def test_whatever_comes_between_means_what_it_would_mean(name: str, odd: int, thought: bool) -> None:
+def test_whatever_comes_between_means_what_it_would_mean(name: str) -> None:
     wire = EVERY[name]
-    alike = [wire.frame(thought, f" tok{number}", number) for number in range(4)]
-    # The last after the odd one is like those before it, to the byte but for its text.
-    reads = [*wire.begin, *alike, wire.odd[odd % len(wire.odd)], alike[3].replace(b"tok3", b"again"), *alike]
-    assert played(wire, reads) == played(wire, reads, tries=0)
-    assert played(wire, [b"".join(reads)]) == played(wire, [b"".join(reads)], tries=0)
+    with Cases() as case:
+        for odd, thought in product(wire.odd, (True, False)):
+            alike = [wire.frame(thought, f" tok{number}", number) for number in range(4)]
+            # The last after the odd one is like those before it, to the byte but for its text.
+            reads = [*wire.begin, *alike, odd, alike[3].replace(b"tok3", b"again"), *alike]
+            with case(f"{'thought' if thought else 'text'}, then {odd!r}"):
+                assert played(wire, reads) == played(wire, reads, tries=0)
+                assert played(wire, [b"".join(reads)]) == played(wire, [b"".join(reads)], tries=0)
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -334,14 +338,15 @@ def test_a_frame_is_not_read_in_full_when_only_its_text_is_new(
         reader.feed(read)
     monkeypatch.setattr(reader._reader, "frame", None)
     events = reader.feed(b"".join(wire.frame(thought, ' "more"\n', number) for number in range(13, 13 + together)))
-    said = [event.delta.content_delta for event in events if isinstance(event, PartDeltaEvent)]
-    assert said == [' "more"\n'] * together
+    assert content_deltas(events) == [' "more"\n'] * together
 
 
 @pytest.mark.parametrize("wire", [GOOGLE, GOOGLE_ARRAY])
 def test_what_was_counted_in_frames_that_were_passed_over_is_counted(wire: Wire) -> None:
     reads = [*wire.begin, *(wire.frame(False, f" tok{number}", number) for number in range(1, 30))]
-    assert played(wire, reads)[-1].usage.output_tokens == 29
+    end = played(wire, reads)[-1]
+    assert isinstance(end, ResponseEndEvent)
+    assert end.usage.output_tokens == 29
 
 
 VALUES = (unread(b"n", NUMBER), unread(b"d", DATE), unread(b"w", WORD))

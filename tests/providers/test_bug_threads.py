@@ -6,10 +6,18 @@ from typing import Any
 
 import msgspec
 
-from pellucid.parts import ModelRequest, ModelResponse, Origin, ThinkingPart, ToolReturnPart, UserPromptPart
+from pellucid.parts import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    Origin,
+    ThinkingPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
 from pellucid.providers.openai_chat import encode
 from pellucid.settings import ModelCall
-from tests.providers.wire_kit import ROWS, body, call, chunk, origin, response_of, said, sse, thoughts
+from tests.providers.wire_kit import ROWS, body, call, chunk, is_complete, origin, response_of, said, sse, thoughts
 
 TOOL = call("{}", name="f", id="c1", index=0)
 
@@ -17,7 +25,7 @@ TOOL = call("{}", name="f", id="c1", index=0)
 def next_turn(row: str, response: ModelResponse, *, target: str | None = None) -> list[dict[str, Any]]:
     """The messages of the request after a tool call was answered."""
     result = ModelRequest([ToolReturnPart("f", "42", "c1")])
-    history = [ModelRequest([UserPromptPart("q")]), response, result]
+    history: list[ModelMessage] = [ModelRequest([UserPromptPart("q")]), response, result]
     name = target or row
     messages: list[dict[str, Any]] = encode(ModelCall("m", history), ROWS[name], origin(name))["messages"]
     return messages
@@ -159,12 +167,13 @@ def test_interleaved_thoughts_and_calls_lost_their_order() -> None:
 
 def test_reasoning_cut_short_became_the_answer() -> None:
     """Everything before the limit was thought, and there is no answer: nothing is shown as one."""
-    for row, delta in (
+    cut_short: list[tuple[str, dict[str, Any]]] = [
         ("vllm", {"content": "<think>a"}),
         ("vllm", {"reasoning": "a"}),
         ("minimax", {"content": "<think>a"}),
-    ):
+    ]
+    for row, delta in cut_short:
         response = response_of(row, sse(chunk(**delta), chunk("length")))
         assert response.text is None
         assert response.thinking == "a"
-        assert not response.parts[0].complete
+        assert not is_complete(response.parts[0])

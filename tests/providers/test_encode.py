@@ -95,7 +95,8 @@ OPTIONAL: ModelSettings = {
 @pytest.mark.parametrize("row", ROWS)
 def test_what_a_server_may_not_know_is_sent_only_where_the_row_says_so(row: str) -> None:
     there = {"cache_key": "prompt_cache_key"}
-    assert asked(row, OPTIONAL) == {there.get(name, name): OPTIONAL[name] for name in ROWS[row].knows}
+    optional: dict[str, Any] = {**OPTIONAL}
+    assert asked(row, OPTIONAL) == {there.get(name, name): optional[name] for name in ROWS[row].knows}
 
 
 def test_what_is_only_ours_is_not_sent() -> None:
@@ -303,7 +304,8 @@ def test_the_form_of_the_output() -> None:
 def messages(
     *parts: ModelRequestPart, row: str = "openai-compat", instructions: str | None = None
 ) -> list[dict[str, Any]]:
-    return request(row, messages=[ModelRequest(list(parts), instructions)])["messages"]
+    sent: list[dict[str, Any]] = request(row, messages=[ModelRequest(list(parts), instructions)])["messages"]
+    return sent
 
 
 def test_instructions_come_first_and_in_the_role_that_the_provider_knows() -> None:

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.events import ModelEvent, PartDeltaEvent
+from pellucid.events import ModelEvent
 from pellucid.providers.likeness import Likeness
 from pellucid.providers.openai_chat import decoder
+from tests.cutting import content_deltas
 from tests.providers.wire_kit import ROWS, chunk, origin, sse
 
 TEXTS = st.text(alphabet='ab "\\,:{}\né😀<>/', max_size=4) | st.sampled_from(
@@ -21,7 +22,8 @@ FRAMES = st.tuples(st.sampled_from(["content", "reasoning", "reasoning_content",
 
 
 def frame(field: str, text: str, ascii_only: bool) -> bytes:
-    return b"data: " + json.dumps(chunk(**{field: text}), ensure_ascii=ascii_only).encode() + b"\n\n"
+    delta: dict[str, Any] = {field: text}
+    return b"data: " + json.dumps(chunk(**delta), ensure_ascii=ascii_only).encode() + b"\n\n"
 
 
 def played(row: str, reads: list[bytes], *, tries: int = 8) -> list[ModelEvent]:
@@ -76,8 +78,7 @@ def test_a_frame_is_not_read_in_full_when_only_its_text_is_new(monkeypatch: pyte
     for number in range(3):
         reader.feed(frame("reasoning", f" tok{number}", True))
     monkeypatch.setattr(reader._reader, "frame", None)
-    events: list[Any] = reader.feed(frame("reasoning", ' "more"\n', True))
-    assert [event.delta.content_delta for event in events if isinstance(event, PartDeltaEvent)] == [' "more"\n']
+    assert content_deltas(reader.feed(frame("reasoning", ' "more"\n', True))) == [' "more"\n']
 
 
 def test_text_that_stands_in_two_places_teaches_nothing() -> None:

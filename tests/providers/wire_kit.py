@@ -9,11 +9,18 @@ from typing import Any
 from pellucid.errors import ErrorInfo
 from pellucid.events import Cause, ModelEvent
 from pellucid.fold import Fold, fold
-from pellucid.parts import ModelResponse, Origin, ThinkingPart
+from pellucid.parts import (
+    BuiltinToolCallPart,
+    ModelResponse,
+    ModelResponsePart,
+    Origin,
+    RefusalPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+)
 from pellucid.providers.openai_chat import decoder
 from pellucid.providers.profiles import Profile, builtin_profiles
-from tests.cutting import cut as cut
-from tests.cutting import merged as merged
 
 ROWS = {name: row for name, row in builtin_profiles().items() if row.wire == "openai_chat"}
 
@@ -95,3 +102,9 @@ def said(response: ModelResponse) -> list[tuple[str, Any]]:
 
 def thoughts(response: ModelResponse) -> list[ThinkingPart]:
     return [part for part in response.parts if isinstance(part, ThinkingPart)]
+
+
+def is_complete(part: ModelResponsePart) -> bool:
+    """Whether a part that streams came to its end."""
+    assert isinstance(part, ThinkingPart | TextPart | RefusalPart | ToolCallPart | BuiltinToolCallPart)
+    return part.complete
