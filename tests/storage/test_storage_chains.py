@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import pytest
+from hypothesis import settings
 
 from pellucid.errors import RequestError
-from pellucid.storage import BrokenChain, Store
-from pellucid.storage.chains import LONGEST
+from pellucid.storage import BrokenChain, Store, chains
 from pellucid.storage.responses import GRACE
 from tests.storage.storage_kit import Clock, response
 
@@ -73,19 +74,21 @@ async def test_one_that_comes_back_to_itself_ends(store: Store) -> None:
     for id, previous in ("a", "c"), ("b", "a"), ("c", "b"), ("self", "self"):
         await kept.put(response(id, previous_id=previous, messages=bytes(10_000)))
     for id in ("a", "self"):
-        began = time.monotonic()
+        began = time.process_time()
         with pytest.raises(RequestError) as caught:
             await kept.chain("ann", id)
         assert caught.value.info.code == "conversation_too_long"
-        assert time.monotonic() - began < 2
+        assert time.process_time() - began < 5
 
 
-async def test_one_longer_than_anyone_wants_is_refused(store: Store) -> None:
-    import asyncio
-
+async def test_one_longer_than_anyone_wants_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert chains.LONGEST == 10_000
+    longest = 50 * settings().max_examples  # with the profile `long`: that many
+    monkeypatch.setattr(chains, "LONGEST", longest)
+    monkeypatch.setattr(chains, "_CHAIN", chains._walk())
     kept = store.responses
-    longest = [response(f"resp_{n}", previous_id=f"resp_{n - 1}" if n else None) for n in range(LONGEST + 3)]
-    await asyncio.gather(*map(kept.put, longest))
-    assert len(await kept.chain("ann", f"resp_{LONGEST - 1}") or []) == LONGEST
-    with pytest.raises(RequestError, match="10000"):
-        await kept.chain("ann", longest[-1].id)
+    rows = [response(f"resp_{n}", previous_id=f"resp_{n - 1}" if n else None) for n in range(longest + 3)]
+    await asyncio.gather(*map(kept.put, rows))
+    assert len(await kept.chain("ann", f"resp_{longest - 1}") or []) == longest
+    with pytest.raises(RequestError, match=str(longest)):
+        await kept.chain("ann", rows[-1].id)

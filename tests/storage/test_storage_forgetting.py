@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from pellucid.storage import ConversationEntry, Store, StoredChat, StoredConversation, open_store
+from pellucid.storage import ConversationEntry, Store, StoredChat, StoredConversation, forgetting, open_store
 from tests.storage.space_store_kit import OWNER, ROOM, append, room, said, who
 from tests.storage.storage_kit import Clock, response
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -39,10 +40,14 @@ def _files(kept: Path) -> list[str]:
     return [file.name for file in kept.parent.iterdir() if MARK in file.read_bytes()]
 
 
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forgetting, "EVERY", 0.05)
+    monkeypatch.setattr(forgetting, "OVERDUE", 0.1)
+
+
 async def _gone(kept: Path) -> None:
-    async with asyncio.timeout(20):
-        while _files(kept):  # noqa: ASYNC110 (no other process tells)
-            await asyncio.sleep(0.02)
+    await eventually(lambda: not _files(kept), "the marker is in no file")
 
 
 async def _with(kept: Path, clock: Clock, put: Callable[[Store], Awaitable[object]], way: Way) -> None:
@@ -109,8 +114,19 @@ async def test_what_was_said_in_a_space(tmp_path: Path, clock: Clock, way: str) 
     await _with(tmp_path / "kept.db", clock, put, ways[way])
 
 
-async def test_a_reader_in_the_way_is_waited_for_and_disturbs_nobody(tmp_path: Path, clock: Clock) -> None:
+async def test_a_reader_in_the_way_is_waited_for_and_disturbs_nobody(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kept = tmp_path / "kept.db"
+    tries = 0
+    carry_over = forgetting.Forgetting.carry_over
+
+    def counted(self: forgetting.Forgetting, connection: sqlite3.Connection, usual_seconds: float) -> None:
+        nonlocal tries
+        carry_over(self, connection, usual_seconds)
+        tries += 1
+
+    monkeypatch.setattr(forgetting.Forgetting, "carry_over", counted)
     store = await open_store(f"sqlite:///{kept}", clock=clock)
     reader = sqlite3.connect(kept, isolation_level=None)
     try:
@@ -120,7 +136,8 @@ async def test_a_reader_in_the_way_is_waited_for_and_disturbs_nobody(tmp_path: P
         await store.responses.delete(OWNER, "resp_1")
         for number in range(20):
             await store.responses.put(response(f"other_{number}"), [])
-            await asyncio.sleep(0.1)
+        before = tries
+        await eventually(lambda: tries > before + 2, "it is tried again and again")
         assert _files(kept)
         reader.execute("COMMIT")
         await _gone(kept)

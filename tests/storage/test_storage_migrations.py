@@ -6,6 +6,8 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -20,7 +22,7 @@ from pellucid.storage import StoredChat, StoredSpace, StoreError, open_store
 from pellucid.storage.migrate import migration
 from pellucid.storage.tables import metadata
 from tests.service_postgres import PostgresServer
-from tests.storage.storage_kit import opened, response
+from tests.storage.storage_kit import ROOT, SHARED, opened, response
 
 pytestmark = pytest.mark.anyio
 
@@ -39,23 +41,38 @@ asyncio.run(main())
 """
 
 
-def test_several_start_at_once(url: str) -> None:
-    if url == "sqlite://":
-        return  # each has its own
+@SHARED
+def test_several_connections_start_at_once(url: str) -> None:
+    together = threading.Barrier(3)
+
+    async def start(n: int) -> None:
+        together.wait()
+        async with opened(url) as store:
+            await store.responses.put(response(f"resp_{n}"))
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(lambda n: asyncio.run(start(n)), range(3)))
+    asyncio.run(look_for_three(url))
+
+
+async def look_for_three(url: str) -> None:
+    async with opened(url) as store:
+        for n in range(3):
+            assert await store.responses.get("ann", f"resp_{n}") is not None
+
+
+@pytest.mark.needs("long")
+@SHARED
+def test_several_processes_start_at_once(url: str) -> None:
     starting = [
-        subprocess.Popen([sys.executable, "-c", STARTER, url, f"resp_{n}"], stdin=subprocess.PIPE) for n in range(3)
+        subprocess.Popen([sys.executable, "-c", STARTER, url, f"resp_{n}"], stdin=subprocess.PIPE, cwd=ROOT)
+        for n in range(3)
     ]
     for process in starting:
         assert process.stdin is not None
         process.stdin.close()  # now
-    assert [process.wait(30) for process in starting] == [0] * 3
-
-    async def look() -> None:
-        async with opened(url) as store:
-            for n in range(3):
-                assert await store.responses.get("ann", f"resp_{n}") is not None
-
-    asyncio.run(look())
+    assert [process.wait(60) for process in starting] == [0] * 3
+    asyncio.run(look_for_three(url))
 
 
 async def test_a_store_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
@@ -91,9 +108,8 @@ BACK = [
 ]
 
 
-async def test_an_older_store_keeps_what_it_has(url: str, postgres_server: PostgresServer) -> None:
-    if url == "sqlite://":
-        return
+@SHARED
+async def test_an_older_store_keeps_what_it_has(url: str, request: pytest.FixtureRequest) -> None:
     async with opened(url) as store:
         await store.responses.put(response(header=b"before"))
     if url.startswith("sqlite"):
@@ -102,7 +118,8 @@ async def test_an_older_store_keeps_what_it_has(url: str, postgres_server: Postg
                 database.execute(step)
         database.close()
     else:
-        postgres_server.sql(url, "; ".join(BACK))
+        server: PostgresServer = request.getfixturevalue("postgres_server")
+        server.sql(url, "; ".join(BACK))
     async with opened(url) as store:
         kept = await store.responses.get("ann", "resp_1")
         assert kept is not None
@@ -134,7 +151,7 @@ async def test_the_migrations_make_the_tables_in_sqlite(tmp_path: Path) -> None:
 
 
 def test_the_migrations_make_the_tables_in_postgresql() -> None:
-    dialect = postgresql.dialect()
+    dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
     tables = metadata.sorted_tables
     wanted = [CreateTable(table) for table in tables] + [CreateIndex(i) for table in tables for i in table.indexes]
     made = {" ".join(statement.split()) for statement in migration("postgresql", None)}

@@ -67,6 +67,7 @@ async def test_a_locked_store_is_told(
         assert lines(caplog) == [stopped, AGAIN]
 
 
+@pytest.mark.needs("postgresql")
 async def test_a_server_that_goes_and_comes_is_told(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
