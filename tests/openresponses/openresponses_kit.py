@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -21,6 +19,7 @@ from pellucid.providers.wires import WIRES
 from pellucid.run import Minter, Run
 from pellucid.server.openapi import document
 from pellucid.settings import ModelCall
+from tests.schemas import published_schema
 
 NOW = 1_700_000_000
 ORIGIN = Origin("p", "w", "m")
@@ -34,10 +33,9 @@ ALIASES = {
 
 
 def published() -> dict[str, Any] | None:
-    """The specification's own OpenAPI document: `PELLUCID_OPENRESPONSES_SCHEMA`, or beside the repository."""
-    beside = Path(__file__).parents[3] / "shared" / "reference" / "schemas" / "openresponses-openapi.json"
-    path = Path(os.environ.get("PELLUCID_OPENRESPONSES_SCHEMA") or beside)
-    return json.loads(path.read_bytes()) if path.is_file() else None
+    """The specification's own OpenAPI document, or None where it is not there."""
+    path = published_schema()
+    return json.loads(path.read_bytes()) if path else None
 
 
 def inlined(schema: Any, components: dict[str, Any]) -> Any:
@@ -61,7 +59,9 @@ def _one_of(validator: Any, choices: list[Any], value: Any, schema: Any) -> Iter
         yield from jsonschema.Draft202012Validator.VALIDATORS["oneOf"](validator, choices, value, schema)
 
 
-Validator = jsonschema.validators.extend(jsonschema.Draft202012Validator, {"oneOf": _one_of, "anyOf": _one_of})
+Validator: type[jsonschema.protocols.Validator] = jsonschema.validators.extend(  # type: ignore[no-untyped-call]
+    jsonschema.Draft202012Validator, {"oneOf": _one_of, "anyOf": _one_of}
+)
 
 
 class Schema:
@@ -154,7 +154,7 @@ def chunk(finish: str | None = None, **delta: Any) -> dict[str, Any]:
     }
 
 
-USAGE = {
+USAGE: dict[str, Any] = {
     "prompt_tokens": 9,
     "completion_tokens": 20,
     "total_tokens": 29,

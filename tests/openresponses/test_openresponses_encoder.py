@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.emit import Emitter
@@ -28,8 +28,9 @@ from pellucid.parts import (
     Usage,
 )
 from pellucid.protocols.openresponses.verify import verify
-from pellucid.run import CallTools, Minter, Run
+from pellucid.run import CallTools, Effect, Minter, Run
 from pellucid.settings import ModelCall
+from tests.batching import batch_sizes, in_batches
 from tests.openresponses.openresponses_kit import (
     ALIASES,
     NOW,
@@ -75,7 +76,6 @@ turns = st.lists(
     min_size=1,
     max_size=3,
 )
-slow = settings(deadline=None, max_examples=80, suppress_health_check=list(HealthCheck))
 
 
 def say(emitter: Emitter, what: str, key: int, text: str) -> None:
@@ -133,7 +133,7 @@ def run_of(script: list[Any], cause: Cause) -> tuple[list[list[Event]], Run]:
         emitter.usage = usage
         emitter.finish(reason)
         read.append(emitter.end(cause if said == script[-1][0] else "eof"))
-        effects = []
+        effects: list[Effect] = []
         for batch in read:
             events, effects = run.feed(batch)
             batches.append(events)
@@ -212,7 +212,6 @@ def without_empty(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: value for name, value in item.items() if value != []} for item in items]
 
 
-@slow
 @given(turns, st.sampled_from(["eof", "error", "cancelled"]))
 def test_whatever_is_said_the_stream_is_legal_and_fits_the_schemas(script: list[Any], cause: Cause) -> None:
     batches, run = run_of(script, cause)
@@ -225,24 +224,18 @@ def test_whatever_is_said_the_stream_is_legal_and_fits_the_schemas(script: list[
     assert without_empty(seen(events[-1]["response"]["output"])) == without_empty(projected(list(run.messages)))
 
 
-@slow
-@given(turns, st.sampled_from(["eof", "error", "cancelled"]), st.booleans(), st.randoms())
+@given(turns, st.sampled_from(["eof", "error", "cancelled"]), st.booleans(), batch_sizes)
 def test_batch_boundaries_change_no_byte_and_no_event_is_cut(
-    script: list[Any], cause: Cause, obfuscate: bool, random: Any
+    script: list[Any], cause: Cause, obfuscate: bool, sizes: list[int]
 ) -> None:
     events = [event for batch in run_of(script, cause)[0] for event in batch]
     at_once = encoded([events], obfuscate=obfuscate)
     encoder = an_encoder(obfuscate=obfuscate)
-    pieces, left = [encoder.start()], list(events)
-    while left:
-        size = random.randint(0, 3)
-        pieces.append(encoder.feed(left[:size], NOW + 1))
-        left = left[size:]
+    pieces = [encoder.start(), *(encoder.feed(batch, NOW + 1) for batch in in_batches(events, sizes))]
     assert b"".join(pieces) == at_once
     assert all(piece.endswith(b"\n\n") for piece in pieces if piece)
 
 
-@slow
 @given(turns, st.sampled_from(["eof", "error"]))
 def test_the_whole_response_is_the_terminal_event_s(script: list[Any], cause: Cause) -> None:
     batches, _ = run_of(script, cause)
@@ -254,7 +247,6 @@ def test_the_whole_response_is_the_terminal_event_s(script: list[Any], cause: Ca
         assert schema.errors(name, whole) == []
 
 
-@slow
 @given(says, st.integers(0, 60), st.booleans())
 def test_wherever_a_run_is_broken_off_the_stream_is_closed_and_legal(said: Any, count: int, cancel: bool) -> None:
     emitter = Emitter(ORIGIN)
@@ -269,7 +261,6 @@ def test_wherever_a_run_is_broken_off_the_stream_is_closed_and_legal(said: Any, 
     check_events(events_of(stream))
 
 
-@slow
 @given(turns)
 def test_in_openai_s_dialect_only_names_and_the_form_of_the_error_differ(script: list[Any]) -> None:
     batches, _ = run_of(script, "eof")

@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.events import Cause, Event, ItemEndEvent, ItemStartEvent, PartEndEvent, SummaryEvent
@@ -23,6 +23,7 @@ from pellucid.runs.seals import Seals
 from pellucid.sealing import Keys, Sealer
 from pellucid.view import Reader, Redactor
 from pellucid.view.reader import VIEWS
+from tests.batching import batch_sizes, in_batches
 from tests.openresponses.openresponses_kit import ALIASES, NOW, check_events, request, schemas
 from tests.openresponses.test_openresponses_encoder import run_of, turns
 
@@ -47,7 +48,6 @@ ways = st.builds(
     *[st.booleans(), st.sampled_from(["openresponses", "openai"]), st.sampled_from(["events", "lines"])],
     *[st.booleans(), st.booleans()],
 )
-slow = settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
 
 
 def enriched(batches: list[list[Event]], way: Told) -> list[list[Event]]:
@@ -96,7 +96,6 @@ def events_of(stream: bytes, framing: Framing) -> list[dict[str, Any]]:
     return [json.loads(frame.data) for frame in decoded if frame.data != b"[DONE]"]
 
 
-@slow
 @given(turns, st.sampled_from(["eof", "error", "cancelled"]), ways)
 def test_what_leaves_is_legal_gapless_balanced_and_fits_the_schemas(script: list[Any], cause: Cause, way: Told) -> None:
     stream = b"".join(told(enriched(run_of(script, cause)[0], way), way))
@@ -111,7 +110,6 @@ def test_what_leaves_is_legal_gapless_balanced_and_fits_the_schemas(script: list
     assert (DONE in stream) == (way.framing == "events")
 
 
-@slow
 @given(turns, st.sampled_from(["eof", "error", "cancelled"]), ways, st.data())
 def test_from_any_cursor_on_comes_the_rest_and_nothing_else(
     script: list[Any], cause: Cause, way: Told, data: st.DataObject
@@ -126,7 +124,6 @@ def test_from_any_cursor_on_comes_the_rest_and_nothing_else(
         assert rest == (b"".join(written[cursor + 1 : -1]) + DONE)
 
 
-@slow
 @given(turns, st.sampled_from(["eof", "error", "cancelled"]), ways)
 def test_a_socket_tells_what_a_stream_tells(script: list[Any], cause: Cause, way: Told) -> None:
     batches = enriched(run_of(script, cause)[0], way)
@@ -143,7 +140,6 @@ def test_a_socket_tells_what_a_stream_tells(script: list[Any], cause: Cause, way
 _FRAMINGS: tuple[Framing, ...] = ("events", "lines")
 
 
-@slow
 @given(turns, st.sampled_from(["eof", "error", "cancelled"]), ways)
 def test_who_may_see_less_reads_no_thought(script: list[Any], cause: Cause, way: Told) -> None:
     batches = enriched(run_of(_marked(script), cause)[0], way)
@@ -176,14 +172,8 @@ def _marked(script: list[Any]) -> list[Any]:
     ]
 
 
-@slow
-@given(turns, ways, st.randoms())
-def test_how_events_come_in_batches_changes_no_byte(script: list[Any], way: Told, random: Any) -> None:
+@given(turns, ways, batch_sizes)
+def test_how_events_come_in_batches_changes_no_byte(script: list[Any], way: Told, sizes: list[int]) -> None:
     whole = enriched(run_of(script, "eof")[0], way)
     events = [event for batch in whole for event in batch]
-    pieces = []
-    while events:
-        size = random.randint(0, 4)
-        pieces.append(events[:size])
-        events = events[size:]
-    assert b"".join(told(pieces, way)) == b"".join(told(whole, way))
+    assert b"".join(told(in_batches(events, sizes), way)) == b"".join(told(whole, way))

@@ -1,6 +1,5 @@
 """What real providers answered, as OpenResponses: legal, fitting both schemas, and the same text."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -11,22 +10,25 @@ from pellucid.providers.profiles import builtin_profiles
 from pellucid.providers.wires import WIRES
 from pellucid.run import Minter, Run
 from pellucid.settings import ModelCall
+from tests.cases import Cases
 from tests.openresponses.openresponses_kit import check_events, encoded, events_of
+from tests.recordings import recordings
 
 ROWS = builtin_profiles()
-ROOT = Path(os.environ.get("PELLUCID_RECORDINGS") or Path(__file__).parents[3] / "shared" / "recordings")
-NAMES = [
-    f"{name}/{path.parent.name}" for name in sorted(ROWS) for path in sorted((ROOT / name).glob("*/response.body"))
-]
-
-pytestmark = pytest.mark.skipif(not NAMES, reason="no recordings here; PELLUCID_RECORDINGS says where they are")
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_recorded_answer_is_a_legal_response_with_all_its_text(name: str) -> None:
-    provider = name.partition("/")[0]
+@pytest.mark.needs("recordings")
+def test_a_recorded_answer_is_a_legal_response_with_all_its_text() -> None:
+    with Cases() as case:
+        for recording in recordings(*ROWS):
+            with case(f"{recording.parent.name}/{recording.name}"):
+                check_recording(recording)
+
+
+def check_recording(recording: Path) -> None:
+    provider = recording.parent.name
     row = ROWS[provider]
-    body = (ROOT / name / "response.body").read_bytes()
+    body = (recording / "response.body").read_bytes()
     decoder = WIRES[row.wire].decoder(row, Origin(provider, row.wire, "m"), "")
     run = Run(ModelCall("m", []), Minter(b"seed"))
     batches = [run.feed(decoder.feed(body[at : at + 500]))[0] for at in range(0, len(body), 500)]

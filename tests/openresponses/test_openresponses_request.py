@@ -30,6 +30,7 @@ from pellucid.parts import (
 from pellucid.protocols.decoding import MAX_DEPTH
 from pellucid.protocols.openresponses import Called, Known, error_body, parse_request, status_of
 from pellucid.settings import ModelCall, OutputFormat, ToolChoice, ToolDefinition
+from tests.cases import Cases
 from tests.openresponses.openresponses_kit import NOW, Answer, calls, request, says, schemas, stops, thinks
 
 F = {"type": "function", "name": "f", "description": "does f", "parameters": {"type": "object"}, "strict": True}
@@ -61,7 +62,7 @@ def asked(**body: Any) -> ModelCall:
 
 def echo(**body: Any) -> dict[str, Any]:
     """The resource for this request, as both documents have it."""
-    whole = json.loads(msgspec.json.encode(request(**body).response("resp_1", "m", NOW)))
+    whole: dict[str, Any] = json.loads(msgspec.json.encode(request(**body).response("resp_1", "m", NOW)))
     for schema, name in zip(schemas(), ("Response", "ResponseResource"), strict=False):
         assert schema.errors(name, whole) == []
     return whole
@@ -113,7 +114,7 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
 JSON_SCHEMA = {"type": "json_schema", "name": "n", "description": "d", "schema": SCHEMA, "strict": True}
 
 # field, a value, the echo where it is not the value, the settings that come of it
-ACCEPTED: list[tuple[str, Any, Any, dict[str, Any]]] = [
+ACCEPTED: list[tuple[str, Any, Any, Any]] = [
     ("instructions", "Be brief.", ..., {}),
     ("temperature", 0.5, ..., {"temperature": 0.5}),
     ("temperature", 2, ..., {"temperature": 2.0}),
@@ -147,14 +148,16 @@ ACCEPTED: list[tuple[str, Any, Any, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("field", "value", "echoed", "settings"), ACCEPTED)
-def test_a_field_is_accepted_honoured_and_echoed(field: str, value: Any, echoed: Any, settings: Any) -> None:
-    body = {field: value}
-    assert echo(**body) == DEFAULTS | {field: value if echoed is ... else echoed}
-    if settings is not ...:
-        assert asked(**body).settings == settings
-    # null is the same as leaving it out.
-    assert echo(**{field: None}) == DEFAULTS
+def test_a_field_is_accepted_honoured_and_echoed() -> None:
+    with Cases() as case:
+        for field, value, echoed, settings in ACCEPTED:
+            with case(f"{field}: {value}"):
+                body = {field: value}
+                assert echo(**body) == DEFAULTS | {field: value if echoed is ... else echoed}
+                if settings is not ...:
+                    assert asked(**body).settings == settings
+                # null is the same as leaving it out.
+                assert echo(**{field: None}) == DEFAULTS
 
 
 def test_fields_without_an_echo_are_accepted() -> None:
@@ -233,19 +236,20 @@ WRONG: list[tuple[str, Any, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("field", "value", "path", "right"), WRONG, ids=lambda value: str(value)[:40])
-def test_a_wrong_value_is_refused_with_its_path_and_what_is_right(
-    field: str, value: Any, path: str, right: str
-) -> None:
-    info = refused({"input": "Hi", field: value})
-    assert info.param == path
-    assert info.message.startswith(f"{path}: ")
-    assert right in info.message
+def test_a_wrong_value_is_refused_with_its_path_and_what_is_right() -> None:
+    with Cases() as case:
+        for field, value, path, right in WRONG:
+            with case(f"{field}: {str(value)[:40]}"):
+                info = refused({"input": "Hi", field: value})
+                assert info.param == path
+                assert info.message.startswith(f"{path}: ")
+                assert right in info.message
 
 
-@pytest.mark.parametrize("body", [{}, {"input": None}, {"input": []}])
-def test_an_input_is_required(body: Any) -> None:
-    assert (refused(body).param, refused(body).code) == ("input", "missing")
+def test_an_input_is_required() -> None:
+    bodies: tuple[dict[str, Any], ...] = ({}, {"input": None}, {"input": []})
+    for body in bodies:
+        assert (refused(body).param, refused(body).code) == ("input", "missing"), body
 
 
 @pytest.mark.parametrize(
@@ -299,19 +303,24 @@ def test_tool_choice_in_all_its_forms(choice: Any, offered: Any, meant: ToolChoi
     assert [tool["name"] for tool in whole["tools"]] == ["f", "g"]
 
 
-@pytest.mark.parametrize(
-    "choice",
-    [
-        *({"type": "function", "name": name} for name in ("h", None, ["f"], {}, 5)),
-        *({"type": "allowed_tools", "tools": [{"type": "function", "name": name}]} for name in ("h", ["f"], None)),
-        *({"type": "allowed_tools", "tools": tools} for tools in ([], ["f"], [None], {}, None)),
-        *({**ALLOWED, "mode": mode} for mode in ("some", [], 5)),
-        *({"type": "function"}, {"type": "file_search"}, {}, [], ["auto"], {"type": "function", "function": F}),
-    ],
-    ids=str,
-)
-def test_a_choice_that_cannot_be_made_is_refused(choice: Any) -> None:
-    assert str(refused({"input": "Hi", "tools": [F, G], "tool_choice": choice}).param).startswith("tool_choice")
+_NO_NAMES: tuple[Any, ...] = ("h", None, ["f"], {}, 5)
+_NO_TOOLS: tuple[Any, ...] = ([], ["f"], [None], {}, None)
+_NO_MODES: tuple[Any, ...] = ("some", [], 5)
+IMPOSSIBLE: list[Any] = [
+    *({"type": "function", "name": name} for name in _NO_NAMES),
+    *({"type": "allowed_tools", "tools": [{"type": "function", "name": name}]} for name in ("h", ["f"], None)),
+    *({"type": "allowed_tools", "tools": tools} for tools in _NO_TOOLS),
+    *({**ALLOWED, "mode": mode} for mode in _NO_MODES),
+    *({"type": "function"}, {"type": "file_search"}, {}, [], ["auto"], {"type": "function", "function": F}),
+]
+
+
+def test_a_choice_that_cannot_be_made_is_refused() -> None:
+    with Cases() as case:
+        for choice in IMPOSSIBLE:
+            with case(choice):
+                info = refused({"input": "Hi", "tools": [F, G], "tool_choice": choice})
+                assert str(info.param).startswith("tool_choice")
 
 
 def test_a_call_cannot_be_required_of_nothing() -> None:
@@ -377,9 +386,11 @@ CONTENT: list[tuple[dict[str, Any], Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("content", "part"), CONTENT)
-def test_a_user_s_content_of_every_kind(content: dict[str, Any], part: Any) -> None:
-    assert messages({"role": "user", "content": [content]}) == [ModelRequest([UserPromptPart([part])])]
+def test_a_user_s_content_of_every_kind() -> None:
+    with Cases() as case:
+        for content, part in CONTENT:
+            with case(content):
+                assert messages({"role": "user", "content": [content]}) == [ModelRequest([UserPromptPart([part])])]
 
 
 @pytest.mark.parametrize(
@@ -571,35 +582,36 @@ def test_the_form_of_the_answer(text: Any, form: OutputFormat) -> None:
 # --- hostile bodies --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b" ",
-        b"null",
-        b"[]",
-        b'"input"',
-        b'{"input":"a"',
-        b'{"input":"a"} x',
-        b'{"input":"a",}',
-        b"{'input':'a'}",
-        b'{"input":"\xff"}',
-        b'{"input":"\\ud800"}',
-        b'{"input":"\x00"}',
-        b'{"input":"a","temperature":NaN}',
-        b'{"input":"a","temperature":1e999}',
-        b'{"input":"a","max_output_tokens":' + b"9" * 5000 + b"}",
-        b'{"input":"a","max_output_tokens":1e30}',
-        b"[" * 100_000,
-        b'{"input":' + b"[" * 5000 + b"]" * 5000 + b"}",
-        b'{"input":"a","tool_choice":' + b'{"a":' * 900 + b"1" + b"}" * 900 + b"}",
-        b'{"input":"a","metadata":' + b'{"a":' * 900 + b"1" + b"}" * 900 + b"}",
-        b'{"input":[{"role":"user","content":' + b"[" * 900 + b"]" * 900 + b"}]}",
-    ],
-    ids=lambda body: repr(body[:30]),
-)
-def test_a_body_that_is_no_request_is_a_clear_error(body: bytes) -> None:
-    assert refused(body).message
+NO_REQUESTS = [
+    b"",
+    b" ",
+    b"null",
+    b"[]",
+    b'"input"',
+    b'{"input":"a"',
+    b'{"input":"a"} x',
+    b'{"input":"a",}',
+    b"{'input':'a'}",
+    b'{"input":"\xff"}',
+    b'{"input":"\\ud800"}',
+    b'{"input":"\x00"}',
+    b'{"input":"a","temperature":NaN}',
+    b'{"input":"a","temperature":1e999}',
+    b'{"input":"a","max_output_tokens":' + b"9" * 5000 + b"}",
+    b'{"input":"a","max_output_tokens":1e30}',
+    b"[" * 100_000,
+    b'{"input":' + b"[" * 5000 + b"]" * 5000 + b"}",
+    b'{"input":"a","tool_choice":' + b'{"a":' * 900 + b"1" + b"}" * 900 + b"}",
+    b'{"input":"a","metadata":' + b'{"a":' * 900 + b"1" + b"}" * 900 + b"}",
+    b'{"input":[{"role":"user","content":' + b"[" * 900 + b"]" * 900 + b"}]}",
+]
+
+
+def test_a_body_that_is_no_request_is_a_clear_error() -> None:
+    with Cases() as case:
+        for body in NO_REQUESTS:
+            with case(repr(body[:30])):
+                assert refused(body).message
 
 
 def test_the_last_of_two_equal_keys_counts() -> None:

@@ -1,5 +1,6 @@
 """The specification "Reasoning Streaming Events" (seed 004), line by line, from a provider's bytes to the client's."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -212,9 +213,9 @@ def test_story_3_scenario_2_each_turn_reasons_in_an_item_of_its_own_and_the_numb
             )
             stream += encoder.feed(events, NOW)
     assert verify(stream) == []
-    events = events_of(stream)
-    assert [event["sequence_number"] for event in events] == list(range(len(events)))
-    output = events[-1]["response"]["output"]
+    written = events_of(stream)
+    assert [event["sequence_number"] for event in written] == list(range(len(written)))
+    output = written[-1]["response"]["output"]
     assert [item["type"] for item in output] == [
         *["reasoning", "function_call", "function_call_output"],
         *["reasoning", "message"],
@@ -224,7 +225,7 @@ def test_story_3_scenario_2_each_turn_reasons_in_an_item_of_its_own_and_the_numb
         "It rains.",
     ]
     assert output[0]["id"] != output[3]["id"]
-    assert events[-1]["response"]["usage"]["total_tokens"] == 2 * USAGE["total_tokens"]
+    assert written[-1]["response"]["usage"]["total_tokens"] == 2 * USAGE["total_tokens"]
 
 
 # --- edge cases ------------------------------------------------------------------------------------------------------
@@ -302,7 +303,7 @@ def test_edge_parallel_calls_that_interleave_come_one_after_the_other() -> None:
 
 
 @pytest.mark.parametrize("answer", [reasoner, plain])
-def test_every_such_stream_is_legal_and_ends_with_done(answer: Any) -> None:
+def test_every_such_stream_is_legal_and_ends_with_done(answer: Callable[[], Answer]) -> None:
     stream = answer().stream
     assert verify(stream) == []
     assert stream.endswith(b"\n\ndata: [DONE]\n\n")

@@ -5,13 +5,13 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.emit import Emitter
 from pellucid.errors import ErrorInfo
 from pellucid.protocols.openresponses.verify import verify
+from tests.cases import Cases
 from tests.openresponses.openresponses_kit import ORIGIN, encoded, events_of, told
 
 Events = list[dict[str, Any]]
@@ -35,6 +35,9 @@ def legal(reason: Any = "stop", error: ErrorInfo | None = None) -> Events:
     return events_of(encoded([told(emitter.end("eof" if error is None else "error", error))]))
 
 
+LEGAL = legal()
+
+
 def stream(events: Events, *, renumber: bool = True, end: str = "data: [DONE]\n\n") -> bytes:
     """The events as bytes, numbered anew unless the numbers are the point."""
     out = []
@@ -48,22 +51,19 @@ def find(events: Events, name: str, which: int = 0) -> int:
     return [at for at, event in enumerate(events) if event["type"] == f"response.{name}"][which]
 
 
-@pytest.mark.parametrize(
-    "events",
-    [legal(), legal("length"), legal(error=ErrorInfo("model_error", "broke"))],
-    ids=["completed", "incomplete", "failed"],
-)
-def test_legal_streams_pass(events: Events) -> None:
-    assert verify(stream(events)) == []
+def test_legal_streams_pass() -> None:
+    assert verify(stream(LEGAL)) == []
+    assert verify(stream(legal("length"))) == []
+    assert verify(stream(legal(error=ErrorInfo("model_error", "broke")))) == []
 
 
 # --- one edit, one broken rule ---------------------------------------------------------------------------------------
 
-Edit = Callable[[Events], None]
+Edit = Callable[[Events], object]
 
 
 def drop(name: str, which: int = 0) -> Edit:
-    return lambda events: events.pop(find(events, name, which)) and None
+    return lambda events: events.pop(find(events, name, which))
 
 
 def twice(name: str, which: int = 0) -> Edit:
@@ -89,7 +89,7 @@ def inside(name: str, what: str, which: int = 0, /, **fields: Any) -> Edit:
 
 
 def output(edit: Callable[[list[Any]], Any]) -> Edit:
-    return lambda events: edit(events[-1]["response"]["output"]) and None
+    return lambda events: edit(events[-1]["response"]["output"])
 
 
 def add(event: dict[str, Any], at: int) -> Edit:
@@ -157,13 +157,13 @@ BROKEN: list[tuple[str, str, Edit]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("rule", "edit"), [(rule, edit) for rule, _, edit in BROKEN], ids=[name for _, name, _ in BROKEN]
-)
-def test_each_broken_rule_is_found_by_name(rule: str, edit: Edit) -> None:
-    events = copy.deepcopy(legal())
-    edit(events)
-    assert rule in {broken.partition(":")[0] for broken in verify(stream(events))}
+def test_each_broken_rule_is_found_by_name() -> None:
+    with Cases() as case:
+        for rule, name, edit in BROKEN:
+            with case(name):
+                events = copy.deepcopy(LEGAL)
+                edit(events)
+                assert rule in {broken.partition(":")[0] for broken in verify(stream(events))}
 
 
 def test_two_items_under_one_id_are_found() -> None:
@@ -180,12 +180,12 @@ def test_numbers_that_skip_repeat_or_are_missing_are_found() -> None:
         assert verify(stream(events, renumber=False)) == [f"sequence: response.in_progress has {number}, expected 1"]
 
 
-@pytest.mark.parametrize(
-    "end",
-    ["", "data: [DONE]\n", "data: [DONE]\n\ndata: [DONE]\n\n", 'data: [DONE]\n\nevent: x\ndata: {"type":"x"}\n\n'],
-)
-def test_a_stream_that_does_not_end_with_one_done_is_found(end: str) -> None:
-    assert any(broken.startswith("framing") for broken in verify(stream(legal(), end=end)))
+def test_a_stream_that_does_not_end_with_one_done_is_found() -> None:
+    done = "data: [DONE]\n\n"
+    with Cases() as case:
+        for end in ("", "data: [DONE]\n", done + done, f'{done}event: x\ndata: {{"type":"x"}}\n\n'):
+            with case(repr(end)):
+                assert any(broken.startswith("framing") for broken in verify(stream(LEGAL, end=end)))
 
 
 def test_an_event_line_that_is_not_the_type_is_found() -> None:
@@ -220,6 +220,3 @@ def test_any_value_in_any_field_is_judged_and_never_raises(data: st.DataObject) 
     event = data.draw(st.sampled_from(events))
     event[data.draw(st.sampled_from(sorted(event)))] = data.draw(json_values)
     verify(stream(events, renumber=False))
-
-
-LEGAL = legal()
