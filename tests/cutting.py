@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
+
+from hypothesis import settings
 
 from pellucid.events import (
     Event,
@@ -32,6 +35,27 @@ class GrownPart(NamedTuple):
 
 
 _APPENDED = frozenset({"content_delta", "args_delta", "logprobs", "annotations"})
+
+
+def places_to_cut(data: bytes, *frame_ends: bytes, seed: str) -> list[int]:
+    """Places at which to cut a recorded body in two: more in the `long` profile of hypothesis than in `core`.
+
+    Args:
+        data: the body.
+        frame_ends: what stands where a frame of it ends.
+        seed: the recording's name; the same places are chosen each time.
+
+    Returns:
+        Every place of a small body; of a large one, places around the ends of frames, and others.
+    """
+    examples = settings().max_examples
+    if len(data) <= 45 * examples:
+        return list(range(len(data)))
+    count = 25_000 * examples // len(data) + 10
+    dice = random.Random(seed)
+    ends = [at for at in range(len(data)) if data.startswith(frame_ends, at)] or [0]
+    around = [max(at + dice.randrange(-2, 4), 0) for at in dice.choices(ends, k=count)]
+    return [*around, *(dice.randrange(len(data)) for _ in range(count))]
 
 
 def merged(events: Iterable[ModelEvent]) -> list[object]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from pellucid.errors import ErrorInfo
@@ -18,13 +16,6 @@ from tests.cutting import cut as cut
 from tests.cutting import merged as merged
 
 ROWS = {name: row for name, row in builtin_profiles().items() if row.wire == "anthropic"}
-
-
-def recordings() -> Path | None:
-    """Where recorded answers of real providers are: `PELLUCID_RECORDINGS`, or beside the repository."""
-    named = os.environ.get("PELLUCID_RECORDINGS")
-    path = Path(named) if named else Path(__file__).parents[3] / "shared" / "recordings"
-    return path / "anthropic" if (path / "anthropic").is_dir() else None
 
 
 # --- writing what a server writes --------------------------------------------------------------------------------

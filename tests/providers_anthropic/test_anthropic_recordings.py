@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,27 +17,32 @@ import pytest
 
 from pellucid.parts import BuiltinToolCallPart, ModelResponse
 from pellucid.providers.anthropic import encode
+from pellucid.providers.profiles import Profile
 from pellucid.settings import ModelCall
-from tests.providers_anthropic.anthropic_kit import ROWS, cut, events_of, merged, recordings, response_of
+from tests.cases import Cases
+from tests.cutting import places_to_cut
+from tests.providers_anthropic.anthropic_kit import ROWS, cut, events_of, merged, response_of
+from tests.recordings import recordings
 
-ROOT = recordings()
-NAMES = [path.name for path in sorted(ROOT.glob("*"))] if ROOT else []
-
-pytestmark = pytest.mark.skipif(not NAMES, reason="no recordings here; PELLUCID_RECORDINGS says where they are")
+pytestmark = pytest.mark.needs("recordings")
 
 
 class Recording(NamedTuple):
-    row: Any
+    name: str
+    row: Profile
     body: bytes
     expected: dict[str, Any]
 
 
-def load(name: str) -> Recording:
-    assert ROOT is not None
-    path: Path = ROOT / name
-    expected = json.loads((path / "expected.json").read_bytes())
+@cache
+def recorded() -> list[Recording]:
+    return [load(folder) for folder in recordings("anthropic")]
+
+
+def load(folder: Path) -> Recording:
+    expected = json.loads((folder / "expected.json").read_bytes())
     row = ROWS["anthropic"].for_model(expected["model_name"])
-    return Recording(row, (path / "response.body").read_bytes(), expected)
+    return Recording(folder.name, row, (folder / "response.body").read_bytes(), expected)
 
 
 DEVIATIONS = {
@@ -73,58 +79,63 @@ def ours_of(name: str, response: ModelResponse) -> list[dict[str, Any]]:
 
 
 def test_every_deviation_is_about_a_recording() -> None:
-    assert {*DEVIATIONS, *NOT_SENT} <= set(NAMES)
+    assert {*DEVIATIONS, *NOT_SENT} <= {recording.name for recording in recorded()}
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_parts_are_the_expected_ones(name: str) -> None:
-    recording = load(name)
-    response = response_of(recording.body, recording.row)
-    assert ours_of(name, response) == [normal(part) for part in recording.expected["parts"]]
-    calls = [part for part in response.parts if isinstance(part, BuiltinToolCallPart)]
-    assert name not in DEVIATIONS or len(calls) == 1
+def test_the_parts_are_the_expected_ones() -> None:
+    with Cases() as case:
+        for recording in recorded():
+            with case(recording.name):
+                response = response_of(recording.body, recording.row)
+                assert ours_of(recording.name, response) == [normal(part) for part in recording.expected["parts"]]
+                calls = [part for part in response.parts if isinstance(part, BuiltinToolCallPart)]
+                assert recording.name not in DEVIATIONS or len(calls) == 1
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_usage_and_finish_reason_are_the_expected_ones(name: str) -> None:
-    recording = load(name)
-    response, expected = response_of(recording.body, recording.row), recording.expected
-    assert response.finish_reason == expected["finish_reason"]
-    assert response.model_name == expected["response_model_name"]
-    assert response.provider_response_id == expected["provider_response_id"]
-    details = {name: value for name, value in expected["provider_details"].items() if name != "finish_reason"}
-    assert response.native_finish_reason == expected["provider_details"]["finish_reason"]
-    assert (response.provider_details or {}) == details
-    usage = expected["usage"]
-    for field in (
-        "input_tokens",
-        "output_tokens",
-        "output_reasoning_tokens",
-        "cache_read_tokens",
-        "cache_write_tokens",
-    ):
-        # What was not reported is None here, 0 there.
-        assert (getattr(response.usage, field) or 0) == usage[field]
-    # Ours has more: how often which server tool ran.
-    assert usage["details"].items() <= response.usage.details.items()
+def test_usage_and_finish_reason_are_the_expected_ones() -> None:
+    with Cases() as case:
+        for recording in recorded():
+            with case(recording.name):
+                response, expected = response_of(recording.body, recording.row), recording.expected
+                assert response.finish_reason == expected["finish_reason"]
+                assert response.model_name == expected["response_model_name"]
+                assert response.provider_response_id == expected["provider_response_id"]
+                details = {
+                    name: value for name, value in expected["provider_details"].items() if name != "finish_reason"
+                }
+                assert response.native_finish_reason == expected["provider_details"]["finish_reason"]
+                assert (response.provider_details or {}) == details
+                usage = expected["usage"]
+                for field in (
+                    "input_tokens",
+                    "output_tokens",
+                    "output_reasoning_tokens",
+                    "cache_read_tokens",
+                    "cache_write_tokens",
+                ):
+                    # What was not reported is None here, 0 there.
+                    assert (getattr(response.usage, field) or 0) == usage[field]
+                # Ours has more: how often which server tool ran.
+                assert usage["details"].items() <= response.usage.details.items()
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_what_goes_back_is_what_came(name: str) -> None:
-    recording = load(name)
-    response = response_of(recording.body, recording.row)
-    assert response.origin is not None
-    request = encode(ModelCall(model="claude", messages=[response]), recording.row, response.origin)
-    (message,) = request["messages"]
-    assert message["role"] == "assistant"
-    (theirs,) = [m for m in recording.expected["roundtrip_request"]["messages"] if m["role"] == "assistant"]
-    if name not in NOT_SENT:
-        assert message["content"] == [bare(block) for block in theirs["content"]]
-    else:
-        shared = ("thinking", "text")
-        assert [b for b in message["content"] if b["type"] in shared] == [
-            b for b in theirs["content"] if b["type"] in shared
-        ]
+def test_what_goes_back_is_what_came() -> None:
+    with Cases() as case:
+        for recording in recorded():
+            with case(recording.name):
+                response = response_of(recording.body, recording.row)
+                assert response.origin is not None
+                request = encode(ModelCall(model="claude", messages=[response]), recording.row, response.origin)
+                (message,) = request["messages"]
+                assert message["role"] == "assistant"
+                (theirs,) = [m for m in recording.expected["roundtrip_request"]["messages"] if m["role"] == "assistant"]
+                if recording.name not in NOT_SENT:
+                    assert message["content"] == [bare(block) for block in theirs["content"]]
+                else:
+                    shared = ("thinking", "text")
+                    assert [b for b in message["content"] if b["type"] in shared] == [
+                        b for b in theirs["content"] if b["type"] in shared
+                    ]
 
 
 def bare(value: Any) -> Any:
@@ -134,44 +145,40 @@ def bare(value: Any) -> Any:
     return [bare(entry) for entry in value] if isinstance(value, list) else value
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_whole_message_goes_back_block_by_block(name: str) -> None:
+def test_a_whole_message_goes_back_block_by_block() -> None:
     """The body of an answer in one piece is the best statement of what its blocks are."""
-    recording = load(name)
-    if not recording.body.startswith(b"{"):
-        pytest.skip("a stream")
-    response = response_of(recording.body, recording.row)
-    assert response.origin is not None
-    (message,) = encode(ModelCall(model="claude", messages=[response]), recording.row, response.origin)["messages"]
-    assert message["content"] == json.loads(recording.body)["content"]
+    with Cases() as case:
+        for recording in (one for one in recorded() if one.body.startswith(b"{")):
+            with case(recording.name):
+                response = response_of(recording.body, recording.row)
+                assert response.origin is not None
+                (message,) = encode(ModelCall(model="claude", messages=[response]), recording.row, response.origin)[
+                    "messages"
+                ]
+                assert message["content"] == json.loads(recording.body)["content"]
 
 
 # --- however the bytes are cut -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_any_cut_in_two_gives_the_same_events(name: str) -> None:
+def test_any_cut_in_two_gives_the_same_events() -> None:
     """Every cut of a small body; of a large one those around frame boundaries, and some anywhere."""
-    recording = load(name)
-    data, row = recording.body, recording.row
-    whole = merged(events_of(data, row))
-    if len(data) <= 5_000:
-        places = list(range(len(data)))
-    else:
-        dice = random.Random(name)
-        ends = [at for at in range(len(data)) if data.startswith((b"\n\n", b'"}'), at)]
-        places = [at + dice.randrange(-2, 4) for at in dice.choices(ends, k=200)] if ends else []
-        places += [dice.randrange(len(data)) for _ in range(200)]
-    for place in places:
-        assert merged(events_of(cut(data, [max(place, 0)]), row)) == whole, f"cut at {place}"
+    with Cases() as case:
+        for recording in recorded():
+            with case(recording.name):
+                data, row = recording.body, recording.row
+                whole = merged(events_of(data, row))
+                for place in places_to_cut(data, b"\n\n", b'"}', seed=recording.name):
+                    assert merged(events_of(cut(data, [place]), row)) == whole, f"cut at {place}"
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_any_number_of_cuts_gives_the_same_events(name: str) -> None:
-    recording = load(name)
-    data, row = recording.body, recording.row
-    whole = merged(events_of(data, row))
-    assert merged(events_of([data[at : at + 1] for at in range(len(data))], row)) == whole, "byte by byte"
-    dice = random.Random(name)
-    for pieces in (3, 30, 300):
-        assert merged(events_of(cut(data, dice.choices(range(len(data)), k=pieces)), row)) == whole
+def test_any_number_of_cuts_gives_the_same_events() -> None:
+    with Cases() as case:
+        for recording in recorded():
+            with case(recording.name):
+                data, row = recording.body, recording.row
+                whole = merged(events_of(data, row))
+                assert merged(events_of([data[at : at + 1] for at in range(len(data))], row)) == whole, "byte by byte"
+                dice = random.Random(recording.name)
+                for pieces in (3, 30, 300):
+                    assert merged(events_of(cut(data, dice.choices(range(len(data)), k=pieces)), row)) == whole

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 from base64 import b64encode
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from pellucid.errors import ErrorInfo
@@ -30,13 +28,6 @@ def row_of(model: str = CLAUDE) -> Profile:
 
 def origin(model: str = CLAUDE) -> Origin:
     return Origin("bedrock", "bedrock", model)
-
-
-def recordings() -> Path | None:
-    """Where recorded answers of real providers are: `PELLUCID_RECORDINGS`, or beside the repository."""
-    named = os.environ.get("PELLUCID_RECORDINGS")
-    path = Path(named) if named else Path(__file__).parents[3] / "shared" / "recordings"
-    return path if path.is_dir() else None
 
 
 # --- writing what Bedrock writes -----------------------------------------------------------------------------------

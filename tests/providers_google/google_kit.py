@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from pellucid.errors import ErrorInfo
@@ -20,13 +18,6 @@ from tests.cutting import merged as merged
 ROWS = {name: row for name, row in builtin_profiles().items() if row.wire == "google"}
 
 GEMINI_3, GEMINI_25 = "gemini-3.1-pro-preview", "gemini-2.5-flash"
-
-
-def recordings() -> Path | None:
-    """Where recorded answers of Google are: `PELLUCID_RECORDINGS`, or beside the repository."""
-    named = os.environ.get("PELLUCID_RECORDINGS")
-    path = Path(named) if named else Path(__file__).parents[3] / "shared" / "recordings"
-    return path / "google" if (path / "google").is_dir() else None
 
 
 # --- writing what Google writes ----------------------------------------------------------------------------------

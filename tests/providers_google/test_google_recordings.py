@@ -9,33 +9,41 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 import pytest
 
-from pellucid.parts import ModelRequest, ModelResponse, ToolReturnPart, UserPromptPart
+from pellucid.parts import ModelMessage, ModelRequest, ModelResponse, ToolReturnPart, UserPromptPart
 from pellucid.providers.google import encode
 from pellucid.settings import ModelCall
-from tests.providers_google.google_kit import ROWS, cut, events_of, folded, merged, origin, recordings
+from tests.cases import Cases
+from tests.cutting import places_to_cut
+from tests.providers_google.google_kit import ROWS, cut, events_of, folded, merged, origin
+from tests.recordings import recordings
 
-ROOT = recordings()
-NAMES = [path.name for path in sorted(ROOT.glob("*"))] if ROOT else []
-
-pytestmark = pytest.mark.skipif(not NAMES, reason="no recordings here; PELLUCID_RECORDINGS says where they are")
+pytestmark = pytest.mark.needs("recordings")
 
 
 class Recording(NamedTuple):
+    name: str
     row: str
     model: str
     body: bytes
     expected: dict[str, Any]
 
 
-def load(name: str) -> Recording:
-    assert ROOT is not None
-    expected = json.loads((ROOT / name / "expected.json").read_bytes())
-    return Recording("google", expected["model_name"], (ROOT / name / "response.body").read_bytes(), expected)
+@cache
+def recorded() -> list[Recording]:
+    return [load(folder) for folder in recordings("google")]
+
+
+def load(folder: Path) -> Recording:
+    expected = json.loads((folder / "expected.json").read_bytes())
+    body = (folder / "response.body").read_bytes()
+    return Recording(folder.name, "google", expected["model_name"], body, expected)
 
 
 # --- where we differ on purpose ----------------------------------------------------------------------------------
@@ -48,7 +56,16 @@ def normal(part: dict[str, Any]) -> dict[str, Any]:
     * Ids of calls to which Google gave none are made up there, and minted by the run here.
     * Thought has its maker's name here; what Google shows of it are summaries; success goes without saying.
     """
-    kept = ("part_kind", "content", "tool_name", "args", "provider_details", "provider_name", "data", "media_type")
+    kept: tuple[str, ...] = (
+        "part_kind",
+        "content",
+        "tool_name",
+        "args",
+        "provider_details",
+        "provider_name",
+        "data",
+        "media_type",
+    )
     if part["part_kind"] == "thinking":
         kept = tuple(name for name in kept if name != "provider_name")
     if "signature" in part:
@@ -72,7 +89,7 @@ DEVIATIONS: dict[str, Callable[[str], str]] = dict.fromkeys(
 
 
 def test_every_deviation_is_about_a_recording() -> None:
-    assert set(DEVIATIONS) <= set(NAMES)
+    assert set(DEVIATIONS) <= {recording.name for recording in recorded()}
 
 
 # --- what is decoded ---------------------------------------------------------------------------------------------
@@ -85,41 +102,45 @@ def decoded(recording: Recording) -> ModelResponse:
     return result.response
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_parts_are_the_expected_ones(name: str) -> None:
-    recording = load(name)
-    ours = [normal(msgspec.to_builtins(part)) for part in decoded(recording).parts]
-    assert ours == [normal(part) for part in recording.expected["parts"]]
+def test_the_parts_are_the_expected_ones() -> None:
+    with Cases() as case:
+        for recording in recorded():
+            with case(recording.name):
+                ours = [normal(msgspec.to_builtins(part)) for part in decoded(recording).parts]
+                assert ours == [normal(part) for part in recording.expected["parts"]]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_usage_and_finish_reason_are_the_expected_ones(name: str) -> None:
-    recording = load(name)
-    response, expected = decoded(recording), recording.expected
-    assert response.finish_reason == DEVIATIONS.get(name, str)(expected["finish_reason"])
-    assert response.native_finish_reason == expected["provider_details"]["finish_reason"]
-    assert response.model_name == expected["response_model_name"]
-    assert response.provider_response_id == expected["provider_response_id"]
-    for field in ("input_tokens", "output_tokens", "output_reasoning_tokens", "cache_read_tokens"):
-        # What was not reported is None here, 0 there.
-        assert (getattr(response.usage, field) or 0) == expected["usage"][field]
-    assert response.usage.details == expected["usage"]["details"]
+def test_usage_and_finish_reason_are_the_expected_ones() -> None:
+    with Cases() as case:
+        for recording in recorded():
+            with case(recording.name):
+                response, expected = decoded(recording), recording.expected
+                assert response.finish_reason == DEVIATIONS.get(recording.name, str)(expected["finish_reason"])
+                assert response.native_finish_reason == expected["provider_details"]["finish_reason"]
+                assert response.model_name == expected["response_model_name"]
+                assert response.provider_response_id == expected["provider_response_id"]
+                for field in ("input_tokens", "output_tokens", "output_reasoning_tokens", "cache_read_tokens"):
+                    # What was not reported is None here, 0 there.
+                    assert (getattr(response.usage, field) or 0) == expected["usage"][field]
+                assert response.usage.details == expected["usage"]["details"]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_what_goes_back_is_what_came(name: str) -> None:
+def test_what_goes_back_is_what_came() -> None:
     """The other side's request, but for its made-up ids, its name for results, and base64 in another alphabet."""
-    recording = load(name)
-    response = decoded(recording)
-    calls = response.tool_calls
-    follow_up = ModelRequest(
-        [ToolReturnPart(part.tool_name, "ok", part.tool_call_id) for part in calls] or [UserPromptPart("go on")]
-    )
-    messages = [ModelRequest([UserPromptPart("hi")]), response, follow_up]
-    row = ROWS[recording.row].for_model(recording.model)
-    request = encode(ModelCall(recording.model, messages), row, origin(recording.row, recording.model))
-    theirs = recording.expected["roundtrip_request"]["contents"]
-    assert [_level(content) for content in request["contents"]] == [_level(content) for content in theirs]
+    with Cases() as case:
+        for recording in recorded():
+            with case(recording.name):
+                response = decoded(recording)
+                calls = response.tool_calls
+                follow_up = ModelRequest(
+                    [ToolReturnPart(part.tool_name, "ok", part.tool_call_id) for part in calls]
+                    or [UserPromptPart("go on")]
+                )
+                messages: list[ModelMessage] = [ModelRequest([UserPromptPart("hi")]), response, follow_up]
+                row = ROWS[recording.row].for_model(recording.model)
+                request = encode(ModelCall(recording.model, messages), row, origin(recording.row, recording.model))
+                theirs = recording.expected["roundtrip_request"]["contents"]
+                assert [_level(content) for content in request["contents"]] == [_level(content) for content in theirs]
 
 
 def _level(value: Any, name: str = "") -> Any:
@@ -135,31 +156,28 @@ def _level(value: Any, name: str = "") -> Any:
 # --- however the bytes are cut -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
-def test_any_cut_in_two_gives_the_same_events(name: str, line_end: bytes) -> None:
+def test_any_cut_in_two_gives_the_same_events(line_end: bytes) -> None:
     """Every cut of a small body; of a large one those around frame boundaries, and some anywhere."""
-    data = load(name).body.replace(b"\r\n", b"\n").replace(b"\n", line_end)
-    whole = merged(events_of(data))
-    dice = random.Random(name)
-    if len(data) <= 2_000:
-        places = list(range(len(data)))
-    else:
-        count = 1_000_000 // len(data) + 20
-        ends = [at for at in range(len(data)) if data.startswith((line_end * 2, b'"}', b"\\"), at)]
-        places = [max(at + dice.randrange(-2, 4), 0) for at in dice.choices(ends, k=count)]
-        places += [dice.randrange(len(data)) for _ in range(count)]
-    for place in places:
-        assert merged(events_of(cut(data, [place]))) == whole, f"cut at {place}"
-    for pieces in (3, 30, 300):
-        assert merged(events_of(cut(data, dice.choices(range(len(data)), k=pieces)))) == whole
+    with Cases() as case:
+        for recording in recorded():
+            with case(recording.name):
+                data = recording.body.replace(b"\r\n", b"\n").replace(b"\n", line_end)
+                whole = merged(events_of(data))
+                for place in places_to_cut(data, line_end * 2, b'"}', b"\\", seed=recording.name):
+                    assert merged(events_of(cut(data, [place]))) == whole, f"cut at {place}"
+                dice = random.Random(recording.name)
+                for pieces in (3, 30, 300):
+                    assert merged(events_of(cut(data, dice.choices(range(len(data)), k=pieces)))) == whole
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_stream_as_an_array_gives_the_same_events(name: str) -> None:
-    data = load(name).body
-    if data.startswith(b"data:"):
-        frames = [line[6:].strip() for line in data.splitlines() if line.startswith(b"data:")]
-        as_array = b"[" + b",\r\n".join(frames) + b"]"
-        assert events_of(as_array) == events_of(data)
-        assert events_of([as_array[at : at + 1] for at in range(len(as_array))]) == events_of(data)
+def test_a_stream_as_an_array_gives_the_same_events() -> None:
+    with Cases() as case:
+        for recording in recorded():
+            with case(recording.name):
+                data = recording.body
+                if data.startswith(b"data:"):
+                    frames = [line[6:].strip() for line in data.splitlines() if line.startswith(b"data:")]
+                    as_array = b"[" + b",\r\n".join(frames) + b"]"
+                    assert events_of(as_array) == events_of(data)
+                    assert events_of([as_array[at : at + 1] for at in range(len(as_array))]) == events_of(data)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from pellucid.errors import ErrorInfo
@@ -20,13 +18,6 @@ from pellucid.settings import ModelCall
 ROWS = {name: row for name, row in builtin_profiles().items() if row.wire == "openai_responses"}
 
 OPENAI = "openai-responses"
-
-
-def recordings() -> Path | None:
-    """Where recorded answers of real providers are: `PELLUCID_RECORDINGS`, or beside the repository."""
-    named = os.environ.get("PELLUCID_RECORDINGS")
-    path = Path(named) if named else Path(__file__).parents[3] / "shared" / "recordings"
-    return path if path.is_dir() else None
 
 
 # --- writing what a server writes --------------------------------------------------------------------------------

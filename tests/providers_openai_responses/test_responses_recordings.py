@@ -8,34 +8,44 @@ from __future__ import annotations
 
 import json
 import random
+from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 import pytest
 
-from pellucid.parts import ModelRequest, ModelResponse, UserPromptPart
+from pellucid.parts import ModelMessage, ModelRequest, ModelResponse, UserPromptPart
 from pellucid.providers.openai_responses import encode
+from pellucid.providers.profiles import Profile
 from pellucid.settings import ModelCall
-from tests.providers_openai_responses.responses_kit import ROWS, cut, events_of, folded, origin, recordings
+from tests.cases import Cases
+from tests.cutting import places_to_cut
+from tests.providers_openai_responses.responses_kit import ROWS, cut, events_of, folded, origin
+from tests.recordings import recordings
 
-ROOT = recordings()
 PROVIDERS = ("openai-responses", "azure-responses", "bedrock-mantle", "deepseek-responses", "openrouter-responses")
-NAMES = [f"{name}/{path.name}" for name in PROVIDERS for path in sorted((ROOT / name).glob("*"))] if ROOT else []
 
-pytestmark = pytest.mark.skipif(not NAMES, reason="no recordings here; PELLUCID_RECORDINGS says where they are")
+pytestmark = pytest.mark.needs("recordings")
 
 
 class Recording(NamedTuple):
-    row: Any
+    name: str
+    row: Profile
     body: bytes
     expected: dict[str, Any]
 
 
-def load(name: str) -> Recording:
-    assert ROOT is not None
-    expected = json.loads((ROOT / name / "expected.json").read_bytes())
-    row = ROWS[name.partition("/")[0]].for_model(expected["model_name"])
-    return Recording(row, (ROOT / name / "response.body").read_bytes(), expected)
+@cache
+def recorded() -> list[Recording]:
+    return [load(folder) for folder in recordings(*PROVIDERS)]
+
+
+def load(folder: Path) -> Recording:
+    provider = folder.parent.name
+    expected = json.loads((folder / "expected.json").read_bytes())
+    row = ROWS[provider].for_model(expected["model_name"])
+    return Recording(f"{provider}/{folder.name}", row, (folder / "response.body").read_bytes(), expected)
 
 
 # --- where we differ on purpose ----------------------------------------------------------------------------------
@@ -85,78 +95,88 @@ UNREPORTED = ("is_byok", "web_search_requests")
 
 
 def test_every_deviation_is_about_a_recording() -> None:
-    assert PICTURES in NAMES
+    assert PICTURES in {recording.name for recording in recorded()}
 
 
 # --- what is decoded ---------------------------------------------------------------------------------------------
 
 
-def decoded(name: str) -> tuple[ModelResponse, Recording]:
-    recording = load(name)
+def decoded(recording: Recording) -> ModelResponse:
     result = folded(recording.body, recording.row)
     assert result.error is None
     assert result.response is not None
-    return result.response, recording
+    return result.response
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_parts_are_the_expected_ones(name: str) -> None:
-    response, recording = decoded(name)
-    ours = [normal(msgspec.to_builtins(part)) for part in response.parts]
-    theirs = [normal(part) for part in recording.expected["parts"]]
-    if name == PICTURES:
-        assert [part["part_kind"] for part in theirs[2:4]] == ["file", "builtin-tool-return"]
-        theirs[2:4] = reversed(theirs[2:4])
-    assert ours == theirs
+def test_the_parts_are_the_expected_ones() -> None:
+    with Cases() as case:
+        for recording in recorded():
+            with case(recording.name):
+                response = decoded(recording)
+                ours = [normal(msgspec.to_builtins(part)) for part in response.parts]
+                theirs = [normal(part) for part in recording.expected["parts"]]
+                if recording.name == PICTURES:
+                    assert [part["part_kind"] for part in theirs[2:4]] == ["file", "builtin-tool-return"]
+                    theirs[2:4] = reversed(theirs[2:4])
+                assert ours == theirs
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_usage_and_finish_reason_are_the_expected_ones(name: str) -> None:
-    response, recording = decoded(name)
-    expected = recording.expected
-    assert response.finish_reason == (CALLED if response.tool_calls else expected["finish_reason"])
-    assert response.native_finish_reason == expected["provider_details"]["finish_reason"]
-    assert response.model_name == expected["response_model_name"]
-    assert response.provider_response_id == expected["provider_response_id"]
-    usage = expected["usage"]
-    for field in (
-        "input_tokens",
-        "output_tokens",
-        "output_reasoning_tokens",
-        "cache_read_tokens",
-        "cache_write_tokens",
-    ):
-        ours = getattr(response.usage, field)
-        # What was not reported is None here, 0 there.
-        assert (ours or 0) == usage[field]
-    assert response.usage.details == {k: v for k, v in usage["details"].items() if k not in UNREPORTED}
+def test_usage_and_finish_reason_are_the_expected_ones() -> None:
+    with Cases() as case:
+        for recording in recorded():
+            with case(recording.name):
+                response = decoded(recording)
+                expected = recording.expected
+                assert response.finish_reason == (CALLED if response.tool_calls else expected["finish_reason"])
+                assert response.native_finish_reason == expected["provider_details"]["finish_reason"]
+                assert response.model_name == expected["response_model_name"]
+                assert response.provider_response_id == expected["provider_response_id"]
+                usage = expected["usage"]
+                for field in (
+                    "input_tokens",
+                    "output_tokens",
+                    "output_reasoning_tokens",
+                    "cache_read_tokens",
+                    "cache_write_tokens",
+                ):
+                    ours = getattr(response.usage, field)
+                    # What was not reported is None here, 0 there.
+                    assert (ours or 0) == usage[field]
+                assert response.usage.details == {k: v for k, v in usage["details"].items() if k not in UNREPORTED}
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_what_goes_back_is_what_came(name: str) -> None:
+def test_what_goes_back_is_what_came() -> None:
     """Its own maker gets every reasoning item as the whole that it was, and the rest as the other decoder sends it."""
-    response, recording = decoded(name)
-    history = [ModelRequest([UserPromptPart("hi")]), response]
-    ours = encode(ModelCall("m", history), recording.row, origin(recording.row))["input"]
-    theirs = recording.expected["roundtrip_request"]["input"]
-    for item, other in zip(ours, theirs, strict=False):
-        if other.get("encrypted_content") or item.get("type") == "reasoning":
-            assert item["summary"] == other.get("summary", [])
-            assert item.get("content") == other.get("content") or "<think>" in other["content"]  # TAGS: never
-            assert item.get("encrypted_content") == other.get("encrypted_content") or "<think>" in other["content"]
-        elif item.get("type") == "message":
-            assert [c["text"] for c in item["content"]] == [_text(other)]
-            # PHASE, ID: they go back to every own origin, not only to OpenAI itself.
-            assert item.get("phase") == other.get("phase", item.get("phase"))
-            assert item["id"] == other.get("id", item["id"])
-        elif item.get("type") == "function_call":
-            assert json.loads(item.pop("arguments")) == json.loads(other["arguments"])
-            assert item == {**item, **{k: v for k, v in other.items() if k != "arguments"}}
-        else:
-            # SOURCES, LOGS: what a provider's own tool found goes back too, where it was told.
-            assert {k: v for k, v in item.items() if k not in ("action", "outputs")} == {
-                k: v for k, v in other.items() if k not in ("action", "outputs")
-            }
+    with Cases() as case:
+        for recording in recorded():
+            with case(recording.name):
+                response = decoded(recording)
+                history: list[ModelMessage] = [ModelRequest([UserPromptPart("hi")]), response]
+                ours = encode(ModelCall("m", history), recording.row, origin(recording.row))["input"]
+                theirs = recording.expected["roundtrip_request"]["input"]
+                for item, other in zip(ours, theirs, strict=False):
+                    if other.get("encrypted_content") or item.get("type") == "reasoning":
+                        assert item["summary"] == other.get("summary", [])
+                        assert (
+                            item.get("content") == other.get("content") or "<think>" in other["content"]
+                        )  # TAGS: never
+                        assert (
+                            item.get("encrypted_content") == other.get("encrypted_content")
+                            or "<think>" in other["content"]
+                        )
+                    elif item.get("type") == "message":
+                        assert [c["text"] for c in item["content"]] == [_text(other)]
+                        # PHASE, ID: they go back to every own origin, not only to OpenAI itself.
+                        assert item.get("phase") == other.get("phase", item.get("phase"))
+                        assert item["id"] == other.get("id", item["id"])
+                    elif item.get("type") == "function_call":
+                        assert json.loads(item.pop("arguments")) == json.loads(other["arguments"])
+                        assert item == {**item, **{k: v for k, v in other.items() if k != "arguments"}}
+                    else:
+                        # SOURCES, LOGS: what a provider's own tool found goes back too, where it was told.
+                        assert {k: v for k, v in item.items() if k not in ("action", "outputs")} == {
+                            k: v for k, v in other.items() if k not in ("action", "outputs")
+                        }
 
 
 def _text(item: dict[str, Any]) -> str:
@@ -167,43 +187,39 @@ def _text(item: dict[str, Any]) -> str:
 # --- however the bytes are cut -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_any_cut_in_two_gives_the_same_events(name: str) -> None:
+def test_any_cut_in_two_gives_the_same_events() -> None:
     """Every cut of a small body; of a large one those around the ends of frames, and some anywhere."""
-    recording = load(name)
-    data, row = recording.body, recording.row
-    whole = events_of(data, row)
-    if len(data) <= 9_000:
-        places = list(range(len(data)))
-    else:
-        dice = random.Random(name)
-        count = 5_000_000 // len(data) + 20
-        ends = [at for at in range(len(data)) if data.startswith((b"\n\n", b"\ndata", b"}\n"), at)] or [0]
-        places = [at + dice.randrange(-2, 4) for at in dice.choices(ends, k=count)]
-        places += [dice.randrange(len(data)) for _ in range(count)]
-    for place in places:
-        assert events_of(cut(data, [place]), row) == whole, f"cut at {place}"
+    with Cases() as case:
+        for recording in recorded():
+            with case(recording.name):
+                data, row = recording.body, recording.row
+                whole = events_of(data, row)
+                for place in places_to_cut(data, b"\n\n", b"\ndata", b"}\n", seed=recording.name):
+                    assert events_of(cut(data, [place]), row) == whole, f"cut at {place}"
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_any_number_of_cuts_gives_the_same_events(name: str) -> None:
-    recording = load(name)
-    data, row = recording.body, recording.row
-    whole = events_of(data, row)
-    if len(data) <= 100_000:
-        assert events_of([data[at : at + 1] for at in range(len(data))], row) == whole, "byte by byte"
-    dice = random.Random(name)
-    for count in (3, 30, 300):
-        assert events_of(cut(data, dice.choices(range(len(data)), k=count)), row) == whole
+def test_any_number_of_cuts_gives_the_same_events() -> None:
+    with Cases() as case:
+        for recording in recorded():
+            with case(recording.name):
+                data, row = recording.body, recording.row
+                whole = events_of(data, row)
+                if len(data) <= 100_000:
+                    assert events_of([data[at : at + 1] for at in range(len(data))], row) == whole, "byte by byte"
+                dice = random.Random(recording.name)
+                for count in (3, 30, 300):
+                    assert events_of(cut(data, dice.choices(range(len(data)), k=count)), row) == whole
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if "openai-responses/" in name])
-def test_a_stream_cut_off_anywhere_keeps_what_came(name: str) -> None:
-    recording = load(name)
-    data, row = recording.body, recording.row
-    if not data.startswith(b"{"):
-        dice = random.Random(name)
-        for place in dice.choices(range(data.index(b"\n\n"), len(data) - 200), k=12):
-            result = folded(data[:place], row)
-            assert result.error is not None
-            assert result.error.code == "stream_truncated"
+def test_a_stream_cut_off_anywhere_keeps_what_came() -> None:
+    with Cases() as case:
+        for recording in recorded():
+            if not recording.name.startswith("openai-responses/") or recording.body.startswith(b"{"):
+                continue
+            with case(recording.name):
+                data, row = recording.body, recording.row
+                dice = random.Random(recording.name)
+                for place in dice.choices(range(data.index(b"\n\n"), len(data) - 200), k=12):
+                    result = folded(data[:place], row)
+                    assert result.error is not None
+                    assert result.error.code == "stream_truncated"
