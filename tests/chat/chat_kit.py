@@ -7,7 +7,6 @@ from itertools import pairwise
 from typing import Any
 
 import msgspec
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from pellucid.events import Event
@@ -18,7 +17,6 @@ from tests.agui.agui_kit import runs as odd_runs
 from tests.view.view_kit import rich_runs
 
 NOW = 1_700_000_000_000
-slow = settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
 
 runs: st.SearchStrategy[list[Event]] = st.one_of(
     rich_runs, odd_runs(sides=False).map(lambda batches: [event for batch in batches for event in batch])

@@ -19,7 +19,7 @@ from pellucid.protocols.chat.encode import QUEUED
 from pellucid.run import Minter, Run
 from pellucid.settings import ModelCall
 from pellucid.text import shown
-from pellucid.view import Reader, Redactor
+from pellucid.view import VIEWS, Reader, Redactor
 from tests.chat.chat_kit import (
     NOW,
     an_encoder,
@@ -31,7 +31,6 @@ from tests.chat.chat_kit import (
     pieces,
     read,
     runs,
-    slow,
     told,
 )
 from tests.view.view_kit import READERS
@@ -44,7 +43,6 @@ def for_reader(events: list[Event], reader: Reader) -> list[Event]:
     return Redactor(reader).feed(events)
 
 
-@slow
 @given(runs, readers)
 def test_every_run_is_legal_for_every_reader(events: list[Event], reader: Reader) -> None:
     frames = told(encoded(for_reader(events, reader), view=reader.view))
@@ -62,14 +60,12 @@ def test_every_run_is_legal_for_every_reader(events: list[Event], reader: Reader
         assert b"tokens" not in msgspec.json.encode({**final(frames), "error": None})
 
 
-@slow
 @given(runs, places, readers)
 def test_how_events_are_batched_changes_nothing(events: list[Event], cuts: list[int], reader: Reader) -> None:
     events = for_reader(events, reader)
     assert encoded(events, cuts) == encoded(events)
 
 
-@slow
 @given(runs, places)
 def test_who_goes_on_from_anywhere_gets_what_is_missing(events: list[Event], cuts: list[int]) -> None:
     whole = pieces(encoded(events))
@@ -77,7 +73,6 @@ def test_who_goes_on_from_anywhere_gets_what_is_missing(events: list[Event], cut
         assert encoded(events, cuts, after=after) == b"".join(whole[after + 1 :])
 
 
-@slow
 @given(runs)
 def test_what_is_streamed_is_what_is_kept_and_all_that_was_said(events: list[Event]) -> None:
     frames = told(encoded(events))
@@ -100,7 +95,6 @@ def test_what_is_streamed_is_what_is_kept_and_all_that_was_said(events: list[Eve
     assert "".join(kept) == "".join(said)
 
 
-@slow
 @given(runs)
 def test_the_event_without_a_stream_is_that_of_the_stream(events: list[Event]) -> None:
     encoder = an_encoder(effort_level="high")
@@ -111,7 +105,6 @@ def test_the_event_without_a_stream_is_that_of_the_stream(events: list[Event]) -
     assert encoder.event == event
 
 
-@slow
 @given(runs)
 def test_a_segment_has_one_id_from_its_first_frame_to_the_end_and_numbers_in_order(events: list[Event]) -> None:
     frames = told(encoded(events))
@@ -160,8 +153,8 @@ def test_only_an_answer_that_was_not_kept_has_no_final_event() -> None:
     events = run(lambda emitter: emitter.text("t", "Hi"))
     told_ = told(encoded([*events[:-1], failed]))
     assert names(told_)[-2:] == ["text_delta", "message_error"]
-    for view in ("raw", "summary", "sealed", "hidden"):
-        assert for_reader([failed], Reader(view))[0].error.code == "not_kept"  # type: ignore[union-attr, arg-type]
+    for view in VIEWS:
+        assert for_reader([failed], Reader(view))[0].error.code == "not_kept"  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(

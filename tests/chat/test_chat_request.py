@@ -15,6 +15,7 @@ from pellucid.protocols.chat import THINKING, Ask, Effort, answer_id, error_body
 from pellucid.protocols.chat import status_of as status
 from pellucid.settings import ToolDefinition, checked_settings
 from pellucid.view import VIEWS
+from tests.cases import Cases
 
 
 def parsed(**body: Any) -> Any:
@@ -33,53 +34,57 @@ def test_a_question_alone() -> None:
     assert request.call([]).messages == []
 
 
-@pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize("effort", get_args(Effort))
-def test_all_that_can_be_said_with_it(effort: Effort, view: Any) -> None:
-    request = parsed(conversation_id="chat_1", model="m/n", effort=effort, view=view, replaces="ask_7")
-    assert (request.conversation_id, request.model, request.view) == ("chat_1", "m/n", view)
-    assert (request.effort, request.replaces) == (effort, "evt_7")
-    settings = request.call([]).settings
-    assert settings == {"thinking": THINKING[effort]}
-    assert checked_settings(settings)
-    assert parsed(replaces="evt_7").replaces == "evt_7"
-    assert parsed(follows="ask_7", conversation_id="chat_1").follows == "evt_7"
-    assert parsed(follows=None, replaces="evt_7").follows is None
+def test_all_that_can_be_said_with_it() -> None:
+    with Cases() as case:
+        for view in VIEWS:
+            for effort in get_args(Effort):
+                with case(f"{view}, {effort}"):
+                    request = parsed(conversation_id="chat_1", model="m/n", effort=effort, view=view, replaces="ask_7")
+                    assert (request.conversation_id, request.model, request.view) == ("chat_1", "m/n", view)
+                    assert (request.effort, request.replaces) == (effort, "evt_7")
+                    settings = request.call([]).settings
+                    assert settings == {"thinking": THINKING[effort]}
+                    assert checked_settings(settings)
+                    assert parsed(replaces="evt_7").replaces == "evt_7"
+                    assert parsed(follows="ask_7", conversation_id="chat_1").follows == "evt_7"
+                    assert parsed(follows=None, replaces="evt_7").follows is None
 
 
-@pytest.mark.parametrize(
-    ("body", "param", "says"),
-    [
-        (b"", None, "not valid JSON"),
-        (b"[]", None, "must be a JSON object"),
-        (b"{}", "text", "required"),
-        (b'{"text":5}', "text", "Expected `str`"),
-        (b'{"text":null}', "text", "Expected `str`"),
-        (b'{"text":" \\n"}', "text", "empty"),
-        (b'{"text":"x","txet":1}', "txet", "did you mean 'text'?"),
-        (b'{"text":"x","conversation":"chat_1"}', "conversation", "did you mean 'conversation_id'?"),
-        (b'{"text":"x","effort":"hihg"}', "effort", "'off', 'xhigh'"),
-        (b'{"text":"x","effort":"none"}', "effort", "one of"),
-        (b'{"text":"x","view":"all"}', "view", "'raw', 'sealed', 'summary'"),
-        (b'{"text":"x","model":""}', "model", "leave it out"),
-        (b'{"text":"x","conversation_id":""}', "conversation_id", "leave it out"),
-        (b'{"text":"x","conversation_id":["chat_1"]}', "conversation_id", "Expected `str | null`"),
-        (b'{"text":"x","replaces":"msg_1"}', "replaces", "'evt_'"),
-        (b'{"text":"x","replaces":"evt_"}', "replaces", "'ask_'"),
-        (b'{"text":"x","follows":"","conversation_id":"chat_1"}', "follows", "leave it out"),
-        (b'{"text":"x","follows":"msg_1","conversation_id":"chat_1"}', "follows", "'evt_'"),
-        (b'{"text":"x","follows":"evt_1"}', "conversation_id", "say which"),
-        (b'{"text":"x","follows":"evt_1","replaces":"evt_1","conversation_id":"c"}', "follows", "replaces names"),
-        (b'{"text":"x","":1}', "", "no such field"),
-    ],
-)
-def test_what_is_wrong_is_said_with_its_place(body: bytes, param: str | None, says: str) -> None:
-    with pytest.raises(RequestError) as caught:
-        parse_request(body)
-    info = caught.value.info
-    assert (info.kind, info.param) == ("invalid_request", param)
-    assert says in info.message
-    assert param is None or info.message.startswith(f"{param}: ")
+WRONG: list[tuple[bytes, str | None, str]] = [
+    (b"", None, "not valid JSON"),
+    (b"[]", None, "must be a JSON object"),
+    (b"{}", "text", "required"),
+    (b'{"text":5}', "text", "Expected `str`"),
+    (b'{"text":null}', "text", "Expected `str`"),
+    (b'{"text":" \\n"}', "text", "empty"),
+    (b'{"text":"x","txet":1}', "txet", "did you mean 'text'?"),
+    (b'{"text":"x","conversation":"chat_1"}', "conversation", "did you mean 'conversation_id'?"),
+    (b'{"text":"x","effort":"hihg"}', "effort", "'off', 'xhigh'"),
+    (b'{"text":"x","effort":"none"}', "effort", "one of"),
+    (b'{"text":"x","view":"all"}', "view", "'raw', 'sealed', 'summary'"),
+    (b'{"text":"x","model":""}', "model", "leave it out"),
+    (b'{"text":"x","conversation_id":""}', "conversation_id", "leave it out"),
+    (b'{"text":"x","conversation_id":["chat_1"]}', "conversation_id", "Expected `str | null`"),
+    (b'{"text":"x","replaces":"msg_1"}', "replaces", "'evt_'"),
+    (b'{"text":"x","replaces":"evt_"}', "replaces", "'ask_'"),
+    (b'{"text":"x","follows":"","conversation_id":"chat_1"}', "follows", "leave it out"),
+    (b'{"text":"x","follows":"msg_1","conversation_id":"chat_1"}', "follows", "'evt_'"),
+    (b'{"text":"x","follows":"evt_1"}', "conversation_id", "say which"),
+    (b'{"text":"x","follows":"evt_1","replaces":"evt_1","conversation_id":"c"}', "follows", "replaces names"),
+    (b'{"text":"x","":1}', "", "no such field"),
+]
+
+
+def test_what_is_wrong_is_said_with_its_place() -> None:
+    with Cases() as case:
+        for body, param, says in WRONG:
+            with case(body):
+                with pytest.raises(RequestError) as caught:
+                    parse_request(body)
+                info = caught.value.info
+                assert (info.kind, info.param) == ("invalid_request", param)
+                assert says in info.message
+                assert param is None or info.message.startswith(f"{param}: ")
 
 
 LONG = "x" * 1_000_000
@@ -122,10 +127,16 @@ def test_what_is_no_events_id_is_refused(id: str) -> None:
             make(id)
 
 
-@pytest.mark.parametrize("kind", ERROR_KINDS)
-def test_every_error_has_a_form_and_a_status(kind: Any) -> None:
-    assert error_body(ErrorInfo(kind, "no", said="sorry")) == {"error": {"message": "no: sorry", "code": kind}}
-    assert error_body(ErrorInfo(kind, "no", "c", "p")) == {"error": {"message": "no", "code": "c", "param": "p"}}
-    assert status(ErrorInfo(kind, "no")) in range(400, 600)
-    for code in CONVERSATION_BUSY, CONVERSATION_MOVED:
-        assert (status(ErrorInfo(kind, "no", code)) == 409) == (kind == "invalid_request")
+def test_every_error_has_a_form_and_a_status() -> None:
+    with Cases() as case:
+        for kind in ERROR_KINDS:
+            with case(kind):
+                assert error_body(ErrorInfo(kind, "no", said="sorry")) == {
+                    "error": {"message": "no: sorry", "code": kind}
+                }
+                assert error_body(ErrorInfo(kind, "no", "c", "p")) == {
+                    "error": {"message": "no", "code": "c", "param": "p"}
+                }
+                assert status(ErrorInfo(kind, "no")) in range(400, 600)
+                for code in CONVERSATION_BUSY, CONVERSATION_MOVED:
+                    assert (status(ErrorInfo(kind, "no", code)) == 409) == (kind == "invalid_request")

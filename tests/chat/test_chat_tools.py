@@ -22,6 +22,7 @@ from pellucid.parts import (
 from pellucid.run import CallTools, Minter, Run
 from pellucid.settings import ModelCall
 from pellucid.view import VIEWS, Reader, Redactor
+from tests.cases import Cases
 from tests.chat.chat_kit import NOW, an_encoder, encoded, final, names, of, told
 from tests.providers_anthropic import anthropic_kit as claude
 from tests.providers_openai_responses import responses_kit as openai
@@ -48,8 +49,9 @@ def answered(args: list[str], result: Any, *, cause: Any = "eof") -> list[Event]
 
 
 def segment_of(frames: list[dict[str, Any]]) -> dict[str, Any]:
-    [segment] = [one for one in final(frames)["segments"] if "call_id" in one]
-    return segment
+    segments: list[dict[str, Any]] = [one for one in final(frames)["segments"] if "call_id" in one]
+    assert len(segments) == 1
+    return segments[0]
 
 
 def test_a_function_from_its_first_argument_to_its_result() -> None:
@@ -106,16 +108,28 @@ def test_what_failed_is_an_error(result: ToolReturnPart | RetryPromptPart, error
     assert (segment["status"], segment["error"], "result" in segment) == ("failed", error, False)
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        None, "", "text\ud800", 5, [], {"a": 2**70}, [{"kind": "text"}], [Text("x"), Image(url="https://e.org/i")],
-        float("nan"), {1: {2: object()}}, "<script>alert(1)</script>", [[[[]]]],
-    ],
-)  # fmt: skip
-def test_whatever_a_function_returns_can_be_told(content: Any) -> None:
-    frames = told(encoded(answered(["{}"], ToolReturnPart("look", content, "call_1"))))
-    assert of(frames, "tool_result")[0]["result"] == segment_of(frames)["result"]
+RESULTS: list[Any] = [
+    None,
+    "",
+    "text\ud800",
+    5,
+    [],
+    {"a": 2**70},
+    [{"kind": "text"}],
+    [Text("x"), Image(url="https://e.org/i")],
+    float("nan"),
+    {1: {2: object()}},
+    "<script>alert(1)</script>",
+    [[[[]]]],
+]
+
+
+def test_whatever_a_function_returns_can_be_told() -> None:
+    with Cases() as case:
+        for content in RESULTS:
+            with case(content):
+                frames = told(encoded(answered(["{}"], ToolReturnPart("look", content, "call_1"))))
+                assert of(frames, "tool_result")[0]["result"] == segment_of(frames)["result"]
 
 
 @pytest.mark.parametrize("cause", ["eof", "error", "cancelled"])
@@ -268,26 +282,28 @@ def test_calls_under_one_id_and_results_of_none_are_told_apart() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("content", "error"),
-    [
-        ({"error": {"message": "no"}}, "no"),
-        ({"error": ["a", 1]}, '["a",1]'),
-        ({"error": None, "output": 1}, None),
-        ({"is_error": True, "content": "bad"}, "bad"),
-        ({"is_error": False, "content": "good"}, None),
-        ({"is_error": True}, "the tool failed"),
-        ({"status": "incomplete"}, "the tool ended as incomplete"),
-        ({"error": object()}, "the tool failed"),
-        ({"error_code": "x\ud800"}, "x\ufffd"),
-        ("error", None),
-        (None, None),
-    ],
-)
-def test_a_failure_is_told_by_the_words_that_there_are_for_it(content: Any, error: str | None) -> None:
-    emitter = Emitter(Origin("p", "w", "m"))
-    emitter.whole(BuiltinToolReturnPart("mcp_server:x", content, "b"))
-    emitter.finish("stop", None)
-    frames = told(encoded(a_run(emitter.end("eof"))))
-    assert of(frames, "tool_result")[0].get("error") == error
-    assert segment_of(frames)["status"] == ("completed" if error is None else "failed")
+FAILURES: list[tuple[Any, str | None]] = [
+    ({"error": {"message": "no"}}, "no"),
+    ({"error": ["a", 1]}, '["a",1]'),
+    ({"error": None, "output": 1}, None),
+    ({"is_error": True, "content": "bad"}, "bad"),
+    ({"is_error": False, "content": "good"}, None),
+    ({"is_error": True}, "the tool failed"),
+    ({"status": "incomplete"}, "the tool ended as incomplete"),
+    ({"error": object()}, "the tool failed"),
+    ({"error_code": "x\ud800"}, "x\ufffd"),
+    ("error", None),
+    (None, None),
+]
+
+
+def test_a_failure_is_told_by_the_words_that_there_are_for_it() -> None:
+    with Cases() as case:
+        for content, error in FAILURES:
+            with case(content):
+                emitter = Emitter(Origin("p", "w", "m"))
+                emitter.whole(BuiltinToolReturnPart("mcp_server:x", content, "b"))
+                emitter.finish("stop", None)
+                frames = told(encoded(a_run(emitter.end("eof"))))
+                assert of(frames, "tool_result")[0].get("error") == error
+                assert segment_of(frames)["status"] == ("completed" if error is None else "failed")

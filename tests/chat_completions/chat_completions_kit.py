@@ -9,7 +9,6 @@ from typing import Any
 
 import jsonschema
 import msgspec
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from openai.lib.streaming.chat import ChatCompletionStreamState
@@ -80,7 +79,6 @@ turns = st.lists(
     max_size=3,
 )
 causes: st.SearchStrategy[Cause] = st.sampled_from(["eof", "error", "cancelled"])
-slow = settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
 
 
 def say(emitter: Emitter, what: str, key: int, text: str) -> None:
@@ -190,7 +188,8 @@ def whole_of(batches: list[list[Event]], **kwargs: Any) -> dict[str, Any]:
     encoder.start()
     for batch in batches:
         encoder.feed(batch, NOW)
-    return json.loads(msgspec.json.encode(encoder.whole))
+    whole: dict[str, Any] = json.loads(msgspec.json.encode(encoder.whole))
+    return whole
 
 
 def chunks_of(stream: bytes) -> list[dict[str, Any]]:

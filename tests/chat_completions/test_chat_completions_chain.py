@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from pellucid.fold import fold
 from pellucid.parts import (
     ModelRequest,
@@ -19,6 +17,7 @@ from pellucid.protocols.chat_completions import parse_request
 from pellucid.providers.profiles import builtin_profiles
 from pellucid.providers.wires import WIRES
 from pellucid.settings import ModelCall
+from tests.cases import Cases
 from tests.chat_completions.chat_completions_kit import chunks_of, encoded, reasoning_of, run_of
 
 SAID = [
@@ -33,27 +32,31 @@ SAID = [
 ]
 
 
-@pytest.mark.parametrize("seals", [0, 1, 2])
-@pytest.mark.parametrize("name", ["openrouter", "deepseek", "vllm", "llama.cpp"])
-def test_every_thought_is_read_once_in_its_place(name: str, seals: int) -> None:
-    row = builtin_profiles()[name]
-    origin = Origin(name, row.wire, "m")
-    batches, run = run_of([(SAID, "tool_call", Usage(9, 8, 7, 6))], "eof", seals)
-    stream = encoded(batches, include_usage=True)
-    decoder = WIRES[row.wire].decoder(row, origin, "text/event-stream")
-    response = fold([*decoder.feed(stream), *decoder.end()]).response
-    assert response is not None
-    thoughts = [part for part in response.parts if isinstance(part, ThinkingPart) and part.content]
-    assert [(part.content.strip(), part.form) for part in thoughts] == [
-        *[("One, whole.", "raw"), ("Two.", "summary")],
-        ("Three.", "raw"),
-    ]
-    assert [part.content for part in response.parts if isinstance(part, TextPart)] == ["said"]
-    assert [call.args_as_json() for call in response.tool_calls] == ['{"a":1}']
-    assert response.usage == Usage(9, 8, 7, 6, details=response.usage.details)
-    assert reasoning_of(list(run.messages)) is not None
-    tokens = [detail["data"] for detail in sealed_in(stream)]
-    assert [part.signature for part in response.parts if isinstance(part, ThinkingPart) and part.signature] == tokens
+def test_every_thought_is_read_once_in_its_place() -> None:
+    with Cases() as case:
+        for seals in [0, 1, 2]:
+            for name in ["openrouter", "deepseek", "vllm", "llama.cpp"]:
+                with case(f"{seals}, {name}"):
+                    row = builtin_profiles()[name]
+                    origin = Origin(name, row.wire, "m")
+                    batches, run = run_of([(SAID, "tool_call", Usage(9, 8, 7, 6))], "eof", seals)
+                    stream = encoded(batches, include_usage=True)
+                    decoder = WIRES[row.wire].decoder(row, origin, "text/event-stream")
+                    response = fold([*decoder.feed(stream), *decoder.end()]).response
+                    assert response is not None
+                    thoughts = [part for part in response.parts if isinstance(part, ThinkingPart) and part.content]
+                    assert [(part.content.strip(), part.form) for part in thoughts] == [
+                        *[("One, whole.", "raw"), ("Two.", "summary")],
+                        ("Three.", "raw"),
+                    ]
+                    assert [part.content for part in response.parts if isinstance(part, TextPart)] == ["said"]
+                    assert [call.args_as_json() for call in response.tool_calls] == ['{"a":1}']
+                    assert response.usage == Usage(9, 8, 7, 6, details=response.usage.details)
+                    assert reasoning_of(list(run.messages)) is not None
+                    tokens = [detail["data"] for detail in sealed_in(stream)]
+                    assert [
+                        part.signature for part in response.parts if isinstance(part, ThinkingPart) and part.signature
+                    ] == tokens
 
 
 def test_what_it_sends_back_are_the_same_tokens() -> None:

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from pellucid.emit import Emitter
 from pellucid.errors import ErrorInfo
-from pellucid.events import Cause, Event
+from pellucid.events import Cause, Event, ItemEndEvent
 from pellucid.parts import RefusalPart, SealedPart, TextPart, ThinkingPart, ToolCallPart, ToolReturnPart, Usage
 from pellucid.protocols.chat_completions.verify import verify
 from pellucid.run import CallTools, Minter, Run
 from pellucid.settings import ModelCall
 from pellucid.text import shown
+from tests.batching import batch_sizes, in_batches
 from tests.chat_completions.chat_completions_kit import (
     ID,
     MODEL,
@@ -39,7 +40,6 @@ from tests.chat_completions.chat_completions_kit import (
     same,
     say,
     says,
-    slow,
     told,
     turns,
     whole_of,
@@ -49,7 +49,6 @@ seals = st.integers(0, 2)
 fields = st.sampled_from(["both", "reasoning_content", "reasoning"])
 
 
-@slow
 @given(turns, causes, seals, fields, st.booleans(), st.booleans())
 def test_whatever_is_said_the_stream_is_legal_and_says_it(
     script: list[Any], cause: Cause, sealed: int, names: Any, include_usage: bool, obfuscate: bool
@@ -73,7 +72,6 @@ def test_whatever_is_said_the_stream_is_legal_and_says_it(
     assert [tuple(call) for call in calls.values()] == calls_of(said)
 
 
-@slow
 @given(turns, causes, seals, fields)
 def test_the_official_client_adds_the_stream_up_to_the_whole_completion(
     script: list[Any], cause: Cause, sealed: int, names: Any
@@ -87,24 +85,18 @@ def test_the_official_client_adds_the_stream_up_to_the_whole_completion(
     assert accumulated(chunks_of(encoded(batches, fields=names, include_usage=True))) == same(whole)
 
 
-@slow
-@given(turns, causes, seals, st.booleans(), st.randoms())
+@given(turns, causes, seals, st.booleans(), batch_sizes)
 def test_batch_boundaries_change_no_byte_and_no_event_is_cut(
-    script: list[Any], cause: Cause, sealed: int, obfuscate: bool, random: Any
+    script: list[Any], cause: Cause, sealed: int, obfuscate: bool, sizes: list[int]
 ) -> None:
     events = [event for batch in run_of(script, cause, sealed)[0] for event in batch]
     at_once = encoded([events], obfuscate=obfuscate)
     encoder = an_encoder(obfuscate=obfuscate)
-    pieces, left = [encoder.start()], list(events)
-    while left:
-        size = random.randint(0, 3)
-        pieces.append(encoder.feed(left[:size], NOW + 1))
-        left = left[size:]
+    pieces = [encoder.start(), *(encoder.feed(batch, NOW + 1) for batch in in_batches(events, sizes))]
     assert b"".join(pieces) == at_once
     assert all(piece.endswith(b"\n\n") for piece in pieces if piece)
 
 
-@slow
 @given(says, st.integers(0, 60), st.booleans())
 def test_wherever_a_run_is_broken_off_the_stream_is_closed_and_legal(said: Any, count: int, cancel: bool) -> None:
     emitter = Emitter(ORIGIN)
@@ -132,7 +124,6 @@ def until(parts: list[Any], item: str, hidden: list[Any]) -> list[Any]:
     return [part for part in parts[: last + 1] if getattr(part, "item_id", None) not in hidden]
 
 
-@slow
 @given(says, st.sampled_from(["stop", "length"]), seals, st.booleans())
 def test_what_is_given_back_is_what_was_said(said: Any, reason: Any, sealed: int, streamed: bool) -> None:
     batches, run = run_of([(said, reason, Usage())], "eof", sealed)
@@ -146,8 +137,8 @@ def test_what_is_given_back_is_what_was_said(said: Any, reason: Any, sealed: int
     parts = given_back(message)
     messages = list(run.messages)
     # Every seal, each in its order among the calls' and among the others.
-    items = [event.seal for [event] in batches if getattr(event, "seal", None)]
-    hidden = [part.item_id for part in parts_of(messages) if getattr(part, "tool_name", None) == "f0"]
+    items = [event.seal for [event] in batches if isinstance(event, ItemEndEvent) and event.seal]
+    hidden = [getattr(part, "item_id", None) for part in parts_of(messages) if getattr(part, "tool_name", None) == "f0"]
     shown = [seal for seal in items if seal.removeprefix("seal.of.") not in hidden]
     tokens = [part.token for part in parts if isinstance(part, SealedPart)]
     assert sorted(tokens) == sorted(shown)

@@ -3,7 +3,6 @@
 from typing import get_args
 
 import msgspec
-import pytest
 
 from pellucid.emit import whole_part
 from pellucid.errors import ERROR_KINDS, ErrorInfo
@@ -41,6 +40,7 @@ from pellucid.parts import (
 )
 from pellucid.protocols.chat_completions import error_body, status_of
 from pellucid.protocols.chat_completions.verify import verify
+from tests.cases import Cases
 from tests.chat_completions.chat_completions_kit import NOW, an_encoder, check_chunks, chunks_of
 
 SHOWN: dict[type[ModelResponsePart], tuple[ModelResponsePart, set[str]]] = {
@@ -80,13 +80,15 @@ def test_the_table_names_every_kind() -> None:
     assert set(SHOWN) == set(get_args(ModelResponsePart))
 
 
-@pytest.mark.parametrize("kind", SHOWN, ids=lambda kind: kind.part_kind)
-def test_every_part_is_shown_in_its_fields_and_its_seal_in_the_details(kind: type[ModelResponsePart]) -> None:
-    part, fields = SHOWN[kind]
-    events = [*a_turn(part), RunEndEvent("completed")]
-    fold(events)
-    assert shown_of(events) == fields
-    assert shown_of([*a_turn(part, "seal"), RunEndEvent("completed")]) == {*fields, "reasoning_details"}
+def test_every_part_is_shown_in_its_fields_and_its_seal_in_the_details() -> None:
+    with Cases() as case:
+        for kind in SHOWN:
+            with case(kind.__name__):
+                part, fields = SHOWN[kind]
+                events = [*a_turn(part), RunEndEvent("completed")]
+                fold(events)
+                assert shown_of(events) == fields
+                assert shown_of([*a_turn(part, "seal"), RunEndEvent("completed")]) == {*fields, "reasoning_details"}
 
 
 def test_every_event_has_a_place() -> None:
@@ -110,9 +112,11 @@ def test_every_event_has_a_place() -> None:
     assert shown_of(events) == {"tool_calls"}
 
 
-@pytest.mark.parametrize("kind", ERROR_KINDS)
-def test_every_kind_of_error_has_a_status_and_a_body(kind: str) -> None:
-    info = msgspec.convert({"kind": kind, "message": "m", "said": "s"}, ErrorInfo)
-    assert 400 <= status_of(info) < 600
-    assert error_body(info)["error"].keys() == {"message", "type", "param", "code"}
-    assert error_body(info)["error"]["message"] == "m: s"
+def test_every_kind_of_error_has_a_status_and_a_body() -> None:
+    with Cases() as case:
+        for kind in ERROR_KINDS:
+            with case(kind):
+                info = msgspec.convert({"kind": kind, "message": "m", "said": "s"}, ErrorInfo)
+                assert 400 <= status_of(info) < 600
+                assert error_body(info)["error"].keys() == {"message", "type", "param", "code"}
+                assert error_body(info)["error"]["message"] == "m: s"

@@ -29,6 +29,7 @@ from pellucid.parts import (
 from pellucid.protocols.chat_completions import Request, parse_request
 from pellucid.protocols.chat_completions.types import CreateChatCompletion
 from pellucid.settings import OutputFormat, ToolChoice, ToolDefinition
+from tests.cases import Cases
 
 HI = [{"role": "user", "content": "Hi"}]
 
@@ -176,37 +177,38 @@ def test_somebody_else_s_encrypted_data_is_refused_and_unknown_details_are_ignor
 # --- settings ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("body", "settings"),
-    [
-        ({"max_tokens": 5}, {"max_tokens": 5}),
-        ({"max_tokens": 5, "max_completion_tokens": 6}, {"max_tokens": 6}),
-        ({"temperature": 0.5, "top_p": 0.9, "top_k": 3}, {"temperature": 0.5, "top_p": 0.9, "top_k": 3}),
-        ({"presence_penalty": 1, "frequency_penalty": -1}, {"presence_penalty": 1.0, "frequency_penalty": -1.0}),
-        ({"seed": 7, "logit_bias": {"5": -100}}, {"seed": 7, "logit_bias": {"5": -100}}),
-        ({"stop": "x"}, {"stop_sequences": ["x"]}),
-        ({"stop": ["x", "y"]}, {"stop_sequences": ["x", "y"]}),
-        ({"stop": []}, {}),
-        ({"logprobs": True, "top_logprobs": 2}, {"logprobs": True, "top_logprobs": 2}),
-        ({"logprobs": False}, {}),
-        ({"user": "u", "prompt_cache_key": "k"}, {"user": "u", "cache_key": "k"}),
-        ({"user": "u", "safety_identifier": "s"}, {"user": "s"}),
-        ({"verbosity": "low", "service_tier": "flex"}, {"verbosity": "low", "service_tier": "flex"}),
-        ({"parallel_tool_calls": False}, {}),
-        ({"store": True, "metadata": {"a": "b"}, "n": 1, "modalities": ["text"], "who": "knows"}, {}),
-        ({"reasoning_effort": "high"}, {"thinking": "high"}),
-        ({"reasoning_effort": "none"}, {"thinking": False}),
-        ({"reasoning": {"effort": "low", "summary": "auto"}}, {"thinking": "low", "thinking_summary": "auto"}),
-        ({"reasoning": {"effort": "low"}, "reasoning_effort": "low"}, {"thinking": "low"}),
-        ({"reasoning": {"max_tokens": 2000}}, {"thinking_budget": 2000}),
-        ({"reasoning": {"enabled": True}}, {"thinking": True}),
-        ({"reasoning": {"enabled": False}}, {"thinking": False}),
-        ({"reasoning": {"exclude": True}}, {}),
-    ],
-    ids=str,
-)
-def test_settings(body: Any, settings: Any) -> None:
-    assert request(**body).call().settings == settings
+SETTINGS: list[tuple[Any, Any]] = [
+    ({"max_tokens": 5}, {"max_tokens": 5}),
+    ({"max_tokens": 5, "max_completion_tokens": 6}, {"max_tokens": 6}),
+    ({"temperature": 0.5, "top_p": 0.9, "top_k": 3}, {"temperature": 0.5, "top_p": 0.9, "top_k": 3}),
+    ({"presence_penalty": 1, "frequency_penalty": -1}, {"presence_penalty": 1.0, "frequency_penalty": -1.0}),
+    ({"seed": 7, "logit_bias": {"5": -100}}, {"seed": 7, "logit_bias": {"5": -100}}),
+    ({"stop": "x"}, {"stop_sequences": ["x"]}),
+    ({"stop": ["x", "y"]}, {"stop_sequences": ["x", "y"]}),
+    ({"stop": []}, {}),
+    ({"logprobs": True, "top_logprobs": 2}, {"logprobs": True, "top_logprobs": 2}),
+    ({"logprobs": False}, {}),
+    ({"user": "u", "prompt_cache_key": "k"}, {"user": "u", "cache_key": "k"}),
+    ({"user": "u", "safety_identifier": "s"}, {"user": "s"}),
+    ({"verbosity": "low", "service_tier": "flex"}, {"verbosity": "low", "service_tier": "flex"}),
+    ({"parallel_tool_calls": False}, {}),
+    ({"store": True, "metadata": {"a": "b"}, "n": 1, "modalities": ["text"], "who": "knows"}, {}),
+    ({"reasoning_effort": "high"}, {"thinking": "high"}),
+    ({"reasoning_effort": "none"}, {"thinking": False}),
+    ({"reasoning": {"effort": "low", "summary": "auto"}}, {"thinking": "low", "thinking_summary": "auto"}),
+    ({"reasoning": {"effort": "low"}, "reasoning_effort": "low"}, {"thinking": "low"}),
+    ({"reasoning": {"max_tokens": 2000}}, {"thinking_budget": 2000}),
+    ({"reasoning": {"enabled": True}}, {"thinking": True}),
+    ({"reasoning": {"enabled": False}}, {"thinking": False}),
+    ({"reasoning": {"exclude": True}}, {}),
+]
+
+
+def test_settings() -> None:
+    with Cases() as case:
+        for body, settings in SETTINGS:
+            with case(f"{body}, {settings}"):
+                assert request(**body).call().settings == settings
 
 
 @pytest.mark.parametrize(
@@ -285,84 +287,85 @@ CALLS = {
 RESULT = {"role": "tool", "content": "x", "tool_call_id": "c"}
 
 
-@pytest.mark.parametrize(
-    ("body", "param", "code"),
-    [
-        (b"{", None, "invalid_json"),
-        (b"[]", None, "invalid_type"),
-        (b"{}", "messages", "missing"),
-        ({"messages": []}, "messages", "missing"),
-        ({"messages": [{"content": "x"}]}, "messages[0].role", "missing"),
-        ({"messages": [{"role": "boss", "content": "x"}]}, "messages[0].role", "invalid_value"),
-        ({"messages": [{"role": "user"}]}, "messages[0].content", "missing"),
-        ({"messages": [{"role": "user", "content": 5}]}, "messages[0].content", "invalid_value"),
-        (
-            {"messages": [{"role": "user", "content": [{"type": "refusal", "refusal": "no"}]}]},
-            "messages[0].content[0].type",
-            "invalid_value",
-        ),
-        (
-            {"messages": [{"role": "user", "content": [{"type": "file", "file": {}}]}]},
-            "messages[0].content[0].file.file_data",
-            "invalid_value",
-        ),
-        ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].tool_call_id", "missing"),
-        (
-            {"messages": [{"role": "tool", "content": "x", "tool_call_id": "c"}]},
-            "messages[0].tool_call_id",
-            "invalid_value",
-        ),
-        ({"messages": [CALLS, RESULT, RESULT, RESULT]}, "messages[3].tool_call_id", "invalid_value"),
-        ({"messages": [{"role": "function", "content": "x", "name": "f"}]}, "messages[0].name", "invalid_value"),
-        (
-            {"messages": [{"role": "assistant", "tool_calls": [{"id": "c", "type": "custom", "custom": {}}]}]},
-            "messages[0].tool_calls[0].type",
-            "invalid_value",
-        ),
-        ({"messages": [{"role": "assistant", "audio": {"id": "a"}}]}, "messages[0].audio", "invalid_value"),
-        ({"messages": [{"role": "assistant", "reasoning": {}}]}, "messages[0].reasoning", "invalid_value"),
-        ({"n": 2}, "n", "unsupported_parameter"),
-        ({"n": 0}, "n", "invalid_value"),
-        ({"modalities": ["text", "audio"]}, "modalities", "unsupported_parameter"),
-        ({"audio": {"voice": "x"}}, "audio", "unsupported_parameter"),
-        ({"functions": [{"name": "f"}]}, "functions", "unsupported_parameter"),
-        ({"function_call": {"name": "f"}}, "function_call", "unsupported_parameter"),
-        ({"web_search_options": {}}, "web_search_options", "unsupported_parameter"),
-        ({"moderation": {"model": "x"}}, "moderation", "unsupported_parameter"),
-        ({"temperature": 3}, "temperature", "invalid_value"),
-        ({"reasoning_effort": "tiny"}, "reasoning_effort", "invalid_value"),
-        ({"reasoning_effort": "low", "reasoning": {"effort": "high"}}, "reasoning.effort", "invalid_value"),
-        ({"reasoning": {"enabled": False, "effort": "high"}}, "reasoning.enabled", "invalid_value"),
-        ({"reasoning": {"enabled": False, "max_tokens": 5}}, "reasoning.enabled", "invalid_value"),
-        ({"reasoning": {"effort": "none", "max_tokens": 5}}, "reasoning.max_tokens", "invalid_value"),
-        ({"reasoning_fields": "none"}, "reasoning_fields", "invalid_value"),
-        ({"response_format": {"type": "xml"}}, "response_format.type", "invalid_value"),
-        (
-            {"response_format": {"type": "json_schema", "json_schema": {"schema": DEEP}}},
-            "response_format.json_schema.schema",
-            "invalid_value",
-        ),
-        ({"tools": [{"type": "custom", "custom": {"name": "x"}}]}, "tools[0].type", "unsupported_tool"),
-        ({"tools": [{"type": "function"}]}, "tools[0].function", "missing"),
-        ({"tools": [tool("a b")]}, "tools[0].function.name", "invalid_value"),
-        ({"tools": [tool("f", parameters=DEEP)]}, "tools[0].function.parameters", "invalid_value"),
-        ({"tool_choice": "required"}, "tool_choice", "invalid_value"),
-        ({"tool_choice": "maybe"}, "tool_choice", "invalid_value"),
-        ({"tools": [tool("f")], "tool_choice": tool("g")}, "tool_choice", "invalid_value"),
-        ({"tools": [tool("f")], "tool_choice": {"type": "custom", "custom": {}}}, "tool_choice", "invalid_value"),
-        (
-            {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "never", "tools": [tool("f")]}}},
-            "tool_choice.allowed_tools.mode",
-            "invalid_value",
-        ),
-    ],
-    ids=lambda value: str(value)[:60],
-)
-def test_what_is_wrong_is_named(body: Any, param: str | None, code: str) -> None:
-    info = refused(body).info
-    assert (info.param, info.code) == (param, code)
-    if param is not None:
-        assert info.message.startswith(f"{param}: ")
+WRONG: list[tuple[Any, str | None, str]] = [
+    (b"{", None, "invalid_json"),
+    (b"[]", None, "invalid_type"),
+    (b"{}", "messages", "missing"),
+    ({"messages": []}, "messages", "missing"),
+    ({"messages": [{"content": "x"}]}, "messages[0].role", "missing"),
+    ({"messages": [{"role": "boss", "content": "x"}]}, "messages[0].role", "invalid_value"),
+    ({"messages": [{"role": "user"}]}, "messages[0].content", "missing"),
+    ({"messages": [{"role": "user", "content": 5}]}, "messages[0].content", "invalid_value"),
+    (
+        {"messages": [{"role": "user", "content": [{"type": "refusal", "refusal": "no"}]}]},
+        "messages[0].content[0].type",
+        "invalid_value",
+    ),
+    (
+        {"messages": [{"role": "user", "content": [{"type": "file", "file": {}}]}]},
+        "messages[0].content[0].file.file_data",
+        "invalid_value",
+    ),
+    ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].tool_call_id", "missing"),
+    (
+        {"messages": [{"role": "tool", "content": "x", "tool_call_id": "c"}]},
+        "messages[0].tool_call_id",
+        "invalid_value",
+    ),
+    ({"messages": [CALLS, RESULT, RESULT, RESULT]}, "messages[3].tool_call_id", "invalid_value"),
+    ({"messages": [{"role": "function", "content": "x", "name": "f"}]}, "messages[0].name", "invalid_value"),
+    (
+        {"messages": [{"role": "assistant", "tool_calls": [{"id": "c", "type": "custom", "custom": {}}]}]},
+        "messages[0].tool_calls[0].type",
+        "invalid_value",
+    ),
+    ({"messages": [{"role": "assistant", "audio": {"id": "a"}}]}, "messages[0].audio", "invalid_value"),
+    ({"messages": [{"role": "assistant", "reasoning": {}}]}, "messages[0].reasoning", "invalid_value"),
+    ({"n": 2}, "n", "unsupported_parameter"),
+    ({"n": 0}, "n", "invalid_value"),
+    ({"modalities": ["text", "audio"]}, "modalities", "unsupported_parameter"),
+    ({"audio": {"voice": "x"}}, "audio", "unsupported_parameter"),
+    ({"functions": [{"name": "f"}]}, "functions", "unsupported_parameter"),
+    ({"function_call": {"name": "f"}}, "function_call", "unsupported_parameter"),
+    ({"web_search_options": {}}, "web_search_options", "unsupported_parameter"),
+    ({"moderation": {"model": "x"}}, "moderation", "unsupported_parameter"),
+    ({"temperature": 3}, "temperature", "invalid_value"),
+    ({"reasoning_effort": "tiny"}, "reasoning_effort", "invalid_value"),
+    ({"reasoning_effort": "low", "reasoning": {"effort": "high"}}, "reasoning.effort", "invalid_value"),
+    ({"reasoning": {"enabled": False, "effort": "high"}}, "reasoning.enabled", "invalid_value"),
+    ({"reasoning": {"enabled": False, "max_tokens": 5}}, "reasoning.enabled", "invalid_value"),
+    ({"reasoning": {"effort": "none", "max_tokens": 5}}, "reasoning.max_tokens", "invalid_value"),
+    ({"reasoning_fields": "none"}, "reasoning_fields", "invalid_value"),
+    ({"response_format": {"type": "xml"}}, "response_format.type", "invalid_value"),
+    (
+        {"response_format": {"type": "json_schema", "json_schema": {"schema": DEEP}}},
+        "response_format.json_schema.schema",
+        "invalid_value",
+    ),
+    ({"tools": [{"type": "custom", "custom": {"name": "x"}}]}, "tools[0].type", "unsupported_tool"),
+    ({"tools": [{"type": "function"}]}, "tools[0].function", "missing"),
+    ({"tools": [tool("a b")]}, "tools[0].function.name", "invalid_value"),
+    ({"tools": [tool("f", parameters=DEEP)]}, "tools[0].function.parameters", "invalid_value"),
+    ({"tool_choice": "required"}, "tool_choice", "invalid_value"),
+    ({"tool_choice": "maybe"}, "tool_choice", "invalid_value"),
+    ({"tools": [tool("f")], "tool_choice": tool("g")}, "tool_choice", "invalid_value"),
+    ({"tools": [tool("f")], "tool_choice": {"type": "custom", "custom": {}}}, "tool_choice", "invalid_value"),
+    (
+        {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "never", "tools": [tool("f")]}}},
+        "tool_choice.allowed_tools.mode",
+        "invalid_value",
+    ),
+]
+
+
+def test_what_is_wrong_is_named() -> None:
+    with Cases() as case:
+        for body, param, code in WRONG:
+            with case(f"{body}, {param}, {code}"):
+                info = refused(body).info
+                assert (info.param, info.code) == (param, code)
+                if param is not None:
+                    assert info.message.startswith(f"{param}: ")
 
 
 def test_what_would_be_right_is_said_of_what_is_wrong_there() -> None:

@@ -4,7 +4,6 @@ what was said."""
 import asyncio
 import json
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +15,9 @@ import uvicorn
 from pellucid.errors import RequestError
 from pellucid.parts import SealedPart, TextPart, ThinkingPart, ToolCallPart, Usage
 from pellucid.protocols.chat_completions import Encoder, Request, error_body, parse_request, status_of
+from tests.cases import Cases
 from tests.chat_completions.chat_completions_kit import NOW, given_back, run_of, same
+from tests.waiting import wait_until
 
 CITED = [("cite", 0, "see")]
 SCRIPTS: dict[str, Any] = {
@@ -92,15 +93,14 @@ class App:
 def served() -> Iterator[tuple[str, App]]:
     app = App()
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
-    thread = threading.Thread(target=server.run)
+    thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    while not server.started:
-        assert thread.is_alive()
-        time.sleep(0.005)
+    wait_until(lambda: server.started or not thread.is_alive(), "the server's start")
+    assert thread.is_alive()
     port = server.servers[0].sockets[0].getsockname()[1]
     yield f"http://127.0.0.1:{port}/v1", app
     server.should_exit = True
-    thread.join(10)
+    thread.join()
 
 
 @pytest.fixture
@@ -112,20 +112,24 @@ def client(served: tuple[str, App]) -> Iterator[openai.OpenAI]:
 TOLD = [name for name in SCRIPTS if name != "breaks"]
 
 
-@pytest.mark.parametrize("seals", [0, 1, 2])
-@pytest.mark.parametrize("name", TOLD)
-def test_the_helper_adds_a_stream_up_to_the_whole_completion(client: openai.OpenAI, name: str, seals: int) -> None:
-    model = f"{name}/{seals}"
-    whole = client.chat.completions.create(model=model, messages=ASK)
-    options: Any = {"include_usage": True}
-    with client.chat.completions.stream(model=model, messages=ASK, stream_options=options) as stream:
-        kinds = [event.type for event in stream]
-        added_up = stream.current_completion_snapshot
-    assert same(added_up.model_dump(mode="json", warnings=False)) == same(whole.model_dump(mode="json"))
-    assert kinds.count("tool_calls.function.arguments.done") == len(whole.choices[0].message.tool_calls or [])
-    assert whole.usage is not None
-    assert whole.usage.completion_tokens_details is not None
-    assert whole.usage.completion_tokens_details.reasoning_tokens == 7
+def test_the_helper_adds_a_stream_up_to_the_whole_completion(client: openai.OpenAI) -> None:
+    with Cases() as case:
+        for seals in [0, 1, 2]:
+            for name in TOLD:
+                with case(f"{seals}, {name}"):
+                    model = f"{name}/{seals}"
+                    whole = client.chat.completions.create(model=model, messages=ASK)
+                    options: Any = {"include_usage": True}
+                    with client.chat.completions.stream(model=model, messages=ASK, stream_options=options) as stream:
+                        kinds = [event.type for event in stream]
+                        added_up = stream.current_completion_snapshot
+                    assert same(added_up.model_dump(mode="json", warnings=False)) == same(whole.model_dump(mode="json"))
+                    assert kinds.count("tool_calls.function.arguments.done") == len(
+                        whole.choices[0].message.tool_calls or []
+                    )
+                    assert whole.usage is not None
+                    assert whole.usage.completion_tokens_details is not None
+                    assert whole.usage.completion_tokens_details.reasoning_tokens == 7
 
 
 def test_the_stream_by_hand(client: openai.OpenAI) -> None:
