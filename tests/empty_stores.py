@@ -51,7 +51,13 @@ _NO_CONNECTIONS = """
 """
 
 
-@pytest.fixture(params=["sqlite", "memory", "postgresql"])
+POSTGRESQL = pytest.param("postgresql", marks=pytest.mark.needs("postgresql"))
+
+SHARED = pytest.mark.parametrize("url", ["sqlite", POSTGRESQL], indirect=True)
+"""For tests in which several processes or replicas open one store: each kind that can be shared."""
+
+
+@pytest.fixture(params=["sqlite", "memory", POSTGRESQL])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Of an empty store.
 

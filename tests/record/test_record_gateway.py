@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from pellucid.record import Signer
 from pellucid.record.keys import public_pem
 from tests.scripted import Upstream, say
 from tests.scripted.gateway import Served, serve
+from tests.waiting import wait_until
 
 
 class Kept:
@@ -84,10 +84,7 @@ def test_from_a_request_to_a_signed_record(gateway: Served, kept: Kept, upstream
     assert set(chains(report)) == before == {f"response:{alone}", f"conversation:{talk}"}
     assert chains(report)[f"conversation:{talk}"]["contents"] == 4  # it, and its question, thought and answer
     assert secret not in kept.does("export").stdout
-    until = time.monotonic() + 20
-    while any(chain["signed"] != chain["entries"] for chain in kept.verified()["chains"]):
-        assert time.monotonic() < until, "nobody signs"
-        time.sleep(0.2)
+    wait_until(lambda: all(chain["signed"] == chain["entries"] for chain in kept.verified()["chains"]), "all is signed")
     assert oct(kept.key.stat().st_mode & 0o777) == "0o600"
 
 

@@ -9,24 +9,24 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from pellucid.record import Recording
 from pellucid.storage import AlreadyStored, Overtaken, Store, StoredConversation, open_store
+from tests.empty_stores import SHARED
 from tests.record.record_kit import OWNER, SIGNER, check, checked, entry, lines_of, response, saying, space
+from tests.storage.storage_kit import ROOT
 
 pytestmark = pytest.mark.anyio
-
-HERE = Path(__file__).parent
 
 
 def recording() -> Recording:
     return Recording(signers=[SIGNER])
 
 
+@SHARED
 async def test_two_that_write_into_one_scope_at_once(url: str) -> None:
-    if url == "sqlite://":
-        return
     stores = [await open_store(url, recording=recording()) for _ in range(2)]
     await stores[0].conversations.create(StoredConversation(id="c", owner=OWNER, created_at=time.time()))
     await stores[0].spaces.put(space(), [])
@@ -79,7 +79,7 @@ from pellucid.record import Recording, read_record_keys
 from pellucid.storage import open_store
 
 async def main():
-    store = await open_store(sys.argv[2], recording=Recording(signers=read_record_keys(sys.argv[3]).signers))
+    store = await open_store(sys.argv[1], recording=Recording(signers=read_record_keys(sys.argv[2]).signers))
 
     async def respond(name):
         number = 0
@@ -110,27 +110,44 @@ asyncio.run(main())
 """
 
 
-async def test_one_that_is_killed_leaves_record_and_contents_in_agreement(url: str, tmp_path: Path) -> None:
-    if url == "sqlite://":
-        return
+async def backends(url: str) -> set[int]:
+    """The processes of PostgreSQL that serve this database."""
+    if url.startswith("sqlite"):
+        return set()
+    connection = await asyncpg.connect(url)
+    try:
+        rows = await connection.fetch(
+            "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+    finally:
+        await connection.close()
+    return {row["pid"] for row in rows}
+
+
+@SHARED
+@pytest.mark.parametrize("deaths", [1, pytest.param(3, marks=pytest.mark.needs("long"))])
+async def test_one_that_is_killed_leaves_record_and_contents_in_agreement(
+    url: str, tmp_path: Path, deaths: int
+) -> None:
     key = tmp_path / "key.pem"
     key.write_bytes(SIGNER.pem())
     key.chmod(0o600)
     store = await open_store(url, recording=recording())
     await store.conversations.create(StoredConversation(id="c", owner=OWNER, created_at=time.time()))
     await store.spaces.put(space(), [])
-    command = [sys.executable, "-c", WRITER, str(HERE), url, str(key)]
-    for seconds in (0.3, 0.17):
-        writer = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
+    command = [sys.executable, "-c", WRITER, url, str(key)]
+    for death in range(deaths):
+        before = await backends(url)
+        writer = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, cwd=ROOT)
         assert writer.stdout is not None
-        said = await writer.stdout.readline()
-        await asyncio.sleep(seconds)
+        said = b"".join([await writer.stdout.readline() for _ in range(80 + 37 * death)])
         writer.kill()
         said += await writer.stdout.read()
         await writer.wait()
         told = [line.split() for line in said.decode().splitlines(keepends=True) if line.endswith("\n")]
         assert len(told) > 10
-        await asyncio.sleep(0.1)  # PostgreSQL may still be at what it was sent last
+        while not await backends(url) <= before:  # noqa: ASYNC110 (PostgreSQL may still be at what it was sent last)
+            await asyncio.sleep(0.01)
         # What was acknowledged is there, and the record says so; what is gone, too.
         scopes = await check(store)
         deleted = {id for what, id in told if what == "d"}
@@ -148,9 +165,8 @@ async def test_one_that_is_killed_leaves_record_and_contents_in_agreement(url: s
     await store.aclose()
 
 
+@SHARED
 async def test_a_replica_that_dies_leaves_what_another_signs(url: str) -> None:
-    if url == "sqlite://":
-        return
     one, other = await open_store(url, recording=recording()), await open_store(url, recording=recording())
     await one.responses.put(response("r"))
     await one.aclose()
@@ -159,9 +175,8 @@ async def test_a_replica_that_dies_leaves_what_another_signs(url: str) -> None:
     await other.aclose()
 
 
+@SHARED
 async def test_what_was_written_without_the_key_is_not_signed(url: str) -> None:
-    if url == "sqlite://":
-        return
     stranger = await open_store(url)
     store = await open_store(url, recording=recording())
     await store.responses.put(response("mine"))
@@ -174,9 +189,8 @@ async def test_what_was_written_without_the_key_is_not_signed(url: str) -> None:
         await one.aclose()
 
 
+@SHARED
 async def test_what_follows_it_is_not_signed_either_until_somebody_accepts_it(url: str) -> None:
-    if url == "sqlite://":
-        return
     stranger, store = await open_store(url), await open_store(url, recording=recording())
     for one in (store, stranger):
         await one.spaces.put(space(), [])

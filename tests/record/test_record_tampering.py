@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from pellucid.record import EntryLine, Recording, Report
 from pellucid.storage import Append, Store, StoredConversation, open_store
+from tests.empty_stores import POSTGRESQL
 from tests.examples import costly
 from tests.record.record_kit import OWNER, SIGNER, Clock, checked, entry, lines_of, response, said, space
 from tests.record.tampering import KEYS, TAMPERINGS, Nothing, Tables, Tampering, tampered
-from tests.service_postgres import PostgresServer
 
 Step = Callable[[Store, Clock, Random, int], Awaitable[object]]
 
@@ -161,10 +161,8 @@ def difference(before: Tables, after: Tables) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("tampering", TAMPERINGS, ids=lambda tampering: tampering.__name__)
-def test_and_found_in_postgresql(tampering: Tampering, postgres_server: PostgresServer, one_database: Any) -> None:
-    server, url = one_database
-    server.sql(url, "DROP SCHEMA public CASCADE; CREATE SCHEMA public")
-
+@pytest.mark.parametrize("url", [POSTGRESQL], indirect=True)
+def test_and_found_in_postgresql(tampering: Tampering, url: str) -> None:
     async def run() -> None:
         clock = Clock()
         store = await open_store(url, clock=clock, recording=Recording(signers=[SIGNER]))

@@ -7,17 +7,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from pellucid.storage import Store, StoredResponse, open_store
 
 ROOT = Path(__file__).parents[2]
 """The working directory of processes that import `tests`."""
-
-SHARED = pytest.mark.parametrize(
-    "url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.needs("postgresql"))], indirect=True
-)
-"""For tests in which several processes or replicas open one store: each kind that can be shared."""
 
 
 class Clock:

@@ -21,8 +21,9 @@ from pellucid import storage
 from pellucid.storage import StoredChat, StoredSpace, StoreError, open_store
 from pellucid.storage.migrate import migration
 from pellucid.storage.tables import metadata
+from tests.empty_stores import SHARED
 from tests.service_postgres import PostgresServer
-from tests.storage.storage_kit import ROOT, SHARED, opened, response
+from tests.storage.storage_kit import ROOT, opened, response
 
 pytestmark = pytest.mark.anyio
 
