@@ -9,9 +9,6 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-
-pytest.importorskip("pydantic_ai")
-
 from hypothesis import given
 from hypothesis import strategies as st
 from openai import OpenAI
@@ -24,20 +21,29 @@ from pydantic_ai.models.test import TestModel
 
 from pellucid import parts as ours
 from pellucid.errors import ErrorInfo, ModelError, RequestError
-from pellucid.events import ErrorEvent, ModelEvent, PartDeltaEvent, ResponseEndEvent, SideEvent
+from pellucid.events import ErrorEvent, ModelEvent, ResponseEndEvent, SideEvent
 from pellucid.fold import fold
 from pellucid.interop.pydantic_ai import PydanticAgent
 from pellucid.interop.pydantic_ai.agent import Teller
 from pellucid.settings import ModelCall, ToolDefinition
-from tests.interop.test_pydantic_ai_messages import THEIR_RESPONSE_PARTS
+from tests.cutting import content_deltas
+from tests.interop.histories import THEIR_RESPONSE_PARTS
 from tests.scripted.gateway import Served, serve
+from tests.waiting import LIMIT_SECONDS, eventually, loop_turns
 
-ASKED = [ours.ModelRequest([ours.UserPromptPart("And?")])]
+ASKED: list[ours.ModelMessage] = [ours.ModelRequest([ours.UserPromptPart("And?")])]
+
+
+def prompt_of(messages: list[theirs.ModelMessage]) -> str:
+    """What the user said first."""
+    part = messages[0].parts[0]
+    assert isinstance(part, theirs.UserPromptPart)
+    return str(part.content)
 
 
 async def read(asked: PydanticAgent, call: ModelCall | None = None) -> list[list[ModelEvent]]:
     turn = await asked.open(call or ModelCall(asked.name, ASKED))
-    batches = []
+    batches: list[list[ModelEvent]] = []
     while True:
         await turn.wait()
         if (batch := turn.take()) is None:
@@ -96,7 +102,9 @@ def test_a_run_is_one_turn_in_order() -> None:
     ]
     assert sorted(told[3:5]) == [("builtin-tool-return", "snow"), ("builtin-tool-return", "sun")]
     assert told[5:] == [("thinking", "Cold there."), ("text", "Snow and sun.")]
-    assert response.parts[0].signature == "sig-1"
+    thought = response.parts[0]
+    assert isinstance(thought, ours.ThinkingPart)
+    assert thought.signature == "sig-1"
     assert response.finish_reason == "stop"
     assert response.usage.input_tokens is not None
     assert response.usage.output_tokens is not None
@@ -122,6 +130,8 @@ def test_the_next_run_sees_the_last_one_as_it_was() -> None:
         ["user-prompt"],
     ]
     thought, call, _ = seen[1].parts
+    assert isinstance(thought, theirs.ThinkingPart)
+    assert isinstance(call, theirs.ToolCallPart)
     assert (thought.signature, thought.provider_name) == ("sig-1", "function")
     assert (call.tool_call_id, call.args) == ("c1", '{"city": "Oslo"}')
 
@@ -183,7 +193,7 @@ def test_each_delta_leaves_when_it_comes() -> None:
 
     async def waits(messages: list[theirs.ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
         yield "One "
-        await asyncio.wait_for(on.wait(), 5)
+        await asyncio.wait_for(on.wait(), LIMIT_SECONDS)
         yield "two."
 
     async def ask() -> list[str]:
@@ -193,7 +203,7 @@ def test_each_delta_leaves_when_it_comes() -> None:
             await turn.wait()
             if (batch := turn.take()) is None:
                 return texts
-            texts += [event.delta.content_delta for event in batch if isinstance(event, PartDeltaEvent)]  # type: ignore[union-attr,misc]
+            texts += content_deltas(batch)
             if texts == ["One "]:
                 on.set()
 
@@ -202,15 +212,17 @@ def test_each_delta_leaves_when_it_comes() -> None:
 
 def test_cancel_stops_the_run_at_once() -> None:
     """While the model is writing, and while a tool of the agent's works."""
+    started: list[str] = []
     stopped: list[str] = []
 
     async def writes(messages: list[theirs.ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
-        if len(messages) == 1 and "tool" in str(messages[0].parts[0].content):
+        if len(messages) == 1 and "tool" in prompt_of(messages):
             yield {0: DeltaToolCall(name="slow", json_args="{}", tool_call_id="c")}
             return
         yield "One "
         try:
-            await asyncio.sleep(30)
+            started.append("model")
+            await asyncio.Event().wait()
         finally:
             stopped.append("model")
 
@@ -219,38 +231,35 @@ def test_cancel_stops_the_run_at_once() -> None:
     @agent.tool_plain
     async def slow() -> str:
         try:
-            await asyncio.sleep(30)
+            started.append("tool")
+            await asyncio.Event().wait()
         finally:
             stopped.append("tool")
         return ""
 
-    async def ask(prompt: str) -> list[ModelEvent]:
-        asked = [ours.ModelRequest([ours.UserPromptPart(prompt)])]
+    async def ask(prompt: str, what: str) -> list[ModelEvent]:
+        asked: list[ours.ModelMessage] = [ours.ModelRequest([ours.UserPromptPart(prompt)])]
         turn = await PydanticAgent(agent, "a").open(ModelCall("a", asked))
         await turn.wait()
         events = turn.take() or []
-        await asyncio.sleep(0.05)
+        await eventually(lambda: what in started)
         last = turn.cancel()
         assert turn.cancel() == []
         assert turn.take() is None
-        for _ in range(100):
-            if asyncio.all_tasks() == {asyncio.current_task()}:
-                return events + last
-            await asyncio.sleep(0.01)
-        raise AssertionError("the agent goes on")
+        await eventually(lambda: asyncio.all_tasks() == {asyncio.current_task()}, "the agent ends")
+        return events + last
 
     for prompt, what in (("text", "model"), ("tool", "tool")):
-        folded = fold(list(asyncio.run(ask(prompt))))
+        folded = fold(list(asyncio.run(ask(prompt, what))))
         assert folded.response is not None
         assert stopped.pop() == what
 
 
 def test_what_fails_first_is_raised_and_what_fails_later_is_an_event() -> None:
     async def fails(messages: list[theirs.ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
-        if "late" in str(messages[0].parts[0].content):
+        if "late" in prompt_of(messages):
             yield "One "
         raise RuntimeError("the secret")
-        yield ""
 
     asked = PydanticAgent(Agent(FunctionModel(stream_function=fails)), "a")
     with pytest.raises(ModelError) as raised:
@@ -276,7 +285,8 @@ def test_what_fails_first_is_raised_and_what_fails_later_is_an_event() -> None:
 )
 def test_what_its_model_said_is_no_part_of_our_message(wrong: Exception) -> None:
     async def fails(messages: list[theirs.ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
-        raise wrong
+        if messages:
+            raise wrong
         yield ""
 
     with pytest.raises(ModelError, match="the secret") as raised:
@@ -305,13 +315,17 @@ def test_who_does_not_read_does_not_fill_the_memory() -> None:
 
     async def ask() -> tuple[int, str]:
         turn = await PydanticAgent(Agent(FunctionModel(stream_function=writes)), "a").open(ModelCall("a", ASKED))
-        await asyncio.sleep(0.2)
-        ahead, text = said, ""
+        await eventually(lambda: said)
+        ahead = 0
+        while ahead < said:
+            ahead = said
+            await loop_turns(200)
+        text = ""
         while True:
             await turn.wait()
             if (batch := turn.take()) is None:
                 return ahead, text
-            text += "".join(event.delta.content_delta for event in batch if isinstance(event, PartDeltaEvent))  # type: ignore[union-attr,misc]
+            text += "".join(content_deltas(batch))
 
     ahead, text = asyncio.run(ask())
     assert ahead < 400
@@ -331,12 +345,13 @@ pieces = st.lists(st.text(min_size=1, max_size=3), max_size=3)
 
 def streamed(index: int, part: Any, texts: list[str]) -> list[Any]:
     """The events of a part as Pydantic AI streams it: it opens with some of it, and the rest follows."""
-    deltas: list[Any] = {
+    known: dict[str, list[Any]] = {
         "text": [theirs.TextPartDelta(text) for text in texts],
         "thinking": [theirs.ThinkingPartDelta(content_delta=text, signature_delta=text) for text in texts],
         "tool-call": [theirs.ToolCallPartDelta(args_delta=text) for text in texts],
         "builtin-tool-call": [theirs.ToolCallPartDelta(args_delta=text) for text in texts],
-    }.get(part.part_kind, [])
+    }
+    deltas = known.get(part.part_kind, [])
     start = [theirs.PartStartEvent(index=index, part=part)]
     answers = part.part_kind == "tool-call" and part.tool_name.startswith("a")
     final = [theirs.FinalResultEvent(tool_name=part.tool_name, tool_call_id=part.tool_call_id)] if answers else []
@@ -379,12 +394,13 @@ def gateway(gone: threading.Event) -> Iterator[Served]:
     async def endless(messages: list[theirs.ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
         try:
             yield "One "
-            await asyncio.sleep(30)
+            await asyncio.Event().wait()
         finally:
             gone.set()
 
     async def broken(messages: list[theirs.ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
-        raise RuntimeError("the secret")
+        if messages:
+            raise RuntimeError("the secret")
         yield ""
 
     models = [
@@ -415,7 +431,7 @@ def test_the_openai_sdk_talks_to_an_agent(gateway: Served) -> None:
 def test_a_client_who_leaves_stops_the_agent(gateway: Served, gone: threading.Event) -> None:
     with gateway.open("endless") as stream:
         stream.until("One ")
-    assert gone.wait(5)
+    assert gone.wait(LIMIT_SECONDS)
     gateway.idle()
 
 

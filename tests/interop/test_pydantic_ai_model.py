@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,9 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-
-pytest.importorskip("pydantic_ai")
-
 from pydantic import BaseModel
 from pydantic_ai import Agent, NativeOutput
 from pydantic_ai import messages as theirs
@@ -32,8 +30,9 @@ from pellucid.models import Model
 from pellucid.providers.profiles import builtin_profiles
 from pellucid.settings import ModelCall
 from pellucid.transport import Limits, Transport
-from tests.interop.test_pydantic_ai_messages import OUR_RESPONSE_PARTS
+from tests.interop.histories import OUR_RESPONSE_PARTS
 from tests.scripted import Call, Upstream, delta, say
+from tests.waiting import eventually, loop_turns
 
 USAGE = {"prompt_tokens": 7, "completion_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 4}}
 
@@ -93,17 +92,14 @@ def test_run(upstream: Upstream) -> None:
 
 def test_stream_is_live(upstream: Upstream) -> None:
     """A delta is with the agent's user before the model's server has written the next."""
-    on = asyncio.Event()
+    on = threading.Event()
 
     async def script(call: Call) -> None:
         await call.head()
         await call.event(delta(reasoning_content="Hm. "))
         await call.event(delta(content="One "))
-        for _ in range(500):
-            if on.is_set():
-                break
-            await asyncio.sleep(0.01)
-        await call.event(delta(content="two." if on.is_set() else "late"))
+        await eventually(on.is_set, "the first delta is with the agent's user")
+        await call.event(delta(content="two."))
         await call.event(delta("stop"))
         await call.event(b"[DONE]")
         await call.end()
@@ -136,8 +132,12 @@ def test_events_and_iter(upstream: Upstream) -> None:
     events, nodes = asyncio.run(ask())
     deltas = [event.delta for event in events if isinstance(event, theirs.PartDeltaEvent)]
     starts = [event.part for event in events if isinstance(event, theirs.PartStartEvent)]
-    thought = starts[0].content + "".join(d.content_delta or "" for d in deltas if d.part_delta_kind == "thinking")
-    text = starts[1].content + "".join(d.content_delta for d in deltas if d.part_delta_kind == "text")
+    thinking, answer = starts
+    assert isinstance(thinking, theirs.ThinkingPart)
+    assert isinstance(answer, theirs.TextPart)
+    more = "".join(delta.content_delta or "" for delta in deltas if isinstance(delta, theirs.ThinkingPartDelta))
+    thought = thinking.content + more
+    text = answer.content + "".join(d.content_delta for d in deltas if isinstance(d, theirs.TextPartDelta))
     assert (thought, text) == ("Let me see.  ", "It is 42. ")
     # One of ours is one of theirs: four words of thought and three of text, of which the first of each opens its part.
     assert len(deltas) == 3 + 2
@@ -176,6 +176,21 @@ def test_a_tool_loop_gives_the_thought_back(upstream: Upstream, streamed: bool) 
     assert (result["tool_call_id"], json.loads(result["content"])) == ("call_7", {"in": "Oslo", "is": "snow"})
 
 
+def _streamed(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """What of a block is empty when it starts, and the deltas that fill it."""
+    match block["type"]:
+        case "thinking":
+            text = {"type": "thinking_delta", "thinking": block["thinking"]}
+            signature = {"type": "signature_delta", "signature": block["signature"]}
+            return {"thinking": "", "signature": ""}, [text, signature]
+        case "text":
+            return {"text": ""}, [{"type": "text_delta", "text": block["text"]}]
+        case "tool_use":
+            return {"input": {}}, [{"type": "input_json_delta", "partial_json": json.dumps(block["input"])}]
+        case _:
+            return {}, []
+
+
 def signed(*blocks: dict[str, Any], stop: str) -> Any:
     """Anthropic's server says these blocks."""
 
@@ -188,19 +203,9 @@ def signed(*blocks: dict[str, Any], stop: str) -> Any:
         message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude", "content": []}
         await event({"type": "message_start", "message": {**message, "usage": usage}})
         for index, block in enumerate(blocks):
-            empty = {"thinking": {"thinking": "", "signature": ""}, "text": {"text": ""}, "tool_use": {"input": {}}}
-            await event(
-                {"type": "content_block_start", "index": index, "content_block": block | empty.get(block["type"], {})}
-            )
-            for piece in {
-                "thinking": lambda b: [
-                    {"type": "thinking_delta", "thinking": b["thinking"]},
-                    {"type": "signature_delta", "signature": b["signature"]},
-                ],
-                "text": lambda b: [{"type": "text_delta", "text": b["text"]}],
-                "tool_use": lambda b: [{"type": "input_json_delta", "partial_json": json.dumps(b["input"])}],
-                "redacted_thinking": lambda b: [],
-            }[block["type"]](block):
+            empty, pieces = _streamed(block)
+            await event({"type": "content_block_start", "index": index, "content_block": block | empty})
+            for piece in pieces:
                 await event({"type": "content_block_delta", "index": index, "delta": piece})
             await event({"type": "content_block_stop", "index": index})
         await event({"type": "message_delta", "delta": {"stop_reason": stop}, "usage": {"output_tokens": 8}})
@@ -303,7 +308,7 @@ def test_an_error_status_and_an_error_in_the_stream(upstream: Upstream) -> None:
 
 @pytest.mark.parametrize("while_waiting", [False, True])
 def test_who_leaves_takes_the_model_along(upstream: Upstream, while_waiting: bool) -> None:
-    left = asyncio.Event()
+    left = threading.Event()
 
     async def script(call: Call) -> None:
         await call.head()
@@ -314,22 +319,21 @@ def test_who_leaves_takes_the_model_along(upstream: Upstream, while_waiting: boo
     name = upstream.plays(script)
 
     async def ask() -> None:
-        tasks: list[asyncio.Task[None]] = []
         async with model_at(upstream, name) as model:
             agent = Agent(model)
-            async with agent.run_stream("Why?") as result:
-                soon = asyncio.get_running_loop().call_later
+            async with agent.run_stream("Why?") as result, asyncio.TaskGroup() as tasks:
+
+                async def cancel_while_waiting() -> None:
+                    await loop_turns(50)
+                    await result.cancel()
+
                 async for _ in result.stream_text(delta=True, debounce_by=None):
                     if not while_waiting:
                         break
-                    soon(0.05, lambda: tasks.append(asyncio.create_task(result.cancel())))
+                    tasks.create_task(cancel_while_waiting())
                 await result.cancel()
                 assert result.response.state == "interrupted"
-            for _ in range(300):
-                if left.is_set():
-                    return
-                await asyncio.sleep(0.01)
-            raise AssertionError("the upstream was left working")
+            await eventually(left.is_set, "the upstream stops working")
 
     asyncio.run(ask())
 
@@ -349,6 +353,9 @@ class Played:
     async def open(self, call: ModelCall) -> PlayedTurn:
         self.asked.append(call)
         return PlayedTurn(self._events)
+
+    def warnings(self, call: ModelCall) -> list[str]:
+        return []
 
 
 class PlayedTurn:
@@ -384,7 +391,7 @@ def test_whatever_a_model_says_it_is_given_back(parts: list[Any]) -> None:
         return
     assert folded is not None
     model = PellucidModel(Played(events, origin))
-    request = [theirs.ModelRequest([theirs.UserPromptPart("?")])]
+    request: list[theirs.ModelMessage] = [theirs.ModelRequest([theirs.UserPromptPart("?")])]
     there = asyncio.run(model.request(request, None, ModelRequestParameters()))
     adapter = theirs.ModelMessagesTypeAdapter
     [again] = adapter.validate_json(adapter.dump_json([there]))
