@@ -36,7 +36,7 @@ class Serving:
 
     def end(self) -> tuple[int, str]:
         """Wait for the end; the exit status, and all that was said on stderr."""
-        _, rest = self.process.communicate(timeout=30)
+        _, rest = self.process.communicate(timeout=60)
         return self.process.returncode, (self.said + rest).decode()
 
 

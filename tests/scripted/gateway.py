@@ -6,7 +6,6 @@ import http.client
 import json
 import socket
 import threading
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -22,6 +21,7 @@ from pellucid.server.app import settings_of
 from pellucid.server.config import Config, check_config
 from pellucid.server.services import LocalModelService
 from pellucid.transport import Transport
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 
 class Reply(msgspec.Struct):
@@ -38,6 +38,7 @@ class Reply(msgspec.Struct):
     @property
     def error(self) -> dict[str, Any]:
         """The error object, which is all that an error's body holds."""
+        error: dict[str, Any]
         [(name, error)] = self.json.items()
         assert name == "error"
         assert set(error) == {"message", "type", "param", "code"}
@@ -113,7 +114,7 @@ class Gateway:
         path: str,
         body: bytes | None = None,
         headers: dict[str, str] | None = None,
-        timeout: float = 20,
+        timeout: float = LIMIT_SECONDS,
     ) -> Reply:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         try:
@@ -124,7 +125,7 @@ class Gateway:
         finally:
             connection.close()
 
-    def post(self, body: Any, headers: dict[str, str] | None = None, timeout: float = 20) -> Reply:
+    def post(self, body: Any, headers: dict[str, str] | None = None, timeout: float = LIMIT_SECONDS) -> Reply:
         """POST /v1/responses; `body` is bytes as they are, or a value."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         return self.request(
@@ -140,7 +141,7 @@ class Gateway:
         sock = socket.socket()
         if receive_buffer is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        sock.settimeout(20)
+        sock.settimeout(LIMIT_SECONDS)
         sock.connect(("127.0.0.1", self.port))
         body = json.dumps({"model": model, "input": "Why?", "stream": True, **more}).encode()
         sock.sendall(
@@ -170,12 +171,9 @@ class Served(Gateway):
         """Clients that hold a connection."""
         return len(self.server.server_state.connections)
 
-    def idle(self, within: float = 5.0) -> None:
+    def idle(self) -> None:
         """Wait until no request is under way."""
-        end = time.monotonic() + within
-        while self.busy:
-            assert time.monotonic() < end, f"{self.busy} requests are still under way"
-            time.sleep(0.005)
+        wait_until(lambda: not self.busy, "no request is under way")
 
 
 @contextmanager
@@ -194,14 +192,11 @@ def serve(
     server = uvicorn.Server(uvicorn.Config(create_app(config, local, transport, more, tracers), **settings_of(config)))
     thread = threading.Thread(target=lambda: uvloop.run(server.serve()), name="gateway")
     thread.start()
-    end = time.monotonic() + 10
-    while not server.started:
-        assert thread.is_alive()
-        assert time.monotonic() < end
-        time.sleep(0.005)
     try:
+        wait_until(lambda: server.started or not thread.is_alive(), "the gateway listens, or has failed to start")
+        assert thread.is_alive()
         yield Served(server.servers[0].sockets[0].getsockname()[1], server, thread)
     finally:
         server.should_exit = True
-        thread.join(10)
+        thread.join(LIMIT_SECONDS)
         assert not thread.is_alive()

@@ -22,6 +22,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from tests.waiting import LIMIT_SECONDS
+
 Script = Callable[["Call"], Awaitable[None]]
 
 
@@ -165,7 +167,7 @@ class Upstream:
         self._scripts[name] = script
         return name
 
-    def calls(self, name: str, at_least: int = 0, within: float = 5.0) -> list[Call]:
+    def calls(self, name: str, at_least: int = 0, within: float = LIMIT_SECONDS) -> list[Call]:
         """The calls of that model so far; waits until there are `at_least` so many."""
         with self._came:
             came = self._came.wait_for(lambda: len(self._calls.get(name, ())) >= at_least, within)
@@ -180,14 +182,14 @@ class Upstream:
     def __enter__(self) -> Upstream:
         self._thread.start()
         start = asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=1024)
-        self._server = asyncio.run_coroutine_threadsafe(start, self._loop).result(5)
+        self._server = asyncio.run_coroutine_threadsafe(start, self._loop).result(LIMIT_SECONDS)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
     def __exit__(self, *_: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(5)
+        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(LIMIT_SECONDS)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(5)
+        self._thread.join(LIMIT_SECONDS)
         self._loop.close()
 
     async def _stop(self) -> None:

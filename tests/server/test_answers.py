@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pellucid.protocols.openresponses.verify import verify
 from tests.scripted import Call, Upstream, delta, say
-from tests.scripted.gateway import Served
+from tests.scripted.gateway import Served, serve
+from tests.waiting import LIMIT_SECONDS
 
 
 def test_a_stream_is_legal_and_in_order(gateway: Served, upstream: Upstream) -> None:
@@ -26,7 +29,7 @@ def test_the_whole_response_is_what_the_stream_ends_with(gateway: Served, upstre
     whole = gateway.ask(model).json
     streamed = gateway.ask(model, stream=True).events[-1]["response"]
 
-    def without_ids(response: dict) -> dict:
+    def without_ids(response: dict[str, Any]) -> dict[str, Any]:
         output = [{**item, "id": ""} for item in response["output"]]
         return {**response, "id": "", "created_at": 0, "completed_at": 0, "output": output}
 
@@ -62,10 +65,11 @@ def test_what_the_upstream_gets(gateway: Served, upstream: Upstream) -> None:
     assert (call.body["temperature"], call.body["max_tokens"]) == (0.5, 100)
 
 
-def test_a_connection_to_the_upstream_is_used_again(gateway: Served, upstream: Upstream) -> None:
+def test_a_connection_to_the_upstream_is_used_again(upstream: Upstream) -> None:
     model = upstream.plays(say())
-    for _ in range(3):
-        gateway.ask(model, stream=True)
+    with serve({"providers": {"vllm": {"base_url": upstream.url}}}) as gateway:
+        for _ in range(3):
+            gateway.ask(model, stream=True)
     assert len({call.connection for call in upstream.calls(model)}) == 1
 
 
@@ -107,4 +111,4 @@ def test_the_stream_ends_with_done_though_the_upstream_lingers(gateway: Served, 
     model = upstream.plays(script)
     reply = gateway.ask(model, stream=True)
     assert reply.events[-1]["type"] == "response.completed"
-    assert upstream.calls(model)[0].connection.closed.wait(3)
+    assert upstream.calls(model)[0].connection.closed.wait(LIMIT_SECONDS)

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from pellucid.server.compacted import LEAD
+from tests.openresponses.openresponses_kit import schemas
 from tests.scripted import Call, Script, Upstream, delta, say, serve
 from tests.scripted.gateway import Gateway, Reply, Served
-from tests.server.sockets_kit import schemas
 
 SUMMARY = "They launch on Tuesday and tell support first. "
 COMPACTS = say("What matters here?", SUMMARY.strip())

@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from pellucid.protocols.openresponses.verify import verify
+from tests.openresponses.openresponses_kit import check_events, schemas
 from tests.scripted import Call, Upstream, delta
 from tests.scripted.gateway import Served, events_of
-from tests.server.sockets_kit import Socket, check_events, opened, schemas
+from tests.server.sockets_kit import Socket, opened
 
-pytestmark = pytest.mark.skipif(len(schemas()) < 2, reason="the published schema is not here")
+pytestmark = pytest.mark.needs("schema")
 
 Body = dict[str, Any]
 HEART = (

@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,9 @@ from pellucid.protocols.openresponses.verify import verify
 from pellucid.transport import Transport
 from tests.scripted import Reply
 from tests.scripted.gateway import Served, events_of, serve
+from tests.waiting import LIMIT_SECONDS, wait_until
+
+pytestmark = pytest.mark.needs("engine")
 
 
 class Home:
@@ -32,18 +34,13 @@ class Home:
         self.engine = engine
 
     def wait_until_ready(self) -> None:
-        end = time.monotonic() + 60
-        while self.gateway.request("GET", "/ready").status != 200:
-            assert time.monotonic() < end
-            time.sleep(0.05)
+        wait_until(lambda: self.gateway.request("GET", "/ready").status == 200, "the engine is ready", within=100)
 
-    def holds(self, running: int, waiting: int, within: float = 5.0) -> None:
+    def holds(self, running: int, waiting: int, within: float = LIMIT_SECONDS) -> None:
         """Wait until so many hold the engine and wait for it."""
-        end = time.monotonic() + within
         queue = self.engine.queue
-        while (queue.running, queue.waiting) != (running, waiting):
-            assert time.monotonic() < end, f"{queue.running} hold the engine, {queue.waiting} wait"
-            time.sleep(0.01)
+        what = f"{running} hold the engine, {waiting} wait"
+        wait_until(lambda: (queue.running, queue.waiting) == (running, waiting), what, within)
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +103,7 @@ def test_an_image_is_refused(home: Home, stream: bool) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_too_long_a_prompt_is_refused(home: Home, stream: bool) -> None:
-    reply = home.gateway.post({"input": "word " * 20_000, "stream": stream}, timeout=60)
+    reply = home.gateway.post({"input": "word " * 20_000, "stream": stream}, timeout=100)
     assert reply.status == 413
     assert reply.error["code"] == "context_length_exceeded"
     assert "too long for the embedded model" in reply.error["message"]
@@ -131,7 +128,7 @@ def test_who_leaves_frees_the_engine(home: Home) -> None:
     with home.gateway.open("local", **LONG) as stream:
         stream.until("response.reasoning.delta")
         home.holds(1, 0)
-    home.holds(0, 0, within=1)
+    home.holds(0, 0, within=5)
 
 
 def test_who_leaves_while_waiting_frees_the_place(home: Home) -> None:
@@ -140,15 +137,15 @@ def test_who_leaves_while_waiting_frees_the_place(home: Home) -> None:
         with home.gateway.open("local") as second:
             second.until("event: response.queued")
             home.holds(1, 1)
-        home.holds(1, 0, within=1)
-    home.holds(0, 0, within=1)
+        home.holds(1, 0, within=5)
+    home.holds(0, 0, within=5)
 
 
 def test_many_take_their_turns(home: Home) -> None:
     replies: list[Reply] = []
 
     def ask() -> None:
-        replies.append(home.gateway.ask("local", stream=True, max_output_tokens=16, timeout=60))
+        replies.append(home.gateway.ask("local", stream=True, max_output_tokens=16, timeout=100))
 
     threads = [threading.Thread(target=ask) for _ in range(6)]
     for thread in threads:
@@ -170,7 +167,7 @@ def test_an_engine_that_dies_ends_its_stream_and_comes_back(home: Home) -> None:
         assert verify(stream.seen) == []
         assert [event["type"] for event in events[-2:]] == ["error", "response.failed"]
         # Who waited, and who comes now, are served by its successor.
-        now = home.gateway.ask("local", stream=True, max_output_tokens=40, timeout=60)
+        now = home.gateway.ask("local", stream=True, max_output_tokens=40, timeout=100)
         for body in (now.body, waits.rest()):
             assert events_of(body)[-1]["type"] in ("response.completed", "response.incomplete"), body[-600:]
     home.wait_until_ready()

@@ -16,6 +16,7 @@ from pellucid.run import Run
 from pellucid.server.openresponses import create
 from tests.scripted import Call, Upstream, delta, say
 from tests.scripted.gateway import Served
+from tests.waiting import LIMIT_SECONDS
 
 SECRET = "xyzzy"
 
@@ -81,7 +82,7 @@ def test_in_mid_stream(
     assert error["error"]["message"] == "the gateway failed; the operator's log says where"
     assert last["type"] == "response.failed"
     assert SECRET not in last["response"]["error"]["message"]
-    assert upstream.calls(model)[0].connection.closed.wait(1)
+    assert upstream.calls(model)[0].connection.closed.wait(LIMIT_SECONDS)
     gateway.idle()
     told_without_content(caplog, f"pellucid.{place}:")
 
@@ -102,7 +103,7 @@ def test_before_anything_was_sent(
     reply = gateway.ask(model)
     assert reply.status == 500
     assert reply.error["type"] == "server_error"
-    assert all(call.connection.closed.wait(1) for call in upstream.calls(model))
+    assert all(call.connection.closed.wait(LIMIT_SECONDS) for call in upstream.calls(model))
     gateway.idle()
     told_without_content(caplog, "pellucid.server.")
 

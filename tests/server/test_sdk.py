@@ -11,6 +11,7 @@ import pytest
 
 from tests.scripted import Call, Upstream, delta, say
 from tests.scripted.gateway import Served
+from tests.waiting import LIMIT_SECONDS
 
 THINKS = say("Let me see.", "It is 42.")
 
@@ -184,7 +185,7 @@ def test_a_client_that_closes_its_stream_leaves(client: openai.OpenAI, upstream:
     model = upstream.plays(for_ever)
     with client.responses.create(model=model, input="Why?", stream=True) as stream:
         next(event for event in stream if event.type == "response.output_text.delta")
-    assert upstream.calls(model)[0].connection.closed.wait(1)
+    assert upstream.calls(model)[0].connection.closed.wait(LIMIT_SECONDS)
 
 
 def test_async(gateway: Served, upstream: Upstream, headers: dict[str, str]) -> None:

@@ -63,6 +63,7 @@ from tests.scripted import Call, Script, Upstream, delta
 from tests.scripted.gateway import Served, serve
 from tests.server.loop_kit import Item, calling, kinds, legal, turn
 from tests.server.state_kit import config_of
+from tests.waiting import LIMIT_SECONDS
 
 THOUGHT = ["We are asked ", "for a sum.\n", "2 + 2 = 4."]
 ANSWER = ["The answer ", "is 4."]
@@ -320,20 +321,17 @@ class Gate:
         self.open = self._opened.set
 
     async def wait(self) -> None:
-        assert await asyncio.to_thread(self._opened.wait, 10)
+        assert await asyncio.to_thread(self._opened.wait, LIMIT_SECONDS)
 
 
-class Headless:
+class Headless(Call):
     """A call whose answer has begun."""
 
     def __init__(self, call: Call) -> None:
-        self._call = call
+        vars(self).update(vars(call))
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._call, name)
-
-    async def head(self) -> None:
-        pass
+    async def head(self, *_: object, **__: object) -> None:
+        """Nothing: it was sent."""
 
 
 def test_us1_1_deltas_while_it_thinks(gateway: Served, upstream: Upstream) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.scripted import Call, Script, Upstream, delta, event, serve
 from tests.scripted.gateway import Served
+from tests.waiting import LIMIT_SECONDS
 
 RecordProperty = Callable[[str, object], None]
 """Figures go into the report (`--junit-xml`), not into assertions."""
@@ -52,7 +53,7 @@ def test_a_client_that_leaves_takes_its_upstream_along(
         [call] = upstream.calls(model)
         left = time.monotonic()
         stream.leave()
-        assert call.connection.closed.wait(1)
+        assert call.connection.closed.wait(LIMIT_SECONDS)
         took.append(call.connection.closed_at - left)
     record_property("milliseconds until the upstream was left (median)", sorted(took)[10] * 1000)
     gateway.idle()
@@ -70,7 +71,7 @@ def test_so_does_one_that_leaves_before_there_is_an_answer(
         [call] = upstream.calls(model, at_least=1)
         if script is refuses_slowly:
             time.sleep(0.05)
-    assert call.connection.closed.wait(1)
+    assert call.connection.closed.wait(LIMIT_SECONDS)
     gateway.idle()
 
 
@@ -97,7 +98,7 @@ def test_a_client_of_the_whole_response_that_leaves_takes_its_upstream_along(
         body = b'{"model":"%b","input":"x"}' % model.encode()
         sock.sendall(b"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
         [call] = upstream.calls(model, at_least=1)
-    assert call.connection.closed.wait(1)
+    assert call.connection.closed.wait(LIMIT_SECONDS)
 
 
 def resident() -> int:
@@ -137,7 +138,7 @@ def test_a_client_that_stops_reading_is_felt_upstream(
             stream.seen = b""
             stream.response.read1(200_000)
         assert settled_or_more(call, written)
-    assert call.connection.closed.wait(1)
+    assert call.connection.closed.wait(LIMIT_SECONDS)
     gateway.idle()
 
 
@@ -156,7 +157,7 @@ def test_a_client_that_stops_reading_for_too_long_counts_as_gone(upstream: Upstr
     with serve(config) as gateway, gateway.open(model, receive_buffer=16384) as stream:
         stream.until("delta")
         [call] = upstream.calls(model)
-        assert call.connection.closed.wait(10)
+        assert call.connection.closed.wait(LIMIT_SECONDS)
         gateway.idle()
 
 

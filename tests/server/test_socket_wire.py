@@ -21,6 +21,7 @@ from websockets.sync.client import connect
 from tests.scripted import Call, Upstream, delta, event, say, serve
 from tests.scripted.gateway import Served
 from tests.server.sockets_kit import Socket, opened
+from tests.waiting import LIMIT_SECONDS
 
 RecordProperty = Callable[[str, object], None]
 THINKS = say("Let me see.", "It is 42.")
@@ -67,7 +68,7 @@ def test_who_leaves_takes_the_upstream_along_at_once(gateway: Served, upstream: 
         else:
             socket.connection.socket.shutdown(sockets.SHUT_RDWR)
         [call] = upstream.calls(socket.model)
-        assert call.connection.closed.wait(2)
+        assert call.connection.closed.wait(LIMIT_SECONDS)
         assert call.connection.closed_at - left < 0.5
     gateway.idle()
 
@@ -79,7 +80,7 @@ def test_who_leaves_before_the_model_says_anything_takes_it_along(gateway: Serve
     with opened(gateway, upstream.plays(never)) as socket:
         socket.send()
         [call] = upstream.calls(socket.model, 1)
-    assert call.connection.closed.wait(2)
+    assert call.connection.closed.wait(LIMIT_SECONDS)
     gateway.idle()
 
 
@@ -115,7 +116,7 @@ def test_who_reads_nothing_is_gone_after_a_while(upstream: Upstream) -> None:
         with raw_socket(gateway) as client:
             client.sendall(frame(Opcode.TEXT, asked(model)))
             [call] = upstream.calls(model, 1)
-            assert call.connection.closed.wait(5)
+            assert call.connection.closed.wait(LIMIT_SECONDS)
         # The gateway took no more than it could pass on.
         assert call.connection.written < 32_000_000  # what the kernel holds, as much as it likes
         gateway.idle()
@@ -332,7 +333,7 @@ def test_a_thousand_sockets_that_are_open_cost_little(gateway: Served, record_pr
             client.close()
     record_property("KiB for each socket that is open", each)
     assert each < 64
-    gateway.idle(10)
+    gateway.idle()
 
 
 def test_many_at_once(gateway: Served, upstream: Upstream) -> None:

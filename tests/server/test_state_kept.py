@@ -27,6 +27,7 @@ from tests.server.state_kit import (
     upstream_saw,
     url_of,
 )
+from tests.waiting import LIMIT_SECONDS
 
 THINKS = say("Let me see.", "It is 42.")
 
@@ -204,7 +205,7 @@ def test_one_that_is_under_way_is_stopped_and_deleted(me: Caller, upstream: Upst
     id = me.said(name, background=True)["id"]
     [call] = upstream.calls(name, 1)
     assert me.do("DELETE", f"/v1/responses/{id}").json["deleted"] is True
-    assert call.connection.closed.wait(5), "the upstream goes with it"
+    assert call.connection.closed.wait(LIMIT_SECONDS), "the upstream goes with it"
     assert me.do("GET", f"/v1/responses/{id}").status == 404
     assert me.do("GET", f"/v1/responses/{id}?stream=true").status == 404
 
@@ -215,7 +216,7 @@ def test_it_is_cancelled(client: openai.OpenAI, me: Caller, upstream: Upstream) 
     [call] = upstream.calls(name, 1)
     cancelled = client.responses.cancel(id)
     assert cancelled.status == "cancelled"
-    assert call.connection.closed.wait(5)
+    assert call.connection.closed.wait(LIMIT_SECONDS)
     assert me.kept(id)["status"] == "cancelled"
     again = me.do("POST", f"/v1/responses/{id}/cancel")
     assert (again.status, again.json["status"]) == (200, "cancelled"), "a second time changes nothing"

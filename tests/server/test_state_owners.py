@@ -144,7 +144,8 @@ def test_every_endpoint_with_an_id_is_in_the_table(party: Party) -> None:
         def __getattr__(self, name: str) -> Any:
             return Nothing()
 
-    named = {route.path for route in routes(Nothing()) if "{id}" in getattr(route, "path", "")}  # type: ignore[arg-type]
+    made = routes(Nothing())  # type: ignore[arg-type]
+    named = {path for route in made if "{id}" in (path := getattr(route, "path", ""))}
     paths = {"/v1/responses/{id}", "/v1/responses/{id}/cancel", "/v1/responses/{id}/input_items"}
     of = "/v1/conversations/{id}"
     assert named == {*paths, of, f"{of}/items", f"{of}/items/{{item_id}}"}

@@ -14,9 +14,10 @@ from tests.scripted import Call, Script, Upstream, delta, say
 from tests.scripted.gateway import Served, serve
 from tests.server.loop_kit import calling, legal, turn
 from tests.server.state_kit import config_of, url_of
+from tests.waiting import LIMIT_SECONDS
 
 Refuses = Callable[[Call], Any]
-AUTO = {"truncation": "auto"}
+AUTO: dict[str, Any] = {"truncation": "auto"}
 WORDS = "This model's maximum context length is 100 tokens. However, your messages resulted in 101 tokens."
 
 
@@ -95,7 +96,8 @@ def test_auto_leaves_out_the_oldest_turns_and_nothing_else(
 
 
 def test_disabled_and_the_default_give_the_error_in_the_protocol_s_form(talking: Served, upstream: Upstream) -> None:
-    for more in ({}, {"truncation": "disabled"}):
+    rows: list[dict[str, Any]] = [{}, {"truncation": "disabled"}]
+    for more in rows:
         model = upstream.plays(fits(600, say()))
         reply = talking.ask(f"vllm:{model}", input=long_talk(9), **more)
         assert (reply.status, reply.error["code"]) == (400, "context_length_exceeded")
@@ -135,7 +137,7 @@ def test_who_leaves_while_it_is_asked_again_takes_the_model_along(talking: Serve
     model = upstream.plays(in_the_stream, hangs)
     with talking.open(f"vllm:{model}", input=long_talk(9), **AUTO):
         upstream.calls(model, 2)
-    assert left.wait(5)
+    assert left.wait(LIMIT_SECONDS)
 
 
 def test_what_is_wrong_otherwise_is_not_asked_again(talking: Served, upstream: Upstream) -> None:
