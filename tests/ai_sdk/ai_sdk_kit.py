@@ -10,11 +10,11 @@ from pellucid.events import Event
 from pellucid.framing import SSEDecoder
 from pellucid.parts import ModelMessage, ModelRequest, ModelRequestPart, ModelResponsePart
 from pellucid.protocols.ai_sdk import Encoder, parse_request
-from tests.chat_completions.chat_completions_kit import causes, run_of, says, shown, slow, turns
+from tests.chat_completions.chat_completions_kit import causes, run_of, says, shown, turns
 from tests.chat_completions.chat_completions_kit import say as saying
 
 __all__ = ["MODEL", "causes", "chunks_of", "encoded", "given_back", "message_of", "run_of", "saying", "says", "shown"]
-__all__ += ["parts_of", "requests_of", "slow", "turns"]
+__all__ += ["parts_of", "requests_of", "turns"]
 
 MODEL = "m%d"
 ID = 'msg_%s"1'

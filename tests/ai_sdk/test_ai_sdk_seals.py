@@ -11,6 +11,7 @@ import pytest
 
 from pellucid.protocols.ai_sdk.verify import verify
 from tests.ai_sdk.ai_sdk_kit import ON, USER, chunks_of, message_of
+from tests.cases import Cases
 from tests.scripted import Upstream
 from tests.scripted.gateway import Reply, Served
 from tests.server.seal_kit import CANARIES, MORE, SECRET, Canary, configured, name_of, sent, serving
@@ -69,37 +70,41 @@ def history(body: dict[str, Any]) -> Any:
     return found
 
 
-@pytest.mark.parametrize("canary", WHOLE, ids=named)
-@pytest.mark.parametrize("view", ["raw", "sealed"])
-def test_what_a_page_sends_back_is_the_history(gateway: Served, upstream: Upstream, canary: Canary, view: str) -> None:
-    model = name_of(upstream, canary)
-    stateful(gateway, model)
-    message = said(ask(gateway, model, [USER], view=view))
-    reply = ask(gateway, model, [USER, answered(message), ON], view=view)
-    assert "sealed" not in reply.headers.get("pellucid-warning", "")
-    said(reply)
-    _, expected, _, got = sent(upstream, model)
-    assert history(got) == history(expected)
+def test_what_a_page_sends_back_is_the_history(gateway: Served, upstream: Upstream) -> None:
+    with Cases() as case:
+        for canary in WHOLE:
+            for view in ["raw", "sealed"]:
+                with case(f"{named(canary)}, {view}"):
+                    model = name_of(upstream, canary)
+                    stateful(gateway, model)
+                    message = said(ask(gateway, model, [USER], view=view))
+                    reply = ask(gateway, model, [USER, answered(message), ON], view=view)
+                    assert "sealed" not in reply.headers.get("pellucid-warning", "")
+                    said(reply)
+                    _, expected, _, got = sent(upstream, model)
+                    assert history(got) == history(expected)
 
 
-@pytest.mark.parametrize("canary", WHOLE, ids=named)
-def test_a_page_that_keeps_no_metadata_is_served(gateway: Served, upstream: Upstream, canary: Canary) -> None:
-    model = name_of(upstream, canary)
-    message = answered(said(ask(gateway, model, [USER], view="hidden")))
-    said(ask(gateway, model, [USER, message, ON]))
-    assert SECRET not in json.dumps(history(sent(upstream, model)[-1]))
+def test_a_page_that_keeps_no_metadata_is_served(gateway: Served, upstream: Upstream) -> None:
+    with Cases() as case:
+        for canary in WHOLE:
+            with case(named(canary)):
+                model = name_of(upstream, canary)
+                message = answered(said(ask(gateway, model, [USER], view="hidden")))
+                said(ask(gateway, model, [USER, message, ON]))
+                assert SECRET not in json.dumps(history(sent(upstream, model)[-1]))
 
 
-@pytest.mark.parametrize("canary", CANARIES, ids=named)
-@pytest.mark.parametrize("view", ["summary", "sealed", "hidden"])
-def test_no_byte_of_a_thought_leaves_in_a_lesser_view(
-    gateway: Served, upstream: Upstream, canary: Canary, view: str
-) -> None:
-    reply = ask(gateway, name_of(upstream, canary), [USER], view=view)
-    if reply.status == 200:
-        assert verify(reply.body) == []
-        assert view != "hidden" or b'"reasoning-' not in reply.body
-    assert SECRET.encode() not in reply.body
+def test_no_byte_of_a_thought_leaves_in_a_lesser_view(gateway: Served, upstream: Upstream) -> None:
+    with Cases() as case:
+        for canary in CANARIES:
+            for view in ["summary", "sealed", "hidden"]:
+                with case(f"{named(canary)}, {view}"):
+                    reply = ask(gateway, name_of(upstream, canary), [USER], view=view)
+                    if reply.status == 200:
+                        assert verify(reply.body) == []
+                        assert view != "hidden" or b'"reasoning-' not in reply.body
+                    assert SECRET.encode() not in reply.body
 
 
 def test_what_was_changed_is_refused_and_what_another_made_is_told(gateway: Served, upstream: Upstream) -> None:

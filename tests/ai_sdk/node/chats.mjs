@@ -49,7 +49,7 @@ async function reads({ streams }) {
 // --- a chat of @ai-sdk/react, with the transport that everybody uses
 
 const until = async (holds) => {
-  for (let left = 400; !holds(); left--) {
+  for (let left = 3000; !holds(); left--) {
     if (left === 0) throw new Error('it did not come to that');
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
