@@ -132,7 +132,7 @@ def test_processes_that_start_at_once_open_each_others_tokens(file: Path) -> Non
         process.stdin.flush()
     sealer = Sealer(read_keys(file) if file.exists() else KeyFile(file))
     for process in processes:
-        token, _ = process.communicate(timeout=30)
+        token, _ = process.communicate(timeout=100)
         assert sealer.open(token.strip(), tenant="a").parts[0].content == "why"  # type: ignore[union-attr]
 
 

@@ -7,6 +7,8 @@ client gave back, who has seen no more than text and calls.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from itertools import product
 from typing import Any, get_args
 
 import msgspec
@@ -43,6 +45,7 @@ from pellucid.providers.wires import WIRES
 from pellucid.sealing import Attached, Sealed, Sealer, SealError, attach, seal_item
 from pellucid.sealing.items import VisiblePart, is_opaque
 from pellucid.settings import ModelCall
+from tests.cases import Cases
 from tests.examples import costly
 from tests.sealing.sealing_kit import KEYS, texts
 from tests.sealing.sealing_kit import parts as any_parts
@@ -188,20 +191,22 @@ def target(wire: str) -> Origin:
     return Origin(ROWS[wire].name, wire, "m")
 
 
-@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.part_kind)
 @own_or_foreign
 @each_wire
-def test_every_kind_of_part_survives(wire: str, own: bool, part: ModelResponsePart) -> None:
+def test_every_kind_of_part_survives(wire: str, own: bool) -> None:
     maker = target(wire) if own else ELSEWHERE
-    kept = ModelResponse(numbered([part]), origin=maker)
-    for how in ({}, {"first": True}, {"thoughts": True}, {"first": True, "thoughts": True}):
-        back = returned(kept, **how)
-        assert bare(back.parts) == bare([seen(p) or p if not is_sealed(p) else p for p in kept.parts])
-        sent, expected = (parts_to_send(response, target(wire), ROWS[wire]) for response in (back, kept))
-        assert bare(sent) == bare(expected)
-        assert body(wire, back) == body(wire, kept)
-        if not own:
-            assert MARK.encode() not in msgspec.json.encode([sent, body(wire, back)])
+    with Cases() as case:
+        for number, part in enumerate(PARTS):
+            for first, thoughts in product((False, True), repeat=2):
+                with case(f"{part.part_kind} {number}, {first=}, {thoughts=}"):
+                    kept = ModelResponse(numbered([part]), origin=maker)
+                    back = returned(kept, first=first, thoughts=thoughts)
+                    assert bare(back.parts) == bare([seen(p) or p if not is_sealed(p) else p for p in kept.parts])
+                    sent, expected = (parts_to_send(response, target(wire), ROWS[wire]) for response in (back, kept))
+                    assert bare(sent) == bare(expected)
+                    assert body(wire, back) == body(wire, kept)
+                    if not own:
+                        assert MARK.encode() not in msgspec.json.encode([sent, body(wire, back)])
 
 
 def is_sealed(part: ModelResponsePart) -> bool:
@@ -311,8 +316,11 @@ def signatures(attached: Attached) -> list[Any]:
     return [getattr(part, "signature", None) for part in message.parts]
 
 
-def changed(kind: type, **values: Any) -> Any:
-    return lambda part: replace(part, **values) if isinstance(part, kind) else part
+def changed(kind: type, **values: Any) -> Callable[[ModelResponsePart], ModelResponsePart]:
+    def edit(part: ModelResponsePart) -> ModelResponsePart:
+        return replace(part, **values) if isinstance(part, kind) else part
+
+    return edit
 
 
 def test_ids_may_be_left_out() -> None:
@@ -353,7 +361,7 @@ def test_what_was_cut_off_stays_cut_off() -> None:
     [start, parts, end], *_ = items(cut)
     sealed = seal_item(parts, start, end, ELSEWHERE, 0)
     assert sealed is not None
-    given = [ToolCallPart("f", '{"a', "c1"), SealedPart(SEALER.seal(sealed, tenant="a"))]
+    given: list[ModelResponsePart] = [ToolCallPart("f", '{"a', "c1"), SealedPart(SEALER.seal(sealed, tenant="a"))]
     [message] = attach([ModelResponse(given)], opened).messages
     assert message.parts == [replace(CALL, args='{"a', complete=False, origin=ELSEWHERE, item_id=None)]
 
@@ -378,7 +386,7 @@ def test_visible_reasoning_gives_way_to_its_seal_and_other_reasoning_stays(other
 
 def test_a_signature_does_not_leave_its_turn() -> None:
     [*parts] = echoed(KEPT).parts
-    messages = [
+    messages: list[ModelMessage] = [
         ModelResponse([p for p in parts if not isinstance(p, TextPart)]),
         ModelRequest([]),
         ModelResponse([TEXT]),

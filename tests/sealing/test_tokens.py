@@ -267,10 +267,11 @@ def test_own_content(content: str | bytes, tenant: str, context: str | None) -> 
         assert decrypt_text(token, KEYS, tenant=tenant, context=context) == content
     else:
         assert decrypt(token, KEYS, tenant=tenant, context=context) == content
-    for wrong in ({"tenant": tenant + "x"}, {"tenant": tenant, "context": "another"} if context is not None else {}):
-        if wrong and wrong != {"tenant": tenant, "context": context}:
-            with pytest.raises(SealError, match="sealed for"):
-                decrypt(token, KEYS, **wrong)
+    with pytest.raises(SealError, match="sealed for"):
+        decrypt(token, KEYS, tenant=tenant + "x")
+    if context not in (None, "another"):
+        with pytest.raises(SealError, match="sealed for"):
+            decrypt(token, KEYS, tenant=tenant, context="another")
 
 
 def test_own_content_is_no_sealed_item_nor_the_other_way_round() -> None:
@@ -286,13 +287,13 @@ def test_own_content_is_no_sealed_item_nor_the_other_way_round() -> None:
 
 @pytest.mark.parametrize(("size", "most"), [(2_000, 2_000), (100_000, 15_000)])
 def test_what_it_costs(size: int, most: int) -> None:
-    """Generous, for a busy machine; docs/sealing.md has the figures."""
+    """In time of this thread on a processor, which a busy machine does not change; docs/sealing.md has the figures."""
     sealed = replace(SEALED, parts=[ThinkingPart("thought " * (size // 8), origin=Origin("p", "w", "m"))])
     best = 1e9
     for _ in range(20):
-        began = time.perf_counter()
+        began = time.thread_time()
         SEALER.open(SEALER.seal(sealed, tenant="a"), tenant="a")
-        best = min(best, time.perf_counter() - began)
+        best = min(best, time.thread_time() - began)
     assert best * 1e6 < most
 
 

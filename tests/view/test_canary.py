@@ -7,9 +7,7 @@ at too, because other protocols show more of them.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -26,7 +24,9 @@ from pellucid.providers.profiles import builtin_profiles
 from pellucid.providers.wires import WIRES
 from pellucid.run import Minter, Run
 from pellucid.settings import ModelCall
-from pellucid.view import Reader, redact_error, redact_messages
+from pellucid.view import Reader, View, redact_error, redact_messages
+from tests.cases import Cases
+from tests.recordings import recordings
 from tests.view.canary_wires import ANSWER, ARGS, CANARIES, ERROR, Canary
 from tests.view.view_kit import LESSER, SEAL, SECRET, SUMMARY, leaks, redacted
 
@@ -79,9 +79,8 @@ def test_the_canary_is_heard_in_the_raw_view_alone(canary: Canary) -> None:
         assert [call.args_as_dict() for call in left.tool_calls] == [json.loads(ARGS)] * len(said.tool_calls)
 
 
-@pytest.mark.parametrize("row", sorted({canary.row for canary in CANARIES}))
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 429, 500, 529])
-def test_what_an_upstream_answers_instead_is_not_repeated(row: str, status: int) -> None:
+def test_what_an_upstream_answers_instead_is_not_repeated(status: int) -> None:
     for body in (json.dumps({"error": ERROR}), json.dumps({"message": SECRET, "__type": SECRET}), f"<h1>{SECRET}</h1>"):
         error = fault_of_response(status, {"retry-after": "2"}, body.encode())
         assert leaks(error)
@@ -94,10 +93,7 @@ def test_what_an_upstream_answers_instead_is_not_repeated(row: str, status: int)
 
 # --- what real models thought ----------------------------------------------------------------------------------------
 
-ROOT = Path(os.environ.get("PELLUCID_RECORDINGS") or Path(__file__).parents[3] / "shared" / "recordings")
-RECORDINGS = [
-    f"{name}/{path.parent.name}" for name in sorted(ROWS) for path in sorted((ROOT / name).glob("*/response.body"))
-]
+LESSER_VIEWS: tuple[View, ...] = ("summary", "sealed", "hidden")
 LONG = 24
 """So many characters in a row are no coincidence."""
 
@@ -128,14 +124,19 @@ def _text(native: Any) -> str:
     return json.dumps(native) if native else ""
 
 
-@pytest.mark.skipif(not RECORDINGS, reason="no recordings here; PELLUCID_RECORDINGS says where they are")
-@pytest.mark.parametrize("name", RECORDINGS)
-def test_what_a_real_model_thought_is_in_no_lesser_view(name: str) -> None:
-    row, body = name.partition("/")[0], (ROOT / name / "response.body").read_bytes()
+@pytest.mark.needs("recordings")
+def test_what_a_real_model_thought_is_in_no_lesser_view() -> None:
+    with Cases() as case:
+        for folder in recordings(*ROWS):
+            with case(f"{folder.parent.name}/{folder.name}"):
+                assert_no_lesser_view_has_thought(folder.parent.name, (folder / "response.body").read_bytes())
+
+
+def assert_no_lesser_view_has_thought(row: str, body: bytes) -> None:
     events = [replace(one, seal=None) if isinstance(one, ItemEndEvent) else one for one in run_of(row, body)]
     secret, summaries = carried(events)
-    for view in ("summary", "sealed", "hidden"):
-        reader = Reader(view)  # type: ignore[arg-type]
+    for view in LESSER_VIEWS:
+        reader = Reader(view)
         told = redacted(events, reader)
         assert fold(told).messages == redact_messages(fold(events).messages, reader)
         answer = _answer(events, view)

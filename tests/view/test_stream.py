@@ -31,6 +31,7 @@ from pellucid.fold import fold
 from pellucid.parts import (
     BuiltinToolReturnPart,
     ModelRequest,
+    ModelRequestPart,
     ModelResponse,
     Origin,
     RefusalPart,
@@ -316,7 +317,7 @@ def test_without_counts_there_is_no_number_to_reckon_with(view: Any) -> None:
 
 
 def test_what_was_asked_is_for_whoever_may_read_the_conversation() -> None:
-    parts = [SystemPromptPart("Be brief."), UserPromptPart([Text("Hi")], name="Ann")]
+    parts: list[ModelRequestPart] = [SystemPromptPart("Be brief."), UserPromptPart([Text("Hi")], name="Ann")]
     request = ModelRequest(list(parts), instructions="x", metadata={"x": SECRET})
     for reader in LESSER:
         assert redact_messages([request], reader) == [ModelRequest(list(parts), instructions="x")]

@@ -28,11 +28,14 @@ from pellucid.parts import (
     BuiltinToolReturnPart,
     CompactionPart,
     FilePart,
+    ModelMessage,
     ModelRequest,
     ModelResponse,
     OpaquePart,
     Origin,
+    RefusalPart,
     SealedPart,
+    TextPart,
     ToolReturnPart,
     Usage,
     UserPromptPart,
@@ -242,7 +245,7 @@ def one_by_one(events: list[Event], reader: Reader) -> list[Event]:
 
 def kinds(events: list[Event]) -> list[str]:
     """The events in short: items by their kind, parts by theirs, in pairs of start and end."""
-    out = []
+    out: list[str] = []
     for event in events:
         if isinstance(event, ItemStartEvent):
             out.append(event.kind)
@@ -253,13 +256,16 @@ def kinds(events: list[Event]) -> list[str]:
     return out
 
 
-def texts(messages: list[Any], *types: type) -> list[str]:
+def texts(
+    messages: list[ModelMessage], kind: type[TextPart] | type[RefusalPart] | type[BuiltinToolReturnPart]
+) -> list[object]:
+    """What the parts of this kind say."""
     return [
         part.content
         for message in messages
         if isinstance(message, ModelResponse)
         for part in message.parts
-        if isinstance(part, types)
+        if isinstance(part, kind)
     ]
 
 
