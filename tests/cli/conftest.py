@@ -1,33 +1,35 @@
-"""The commands as they are run: a process, its output, its exit status."""
+"""Commands in this process, in an empty directory; and `pellucid serve` on a thread or as a process."""
 
 from __future__ import annotations
 
-import os
-import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.scripted.commands import PELLUCID, Run, Serve, serving_in
+from tests.cli.in_process import ServeThread, own_process_state, run_command, serving_thread_in
+from tests.scripted.commands import Run, Serve, serving_in
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
-    """Run a command in an empty directory. It may fail, but never with a traceback."""
-
-    def pellucid(
-        *args: str, input: bytes = b"", env: dict[str, str] | None = None
-    ) -> subprocess.CompletedProcess[bytes]:
-        environment = {**os.environ, "COLUMNS": "100", **(env or {})}
-        done = subprocess.run(
-            [*PELLUCID, *args], input=input, capture_output=True, cwd=tmp_path, env=environment, timeout=60, check=False
-        )
-        assert b"Traceback" not in done.stderr, done.stderr.decode()
-        return done
-
-    return pellucid
+def process_state(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[pytest.MonkeyPatch]:
+    with own_process_state(tmp_path, tmp_path_factory.mktemp("home")) as patch:
+        yield patch
 
 
 @pytest.fixture
-def serve(tmp_path: Path) -> Serve:
+def run(process_state: pytest.MonkeyPatch) -> Run:
+    """Run a command in an empty directory."""
+    return run_command
+
+
+@pytest.fixture
+def serve(process_state: pytest.MonkeyPatch, tmp_path: Path) -> ServeThread:
+    """`pellucid serve` on a thread of this process."""
+    return serving_thread_in(tmp_path, process_state)
+
+
+@pytest.fixture
+def serve_process(process_state: pytest.MonkeyPatch, tmp_path: Path) -> Serve:
+    """`pellucid serve` as a process."""
     return serving_in(tmp_path)

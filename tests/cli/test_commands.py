@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from pellucid import __version__
+from pellucid.cli.main import main
+from tests.cases import Cases
 from tests.scripted import Call, Upstream, delta, event, say
 from tests.scripted.commands import PELLUCID, Run
+from tests.waiting import LIMIT_SECONDS
 
 ANSWER = (
     event(delta(reasoning_content="Hm. "))
@@ -236,39 +245,41 @@ def test_ask_says_when_nobody_is_there(run: Run, tmp_path: Path) -> None:
 # --- what is wrong with a command --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("args", "says"),
-    [
-        (["--nonsense"], "No such option"),
-        (["nonsense"], "No such command 'nonsense'"),
-        (["decode"], "Missing option '--from'"),
-        (["decode", "--from", "vllm", "nowhere"], "No such file or directory"),
-        (["translate", "--from", "vllm", "--to", "klingon"], "'klingon' is not one of"),
-        (["ask"], "Missing argument 'QUESTION'"),
-        (["ask", "x", "--effort", "huge"], "'huge' is not one of"),
-        (["ask", "x", "--provider", "qqqqqq"], "--provider: no profile 'qqqqqq'; there are: anthropic, "),
-        (["serve", "--provider", "antropic"], "--provider: no profile 'antropic'; did you mean 'anthropic'?"),
-        (["decode", "--from", "antropic"], "--from: no provider 'antropic'; did you mean 'anthropic'?"),
-        (["ask", "x", "--upstream", "localhost:8000"], "is not an http:// or https:// address"),
-        (["ask", "x", "--upstream-model", "m"], "--upstream-model: of which upstream?"),
-        (
-            ["ask", "x", "--provider", "vllm", "--upstream", "http://127.0.0.1:1/v1", "--api-key-env", "NO_SUCH"],
-            "has no NO_SUCH",
-        ),
-        (["ask", "x", "--config", "nowhere.toml"], "nowhere.toml: No such file"),
-        (["ask", "x", "--local-model", "nobody"], "no model 'nobody'"),
-        (["ask", "x", "--local-model", "./nowhere.gguf"], "there is no file './nowhere.gguf'"),
-        (["serve", "--port", "x"], "'x' is not a valid integer"),
-        (["serve", "--port", "99999"], "server.port: expected `int` <= 65535"),
-        (["serve", "--host", "0.0.0.0"], "can be reached by others"),
-        (
-            ["serve", "--workers", "2"],
-            "relay.url: for server.workers = 2, what is live must be",
-        ),
-    ],
-)
-def test_a_wrong_command_is_explained(run: Run, args: list[str], says: str) -> None:
-    assert says in one_sentence(run(*args))
+WRONG: list[tuple[list[str], str]] = [
+    (["--nonsense"], "No such option"),
+    (["nonsense"], "No such command 'nonsense'"),
+    (["decode"], "Missing option '--from'"),
+    (["decode", "--from", "vllm", "nowhere"], "No such file or directory"),
+    (["translate", "--from", "vllm", "--to", "klingon"], "'klingon' is not one of"),
+    (["ask"], "Missing argument 'QUESTION'"),
+    (["ask", "x", "--effort", "huge"], "'huge' is not one of"),
+    (["ask", "x", "--provider", "qqqqqq"], "--provider: no profile 'qqqqqq'; there are: anthropic, "),
+    (["serve", "--provider", "antropic"], "--provider: no profile 'antropic'; did you mean 'anthropic'?"),
+    (["decode", "--from", "antropic"], "--from: no provider 'antropic'; did you mean 'anthropic'?"),
+    (["ask", "x", "--upstream", "localhost:8000"], "is not an http:// or https:// address"),
+    (["ask", "x", "--upstream-model", "m"], "--upstream-model: of which upstream?"),
+    (
+        ["ask", "x", "--provider", "vllm", "--upstream", "http://127.0.0.1:1/v1", "--api-key-env", "NO_SUCH"],
+        "has no NO_SUCH",
+    ),
+    (["ask", "x", "--config", "nowhere.toml"], "nowhere.toml: No such file"),
+    (["ask", "x", "--local-model", "nobody"], "no model 'nobody'"),
+    (["ask", "x", "--local-model", "./nowhere.gguf"], "there is no file './nowhere.gguf'"),
+    (["serve", "--port", "x"], "'x' is not a valid integer"),
+    (["serve", "--port", "99999"], "server.port: expected `int` <= 65535"),
+    (["serve", "--host", "0.0.0.0"], "can be reached by others"),
+    (
+        ["serve", "--workers", "2"],
+        "relay.url: for server.workers = 2, what is live must be",
+    ),
+]
+
+
+def test_a_wrong_command_is_explained(run: Run) -> None:
+    with Cases() as case:
+        for args, says in WRONG:
+            with case(" ".join(args)):
+                assert says in one_sentence(run(*args))
 
 
 def test_help_and_version(run: Run) -> None:
@@ -289,24 +300,68 @@ async def talks(call: Call) -> None:
     await call.end()
 
 
-@pytest.mark.parametrize("command", ["openapi", "decode", "translate", "ask", "ask --json"])
-def test_a_reader_who_has_had_enough_ends_it_quietly(tmp_path: Path, upstream: Upstream, command: str) -> None:
-    file = tmp_path / "answer"
+@contextmanager
+def reads_one_byte() -> Iterator[int]:
+    """A pipe to write to, whose reader reads one byte and is gone."""
+    reading, writing = os.pipe()
+
+    def read() -> None:
+        os.read(reading, 1)
+        os.close(reading)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        yield writing
+    finally:
+        os.close(writing)
+        reader.join(LIMIT_SECONDS)
+
+
+def long_outputs(upstream: Upstream, model: str, folder: Path) -> dict[str, tuple[str, ...]]:
+    """Commands that print more than a pipe holds."""
+    file = folder / "answer"
     file.write_bytes(event(delta(content="x\n" * 100)) * 5000 + ANSWER)
+    return {
+        "openapi": ("openapi",),
+        "decode": ("decode", "--from", "vllm", str(file)),
+        "translate": ("translate", "--from", "vllm", "--to", "openresponses", str(file)),
+        "ask": asks(upstream, model),
+        "ask --json": asks(upstream, model, "--json"),
+    }
+
+
+@pytest.mark.parametrize("command", ["openapi", "decode", "translate", "ask", "ask --json"])
+def test_a_reader_who_has_had_enough_ends_it_quietly(
+    process_state: pytest.MonkeyPatch, tmp_path: Path, upstream: Upstream, command: str
+) -> None:
+    model, errors = upstream.plays(talks), io.StringIO()
+    args = long_outputs(upstream, model, tmp_path)[command]
+    with reads_one_byte() as pipe, process_state.context() as streams:
+        # What is in its buffer at the end is written there, too, when it is closed.
+        with open(pipe, "w", closefd=False) as output:
+            streams.setattr(sys, "stdout", output)
+            streams.setattr(sys, "stderr", errors)
+            with pytest.raises(SystemExit) as ended:
+                main.main(args, prog_name="pellucid")
+        assert (ended.value.code, errors.getvalue()) in ((0, ""), (1, ""))
+    if command.startswith("ask"):
+        assert upstream.calls(model)[0].connection.closed.wait(LIMIT_SECONDS)
+
+
+def test_a_process_whose_reader_has_had_enough_ends_quietly(tmp_path: Path, upstream: Upstream) -> None:
     model = upstream.plays(talks)
-    args = {
-        "openapi": ["openapi"],
-        "decode": ["decode", "--from", "vllm", str(file)],
-        "translate": ["translate", "--from", "vllm", "--to", "openresponses", str(file)],
-        "ask": [*asks(upstream, model)],
-        "ask --json": [*asks(upstream, model, "--json")],
-    }[command]
-    writer = subprocess.Popen([*PELLUCID, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path)
+    writer = subprocess.Popen(
+        [*PELLUCID, *long_outputs(upstream, model, tmp_path)["ask"]],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+    )
     assert writer.stdout is not None
     assert writer.stderr is not None
     writer.stdout.read(1)
     writer.stdout.close()
-    assert writer.stderr.read() == b""
-    assert writer.wait(20) in (0, 1)
-    if command.startswith("ask"):
-        assert upstream.calls(model)[0].connection.closed.wait(2)
+    with writer.stderr as errors:
+        assert errors.read() == b""
+    assert writer.wait(LIMIT_SECONDS) in (0, 1)
+    assert upstream.calls(model)[0].connection.closed.wait(LIMIT_SECONDS)

@@ -7,7 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.scripted.commands import Run, Serve
+from tests.cli.in_process import ServeThread
+from tests.scripted.commands import Run
+from tests.waiting import LIMIT_SECONDS
 
 ENV = "PELLUCID_SEAL_KEYS_FILE"
 
@@ -25,7 +27,7 @@ def config(tmp_path: Path, more: str = "") -> str:
 
 
 def models(port: int, key: str | None) -> tuple[int, Any]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT_SECONDS)
     try:
         connection.request("GET", "/v1/models", headers={"Authorization": f"Bearer {key}"} if key else {})
         answer = connection.getresponse()
@@ -34,7 +36,7 @@ def models(port: int, key: str | None) -> tuple[int, Any]:
         connection.close()
 
 
-def test_a_key_that_was_made_opens_the_gateway_of_the_same_file(run: Run, serve: Serve, tmp_path: Path) -> None:
+def test_a_key_that_was_made_opens_the_gateway_of_the_same_file(run: Run, serve: ServeThread, tmp_path: Path) -> None:
     (tmp_path / "pellucid.toml").write_text(config(tmp_path))
     made = json.loads(run("keys", "create", "--owner", "acme", "--json").stdout)
     with serve(config=config(tmp_path, "access.keys = true")) as serving:
@@ -57,7 +59,7 @@ def test_the_first_key_says_that_it_closes_the_door(run: Run, tmp_path: Path) ->
     assert closes not in run("keys", "create", "--owner", "acme").stderr
 
 
-def test_seal_keys_are_the_gateway_s_of_the_same_file(run: Run, serve: Serve, tmp_path: Path) -> None:
+def test_seal_keys_are_the_gateway_s_of_the_same_file(run: Run, serve: ServeThread, tmp_path: Path) -> None:
     with serve(config=config(tmp_path)):
         listed = run("seal-keys", "list").stdout.decode()
     [_, first] = listed.splitlines()

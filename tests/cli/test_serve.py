@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
-import time
+import threading
+from http.client import HTTPException
 from pathlib import Path
 
 import pytest
 
 from pellucid.protocols.openresponses.verify import verify
+from tests.cli.in_process import ServeThread, ServingThread
 from tests.scripted import Call, Gateway, Upstream, delta, say
-from tests.scripted.commands import Run, Serve, Serving
+from tests.scripted.commands import Run, Serve
 from tests.scripted.gateway import events_of
+from tests.waiting import LIMIT_SECONDS, eventually, wait_until
 
 
 def where(upstream: Upstream, **server: object) -> str:
@@ -25,7 +26,23 @@ def where(upstream: Upstream, **server: object) -> str:
     return f'[server]\n{lines}\n[providers.vllm]\nbase_url = "{upstream.url}"'
 
 
-def test_it_serves_and_says_where(serve: Serve, upstream: Upstream) -> None:
+def is_stopping(gateway: Gateway) -> bool:
+    """Whether it has begun to stop. A connection that has asked nothing by then is closed: it is asked again."""
+    try:
+        return gateway.request("GET", "/ready").status == 503
+    except (ConnectionError, HTTPException):
+        return False
+
+
+def refuses(gateway: Gateway) -> bool:
+    """Whether whoever comes now is refused because it stops."""
+    try:
+        return bool(gateway.ask(None).error["code"] == "stopping")
+    except (ConnectionError, HTTPException):
+        return False
+
+
+def test_it_serves_and_says_where(serve: ServeThread, upstream: Upstream) -> None:
     model = upstream.plays(say())
     with serve("--provider", "vllm", "--upstream", upstream.url, "--upstream-model", model) as serving:
         gateway = Gateway(serving.port)
@@ -47,22 +64,17 @@ def shown(said: str) -> str:
 def tried(command: str, **environ: str) -> str:
     """What the command prints in a shell."""
     done = subprocess.run(
-        ["sh", "-c", command], env={**os.environ, **environ}, capture_output=True, timeout=20, check=True
+        ["sh", "-c", command], env={**os.environ, **environ}, capture_output=True, timeout=LIMIT_SECONDS, check=True
     )
     return done.stdout.decode()
 
 
-def spoken(serving: Serving) -> str:
+def spoken(serving: ServingThread) -> str:
     """All that it says before it is told to stop."""
-    assert serving.process.stderr is not None
-    while b'"stream"' not in serving.said:
-        line = serving.process.stderr.readline()
-        assert line, serving.said
-        serving.said += line
-    return serving.said.decode()
+    return serving.until(b'"stream"')
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+@pytest.mark.needs("curl")
 @pytest.mark.parametrize(
     ("access", "key"),
     [
@@ -74,7 +86,13 @@ def spoken(serving: Serving) -> str:
     ],
 )
 def test_the_command_that_it_shows_works(
-    serve: Serve, run: Run, upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, access: str, key: str
+    serve: ServeThread,
+    run: Run,
+    upstream: Upstream,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    access: str,
+    key: str | None,
 ) -> None:
     monkeypatch.setenv("HOUSE", value := "0123456789abcdef01234567")
     provider = f'[providers.vllm]\nbase_url = "{upstream.url}"\nmodels = ["{upstream.plays(say())}"]'
@@ -91,7 +109,7 @@ def test_the_command_that_it_shows_works(
             assert "missing_credentials" in tried(shown(said).replace(f"Authorization: Bearer ${key}", "X: y"))
 
 
-def test_who_has_spaces_is_told_where_they_are(run: Run, serve: Serve, upstream: Upstream) -> None:
+def test_who_has_spaces_is_told_where_they_are(run: Run, serve: ServeThread, upstream: Upstream) -> None:
     given = ("--provider", "vllm", "--upstream", upstream.url, "--upstream-model", "m")
     with serve(*given) as serving:
         assert "/spaces" not in spoken(serving)
@@ -100,7 +118,7 @@ def test_who_has_spaces_is_told_where_they_are(run: Run, serve: Serve, upstream:
         assert f"Its spaces: http://127.0.0.1:{serving.port}/spaces\n" in spoken(serving)
 
 
-def test_without_a_default_model_it_says_what_is_missing(serve: Serve, upstream: Upstream) -> None:
+def test_without_a_default_model_it_says_what_is_missing(serve: ServeThread, upstream: Upstream) -> None:
     with serve("--upstream", upstream.url) as serving:
         said = spoken(serving)
     assert "See it think, with the name of a model for MODEL:\n" in said
@@ -109,7 +127,7 @@ def test_without_a_default_model_it_says_what_is_missing(serve: Serve, upstream:
     assert "wants a key" not in said  # a server of one's own mostly has none
 
 
-def test_each_line_is_whole_and_says_how_to_give_a_key(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_line_is_whole_and_says_how_to_give_a_key(serve: ServeThread, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     with serve("--provider", "anthropic", "--upstream-model", "m") as serving:
         said = spoken(serving)
@@ -120,8 +138,8 @@ def test_each_line_is_whole_and_says_how_to_give_a_key(serve: Serve, monkeypatch
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_told_to_stop_it_stops_quietly(serve: Serve, upstream: Upstream, number: int) -> None:
-    with serve(config=where(upstream)) as serving:
+def test_told_to_stop_it_stops_quietly(serve_process: Serve, upstream: Upstream, number: int) -> None:
+    with serve_process(config=where(upstream)) as serving:
         serving.stop(number)
         status, said = serving.end()
     assert status == 0
@@ -129,35 +147,32 @@ def test_told_to_stop_it_stops_quietly(serve: Serve, upstream: Upstream, number:
     assert not re.search("Traceback|Error|ERROR|Abort", said)
 
 
-def test_told_to_stop_it_finishes_what_it_has_begun(serve: Serve, upstream: Upstream) -> None:
-    stopping = False
+def test_told_to_stop_it_finishes_what_it_has_begun(serve: ServeThread, upstream: Upstream) -> None:
+    goes_on = threading.Event()
 
     async def script(call: Call) -> None:
         await call.head()
         await call.event(delta(content="first, "))
-        while not stopping:  # noqa: ASYNC110 (set from another thread)
-            await asyncio.sleep(0.01)
-        await asyncio.sleep(0.3)
+        await eventually(goes_on.is_set)
         await call.event(delta("stop", content="last"))
         await call.event(b"[DONE]")
         await call.end()
 
-    with serve(config=where(upstream, shutdown_seconds=10)) as serving:
-        with Gateway(serving.port).open(upstream.plays(script)) as stream:
+    with serve(config=where(upstream, shutdown_seconds=LIMIT_SECONDS)) as serving:
+        gateway = Gateway(serving.port)
+        with gateway.open(upstream.plays(script)) as stream:
             stream.until("first, ")
             serving.stop()
-            end = time.monotonic() + 5
-            while Gateway(serving.port).ask(None).error["code"] != "stopping":  # nobody new is let in
-                assert time.monotonic() < end
-                time.sleep(0.02)
-            stopping = True
+            wait_until(lambda: is_stopping(gateway))
+            wait_until(lambda: refuses(gateway))
+            goes_on.set()
             assert stream.events[-1]["response"]["output"][0]["content"][0]["text"] == "first, last"
         status, said = serving.end()
     assert status == 0
     assert "Traceback" not in said
 
 
-def test_what_does_not_end_in_time_ends_in_form(serve: Serve, upstream: Upstream) -> None:
+def test_what_does_not_end_in_time_ends_in_form(serve: ServeThread, upstream: Upstream) -> None:
     async def script(call: Call) -> None:
         await call.head()
         await call.event(delta(reasoning_content="Hm."))
@@ -169,7 +184,10 @@ def test_what_does_not_end_in_time_ends_in_form(serve: Serve, upstream: Upstream
     model, silent = upstream.plays(script), upstream.plays(never)
     with serve(config=where(upstream, shutdown_seconds=0.2)) as serving:
         gateway = Gateway(serving.port)
-        with gateway.open(model) as stream, socket.create_connection(("127.0.0.1", serving.port), 10) as whole:
+        with (
+            gateway.open(model) as stream,
+            socket.create_connection(("127.0.0.1", serving.port), LIMIT_SECONDS) as whole,
+        ):
             stream.until("Hm.")
             body = b'{"model":"%b","input":"x"}' % silent.encode()
             whole.sendall(b"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
@@ -183,22 +201,24 @@ def test_what_does_not_end_in_time_ends_in_form(serve: Serve, upstream: Upstream
         status, said = serving.end()
     assert status == 0
     assert "Traceback" not in said
-    assert upstream.calls(model)[0].connection.closed.wait(1)
+    assert upstream.calls(model)[0].connection.closed.wait(LIMIT_SECONDS)
 
 
-def test_a_second_ctrl_c_does_not_wait(serve: Serve, upstream: Upstream) -> None:
+def test_a_second_ctrl_c_does_not_wait(serve_process: Serve, upstream: Upstream) -> None:
     async def script(call: Call) -> None:
         await call.head()
         await call.event(delta(content="Hm."))
         await call.gone()
 
-    config = where(upstream, shutdown_seconds=60)
-    with serve(config=config) as serving, Gateway(serving.port).open(upstream.plays(script)) as stream:
-        stream.until("Hm.")
-        serving.stop(signal.SIGINT)
-        time.sleep(0.3)
-        serving.stop(signal.SIGINT)
-        _, said = serving.end()
+    config = where(upstream, shutdown_seconds=3600)
+    with serve_process(config=config) as serving:
+        gateway = Gateway(serving.port)
+        with gateway.open(upstream.plays(script)) as stream:
+            stream.until("Hm.")
+            serving.stop(signal.SIGINT)
+            wait_until(lambda: is_stopping(gateway))
+            serving.stop(signal.SIGINT)
+            _, said = serving.end()
     assert "Traceback" not in said
 
 
@@ -215,14 +235,10 @@ def test_a_port_that_is_taken_is_named(run: Run, upstream: Upstream) -> None:
     ]
 
 
-def test_an_embedded_model_that_does_not_load_is_told(serve: Serve, tmp_path: Path) -> None:
+def test_an_embedded_model_that_does_not_load_is_told(serve: ServeThread, tmp_path: Path) -> None:
     (tmp_path / "mine.gguf").write_bytes(b"GGUF, but not really")
     with serve("--local-model", "./mine.gguf") as serving:
-        assert serving.process.stderr is not None
-        while b"it did not load: " not in serving.said:
-            line = serving.process.stderr.readline()
-            assert line, serving.said.decode()
-            serving.said += line
+        serving.until(b"it did not load: ")
         reply = Gateway(serving.port).ask(None)
         assert reply.status == 503
         assert "could not load" in reply.error["message"]

@@ -6,31 +6,62 @@ import os
 import pty
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
+import pytest
+
+from pellucid.cli.main import main
 from tests.scripted import Call, Upstream, delta, say
 from tests.scripted.commands import PELLUCID
+from tests.waiting import LIMIT_SECONDS
 
 
-def start(upstream: Upstream, model: str, folder: Path) -> tuple[subprocess.Popen[bytes], int]:
-    ours, theirs = pty.openpty()
-    args = ["ask", "Why?", "--provider", "vllm", "--upstream", upstream.url, "--upstream-model", model]
+def question(upstream: Upstream, model: str) -> list[str]:
+    return ["ask", "Why?", "--provider", "vllm", "--upstream", upstream.url, "--upstream-model", model]
+
+
+def environment() -> dict[str, str]:
+    """That of a terminal with colours."""
     env = {**os.environ, "TERM": "xterm-256color"}
     for name in ("NO_COLOR", "FORCE_COLOR", "CI"):
         env.pop(name, None)
+    return env
+
+
+def start(upstream: Upstream, model: str, folder: Path) -> tuple[subprocess.Popen[bytes], int]:
+    """The question as a process that has a terminal; and the terminal's other side."""
+    ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [*PELLUCID, *args],
+        [*PELLUCID, *question(upstream, model)],
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
         cwd=folder,
-        env=env,
+        env=environment(),
         start_new_session=True,
         # As a terminal's shell starts it. Whoever runs the tests in the background may ignore ctrl-C, and hand that on.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     os.close(theirs)
     return process, ours
+
+
+def shown_in_a_terminal(upstream: Upstream, model: str, patch: pytest.MonkeyPatch) -> bytes:
+    """What the terminal shows of a whole answer, which is short enough for its buffer."""
+    ours, theirs = pty.openpty()
+    with patch.context() as terminal, open(theirs, "w") as output:
+        for name in os.environ.keys() - environment().keys():
+            terminal.delenv(name)
+        terminal.setenv("TERM", environment()["TERM"])
+        terminal.setattr(sys, "stdout", output)
+        terminal.setattr(sys, "stderr", output)
+        with pytest.raises(SystemExit) as ended:
+            main.main(question(upstream, model), prog_name="pellucid")
+    assert ended.value.code == 0
+    shown = read(ours)
+    os.close(ours)
+    return shown
 
 
 def read(terminal: int, until: bytes = b"") -> bytes:
@@ -47,24 +78,19 @@ def read(terminal: int, until: bytes = b"") -> bytes:
     return shown
 
 
-def test_thinking_is_dim_and_the_answer_plain(upstream: Upstream, tmp_path: Path) -> None:
-    process, terminal = start(upstream, upstream.plays(say("Hmm.", "Forty-two.")), tmp_path)
-    shown = read(terminal)
-    assert process.wait(10) == 0
+def test_thinking_is_dim_and_the_answer_plain(process_state: pytest.MonkeyPatch, upstream: Upstream) -> None:
+    shown = shown_in_a_terminal(upstream, upstream.plays(say("Hmm.", "Forty-two.")), process_state)
     assert b"\x1b[2mHmm. \x1b[0m" in shown
     assert b"\nForty-two. \r\n" in shown
     assert shown.index(b"Hmm.") < shown.index(b"Forty-two.")
-    os.close(terminal)
 
 
-def test_a_model_cannot_write_to_the_terminal_itself(upstream: Upstream, tmp_path: Path) -> None:
+def test_a_model_cannot_write_to_the_terminal_itself(process_state: pytest.MonkeyPatch, upstream: Upstream) -> None:
     """No title, no clipboard, no colours: of what it says only the visible is shown."""
-    process, terminal = start(upstream, upstream.plays(say("\x1b]0;pwned\x07Hm", "\x1b[31mred\x9b2J\x08")), tmp_path)
-    shown = read(terminal)
-    assert process.wait(10) == 0
+    model = upstream.plays(say("\x1b]0;pwned\x07Hm", "\x1b[31mred\x9b2J\x08"))
+    shown = shown_in_a_terminal(upstream, model, process_state)
     assert b"]0;pwnedHm" in shown
     assert b"\n[31mred2J" in shown
-    os.close(terminal)
 
 
 def test_ctrl_c_ends_it_quietly_and_leaves_the_upstream(upstream: Upstream, tmp_path: Path) -> None:
@@ -78,7 +104,7 @@ def test_ctrl_c_ends_it_quietly_and_leaves_the_upstream(upstream: Upstream, tmp_
     shown = read(terminal, until=b"Hmm.")
     process.send_signal(signal.SIGINT)
     shown += read(terminal)
-    assert process.wait(10) != 0
+    assert process.wait(LIMIT_SECONDS) != 0
     assert b"Traceback" not in shown
-    assert upstream.calls(model)[0].connection.closed.wait(1)
+    assert upstream.calls(model)[0].connection.closed.wait(LIMIT_SECONDS)
     os.close(terminal)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from functools import cache
 from itertools import product
@@ -19,10 +18,10 @@ from pellucid.events import ModelEvent
 from pellucid.parts import Origin
 from pellucid.providers.profiles import builtin_profiles
 from pellucid.providers.wires import WIRES
+from tests.cases import Cases
+from tests.recordings import recordings, recordings_root
 from tests.scripted import delta, event
 
-ROOT = Path(os.environ.get("PELLUCID_RECORDINGS") or Path(__file__).parents[3] / "shared" / "recordings")
-NAMES = sorted(str(path.parent.relative_to(ROOT)) for path in ROOT.glob("*/*/response.body"))
 SAID = [
     (name, dialect, chunks)
     for name, row in p.PROTOCOLS.items()
@@ -40,14 +39,14 @@ ANSWER = (
 )
 FAILED = event(delta(reasoning_content="Hm. ")) + event({"error": {"message": "out of memory"}}) + event(b"[DONE]")
 
-recorded = pytest.mark.skipif(not NAMES, reason="no recordings here; PELLUCID_RECORDINGS says where they are")
+recorded = pytest.mark.needs("recordings")
 
 
-def read(name: str, *cuts: int) -> Iterator[list[ModelEvent]]:
+def read(recording: Path, *cuts: int) -> Iterator[list[ModelEvent]]:
     """The events of a recorded answer that was read in pieces."""
-    provider, body = name.partition("/")[0], (ROOT / name / "response.body").read_bytes()
+    provider, body = recording.parent.name, (recording / "response.body").read_bytes()
     row = builtin_profiles()[NATIVE[provider] if provider in NATIVE and is_native(None, body) else provider]
-    kind = _types().get(name) or guess_content_type(body)
+    kind = _types().get(f"{provider}/{recording.name}") or guess_content_type(body)
     decoder = WIRES[row.wire].decoder(row, Origin(row.name, row.wire, ""), kind)
     for start, stop in zip((0, *cuts), (*cuts, len(body)), strict=True):
         yield decoder.feed(body[start:stop])
@@ -56,31 +55,37 @@ def read(name: str, *cuts: int) -> Iterator[list[ModelEvent]]:
 
 @cache
 def _types() -> dict[str, str]:
-    return {one["dir"]: one["content_type"] for one in json.loads((ROOT / "index.json").read_bytes())}
+    root = recordings_root()
+    assert root is not None
+    return {one["dir"]: one["content_type"] for one in json.loads((root / "index.json").read_bytes())}
 
 
-def broken(name: str, *cuts: int) -> list[str]:
+def broken(recording: Path, *cuts: int) -> list[str]:
     found = []
     for protocol, dialect, chunks in SAID:
         row = p.PROTOCOLS[protocol]
-        told = row.tell(p.play(read(name, *cuts)), dialect, chunks)
+        told = row.tell(p.play(read(recording, *cuts)), dialect, chunks)
         found += [f"{protocol} {dialect} {chunks}: {rule}" for rule in row.check(told.stream, dialect)]
         assert (told.whole is not None) == row.whole
     return found
 
 
 @recorded
-@pytest.mark.parametrize("name", NAMES)
-def test_a_recorded_answer_is_legal_in_every_protocol_and_dialect(name: str) -> None:
-    assert broken(name) == []
+def test_a_recorded_answer_is_legal_in_every_protocol_and_dialect() -> None:
+    with Cases() as case:
+        for recording in recordings():
+            with case(f"{recording.parent.name}/{recording.name}"):
+                assert broken(recording) == []
 
 
 @recorded
-@pytest.mark.parametrize("name", NAMES[::8])
-def test_it_is_legal_wherever_it_was_cut_in_two(name: str) -> None:
-    size = (ROOT / name / "response.body").stat().st_size
-    for at in range(1, size, max(1, size // 12)):
-        assert broken(name, at) == []
+def test_it_is_legal_wherever_it_was_cut_in_two() -> None:
+    with Cases() as case:
+        for recording in recordings()[::8]:
+            size = (recording / "response.body").stat().st_size
+            for at in range(1, size, max(1, size // 12)):
+                with case(f"{recording.parent.name}/{recording.name} at {at}"):
+                    assert broken(recording, at) == []
 
 
 def translate(*args: str, input: bytes = ANSWER) -> Result:

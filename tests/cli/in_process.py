@@ -1,0 +1,153 @@
+"""`pellucid` in the process of the tests: commands, and `pellucid serve` on a thread.
+
+A command has what a process would have: an empty working directory, an environment and a home of its own, and its own
+standard streams. What it changes for the whole process (the log's handlers, what the collector ignores) is put back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import io
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+from click.testing import CliRunner
+
+from pellucid.cli.http_server import Server
+from pellucid.cli.main import main
+from pellucid.server.app import Gateway
+from pellucid.telemetry import log
+from tests.waiting import LIMIT_SECONDS, wait_until
+
+
+@contextmanager
+def own_process_state(folder: Path, home: Path) -> Iterator[pytest.MonkeyPatch]:
+    """A working directory and a home of its own until the end of the block; the log as it was, after it."""
+    handlers, level, propagate = log.handlers[:], log.level, log.propagate
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("XDG_DATA_HOME", str(home))
+        patch.setenv("COLUMNS", "100")
+        try:
+            yield patch
+        finally:
+            log.handlers[:], log.propagate = handlers, propagate
+            log.setLevel(level)
+            gc.unfreeze()
+
+
+def run_command(
+    *args: str, input: bytes = b"", env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a command to its end. It may fail, but never with an exception that reaches the interpreter."""
+    done = CliRunner().invoke(main, args, input=input, env=env)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return subprocess.CompletedProcess(args, done.exit_code, done.stdout_bytes, done.stderr_bytes)
+
+
+class _Server(Server):
+    """A server that is stopped by `handle_exit` alone: the system gives signals to a main thread only."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class ServingThread:
+    """`pellucid serve` on a thread, from its arguments to its exit status."""
+
+    def __init__(self, args: tuple[str, ...], patch: pytest.MonkeyPatch) -> None:
+        self._stderr = io.BytesIO()
+        self._server: Server | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._status: object = None
+        patch.setattr("pellucid.cli.serve.Server", self._make_server)
+        patch.setattr(sys, "stderr", io.TextIOWrapper(self._stderr, "utf-8", write_through=True))
+        self._thread = threading.Thread(target=self._run, args=(["serve", "--port", "0", *args],), name="serve")
+        self._thread.start()
+
+    @property
+    def said(self) -> bytes:
+        """What it has written to standard error so far."""
+        return self._stderr.getvalue()
+
+    @property
+    def port(self) -> int:
+        """The port that it says it listens on."""
+        wait_until(lambda: self._found_port() or not self._thread.is_alive(), "it listens")
+        found = self._found_port()
+        assert found, f"it did not start: {self.said.decode()}"
+        return int(found[1])
+
+    def until(self, text: bytes) -> str:
+        """Wait until standard error holds `text`; all of it so far."""
+        wait_until(lambda: text in self.said or not self._thread.is_alive(), f"it says {text!r}")
+        assert text in self.said, self.said.decode()
+        return self.said.decode()
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        """What a signal does."""
+        assert self._loop is not None
+        assert self._server is not None
+        self._loop.call_soon_threadsafe(self._server.handle_exit, number, None)
+
+    def end(self) -> tuple[object, str]:
+        """Wait for the end; the exit status, and all that it wrote to standard error."""
+        self._thread.join(LIMIT_SECONDS)
+        assert not self._thread.is_alive(), f"it does not end: {self.said.decode()}"
+        return self._status, self.said.decode()
+
+    def close(self) -> None:
+        """End it at once, if it has not ended."""
+        if self._thread.is_alive() and self._loop is not None and not self._loop.is_closed():
+            for _ in range(2):
+                self.stop(signal.SIGINT)
+        self.end()
+
+    def _found_port(self) -> re.Match[bytes] | None:
+        return re.search(rb"http://127\.0\.0\.1:(\d+)", self.said)
+
+    def _make_server(self, gateway: Gateway) -> Server:
+        self._loop = asyncio.get_running_loop()
+        self._server = _Server(gateway)
+        return self._server
+
+    def _run(self, args: list[str]) -> None:
+        try:
+            main.main(args, prog_name="pellucid")
+        except SystemExit as ended:
+            self._status = ended.code
+
+
+class ServeThread(Protocol):
+    """`pellucid serve` with these arguments and this configuration, until the end of the block."""
+
+    def __call__(self, *args: str, config: str = "") -> AbstractContextManager[ServingThread]: ...
+
+
+def serving_thread_in(folder: Path, patch: pytest.MonkeyPatch) -> ServeThread:
+    """`pellucid serve` in this folder, which is the working directory."""
+
+    @contextmanager
+    def started(*args: str, config: str = "") -> Iterator[ServingThread]:
+        if config:
+            (folder / "pellucid.toml").write_text(config)
+        with patch.context() as streams:
+            serving = ServingThread(args, streams)
+            try:
+                assert serving.port
+                yield serving
+            finally:
+                serving.close()
+
+    return started
