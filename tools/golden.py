@@ -1,0 +1,280 @@
+"""The golden comparison: two versions of the project, held against each other to the byte, from outside.
+
+    python tools/golden.py                       the working tree against commit 15598e1
+    python tools/golden.py --base HEAD~1         against another commit
+    python tools/golden.py --short               a few minutes instead of an hour
+    python tools/golden.py --only 'turns/*'      some cases alone (names are printed with each difference)
+
+Each version's gateway runs as a process, before the same scripted upstream, and answers the same requests: every
+recorded and hand-written response × every protocol and dialect × each view × streamed and whole × three cuts of the
+bytes; what is stored and replayed; what goes upstream in later turns; errors; the command line. Ids and times are made
+equal by their order of appearance (`golden_kit/normal.py`), and everything else is compared as it is. Then the working
+tree opens what the base left behind: a database, sealed tokens, a record, and logs in Redis.
+
+A difference that is meant is an entry in `tools/golden_allowed.toml`, beside its line in CHANGELOG.md. The exit status
+is 1 if there is another one, or an entry that is not needed any more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections import Counter
+from fnmatch import fnmatchcase
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tools.golden_kit.captures import Capture, differences
+from tools.golden_kit.capturing import capture, leave
+from tools.golden_kit.gateway import Checkout
+
+HERE = Path(__file__).parents[1]
+BASE = "15598e1"
+SHOWN = 10
+"""So many differences are shown whole; the rest are counted."""
+
+
+# --- checkouts ----------------------------------------------------------------------------------------------------
+
+
+def cache() -> Path:
+    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pellucid" / "golden"
+    root.mkdir(parents=True, exist_ok=True)
+    return root
+
+
+def checkout_of(revision: str) -> Checkout:
+    """A commit's files, in the cache, with a Python that has what they need."""
+    commit = _git("rev-parse", f"{revision}^{{commit}}").strip()
+    root = cache() / commit[:12]
+    if not root.is_dir():
+        with tempfile.TemporaryDirectory(dir=cache()) as made:
+            archive = subprocess.run(["git", "archive", commit], cwd=HERE, capture_output=True, check=True).stdout
+            subprocess.run(["tar", "-x", "-C", made], input=archive, check=True)
+            shutil.copytree(made, root)
+    return Checkout(root, _python_for(root))
+
+
+def _python_for(root: Path) -> str:
+    """This Python, where that version needs the same packages; otherwise an environment of its own."""
+    needs = [_dependencies(place) for place in (HERE, root)]
+    if needs[0] == needs[1]:
+        return sys.executable
+    environment = root / ".venv"
+    if not (environment / "ready").exists():
+        subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
+        pip = [
+            str(environment / "bin" / "python"),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "-c",
+            str(root / "constraints.txt"),
+        ]
+        subprocess.run([*pip, "-e", f"{root}[redis]"], check=True)
+        (environment / "ready").touch()
+    return str(environment / "bin" / "python")
+
+
+def _dependencies(root: Path) -> tuple[str, ...]:
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    return tuple(sorted([*project["dependencies"], *project["optional-dependencies"]["redis"]]))
+
+
+def _git(*args: str) -> str:
+    return subprocess.run(["git", *args], cwd=HERE, capture_output=True, text=True, check=True).stdout
+
+
+# --- captures -----------------------------------------------------------------------------------------------------
+
+
+class Plan(NamedTuple):
+    """Which cases are tried, with which recordings."""
+
+    recordings: Path | None
+    short: bool
+    only: list[str]
+
+    def key(self) -> str:
+        """A name for captures that would hold the same cases."""
+        sources = sorted((Path(__file__).parent / "golden_kit").glob("*.py"))
+        parts = [*(path.read_bytes() for path in sources), repr(self).encode()]
+        return sha256(b"\0".join(parts)).hexdigest()[:16]
+
+
+def run_captures(base: Checkout, tree: Checkout, plan: Plan, keep: Path, reuse: Path | None) -> tuple[Path, Path]:
+    """Capture both sides at once (the base's only where it is not in the cache); the files."""
+    left = keep / "left"
+    if reuse is not None and reuse.exists() and (reuse.parent / f"{reuse.name}.left").is_dir():
+        left, base_file = reuse.parent / f"{reuse.name}.left", reuse
+        sides = [(tree, keep / "tree.db")]
+    else:
+        print("the base leaves something to be read …", flush=True)
+        leave(base, left, plan.recordings, plan.short)
+        base_file = keep / "base.db"
+        sides = [(base, base_file), (tree, keep / "tree.db")]
+    workers = []
+    for checkout, file in sides:
+        args = [str(checkout.root), checkout.python, str(file), str(left), json.dumps(plan._asdict(), default=str)]
+        workers.append(subprocess.Popen([sys.executable, __file__, "--capture", *args]))
+    statuses = [worker.wait() for worker in workers]
+    if any(statuses):
+        raise SystemExit("a capture failed")
+    if reuse is not None and base_file != reuse and not plan.only:
+        shutil.copytree(left, reuse.parent / f"{reuse.name}.left", dirs_exist_ok=True)
+        shutil.copy(base_file, reuse)
+    return base_file, keep / "tree.db"
+
+
+def _capture_one(root: str, python: str, file: str, left: str, plan: str) -> None:
+    """One side, in a process of its own."""
+    options = json.loads(plan)
+    recordings = Path(options["recordings"]) if options["recordings"] not in (None, "None") else None
+    capture(Checkout(Path(root), python), Path(file), Path(left), recordings, options["short"], options["only"])
+
+
+# --- differences that are meant -----------------------------------------------------------------------------------
+
+
+class Allowed(NamedTuple):
+    """A difference that is meant.
+
+    Attributes:
+        cases: a glob of case names.
+        records: a glob of record labels.
+        before, after: a pattern, and what `re.sub` makes of it: the base's text, so changed, is the tree's. Without
+            them, the records may differ in anything.
+        changelog: the line of CHANGELOG.md that tells users.
+    """
+
+    cases: str
+    changelog: str
+    records: str = "*"
+    before: str | None = None
+    after: str = ""
+
+    def covers(self, name: str, label: str) -> bool:
+        return fnmatchcase(name, self.cases) and fnmatchcase(label, self.records)
+
+
+def read_allowed(path: Path, changelog: str) -> list[Allowed]:
+    """The entries of the allow-list. Each must name a line that is in the changelog."""
+    entries = (
+        [Allowed(**entry) for entry in tomllib.loads(path.read_text()).get("allowed", [])] if path.exists() else []
+    )
+    flat = " ".join(changelog.split())
+    for entry in entries:
+        if " ".join(entry.changelog.split()) not in flat:
+            raise SystemExit(f"{path.name}: CHANGELOG.md has no line {entry.changelog!r}")
+    return entries
+
+
+def explained(entries: list[Allowed], used: Counter[Allowed], name: str, label: str, one: str, other: str) -> bool:
+    """Whether the entries that cover this record, one after the other, make the one text the other."""
+    for entry in entries:
+        if entry.covers(name, label):
+            if entry.before is None:
+                used[entry] += 1
+                return True
+            changed = re.sub(entry.before, entry.after, one)
+            if changed != one:
+                used[entry] += 1
+                one = changed
+    return one == other
+
+
+# --- the report ---------------------------------------------------------------------------------------------------
+
+
+def compare(base_file: Path, tree_file: Path, entries: list[Allowed]) -> int:
+    """Print what differs; the number of differences that nothing explains, and of entries that nothing needs."""
+    used: Counter[Allowed] = Counter()
+    unexplained = records = 0
+    with Capture(base_file) as base, Capture(tree_file) as tree:
+        names = base.names()
+        order = names + [name for name in tree.names() if name not in set(names)]
+        for name in order:
+            records += len(base.digests(name))
+            found = [
+                difference
+                for difference in differences(base, tree, name)
+                if not explained(entries, used, name, *difference)
+            ]
+            if found:
+                unexplained += 1
+                if unexplained <= SHOWN:
+                    _show(name, *found[0], len(found))
+                elif unexplained <= 20 * SHOWN:
+                    print(f"differs: {name}: {found[0][0]}")
+    unused = [entry for entry in entries if not used[entry]]
+    for entry in unused:
+        print(f"not needed any more: {entry.cases} {entry.records}: {entry.changelog}")
+    print(
+        f"{len(order)} cases, {records} records; {unexplained} cases differ, {sum(used.values())} differences are meant"
+    )
+    return unexplained + len(unused)
+
+
+def _show(name: str, label: str, one: str, other: str, count: int) -> None:
+    print(f"\ndiffers: {name}: {label}" + (f" (and {count - 1} more records)" if count > 1 else ""))
+    lines = difflib.unified_diff(_lines(one), _lines(other), "base", "tree", lineterm="", n=1)
+    for n, line in enumerate(lines):
+        if n > 30:
+            print("  …")
+            break
+        print(f"  {line}")
+
+
+def _lines(text: str) -> list[str]:
+    """Lines that are short enough to look at: long ones are broken where JSON has a comma."""
+    return [
+        piece for line in text.split("\n") for piece in (re.split(r"(?<=,)(?=\")", line) if len(line) > 160 else [line])
+    ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Hold two versions of the project against each other.")
+    parser.add_argument("--base", default=BASE, help=f"a commit, or a directory with a checkout (default: {BASE})")
+    parser.add_argument("--tree", default=str(HERE), help="a directory with the other checkout (default: this one)")
+    parser.add_argument("--recordings", help="a directory of recordings (default: PELLUCID_RECORDINGS, or beside this)")
+    parser.add_argument("--short", action="store_true", help="the project's own fixtures alone, and fewer combinations")
+    parser.add_argument("--only", action="append", default=[], metavar="GLOB", help="only cases of these names")
+    parser.add_argument("--keep", metavar="DIR", help="leave both captures there")
+    parser.add_argument("--allowed", default=str(HERE / "tools" / "golden_allowed.toml"), help="the allow-list")
+    options = parser.parse_args()
+
+    beside = HERE.parent / "shared" / "recordings"
+    named = options.recordings or os.environ.get("PELLUCID_RECORDINGS") or (str(beside) if beside.is_dir() else None)
+    recordings = Path(named) if named and not options.short else None
+    plan = Plan(recordings, options.short, options.only)
+    entries = read_allowed(Path(options.allowed), (HERE / "CHANGELOG.md").read_text())
+    is_directory = Path(options.base).is_dir()
+    base = Checkout(Path(options.base).resolve()) if is_directory else checkout_of(options.base)
+    tree = Checkout(Path(options.tree).resolve())
+    reuse = None if is_directory or options.only else cache() / f"{base.root.name}-{plan.key()}.db"
+    with tempfile.TemporaryDirectory(prefix="golden-") as made:
+        keep = Path(options.keep or made)
+        keep.mkdir(parents=True, exist_ok=True)
+        files = run_captures(base, tree, plan, keep, reuse)
+        if options.only:
+            entries = []
+        return 1 if compare(*files, entries) else 0
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--capture"]:
+        _capture_one(*sys.argv[2:])
+    else:
+        raise SystemExit(main())

@@ -1,0 +1,244 @@
+"""Spaces in a golden comparison: three participants over real sockets, and the history over HTTP.
+
+Each envelope of a script is sent when the one before it was answered, so the order is the same in every run. What each
+participant receives is recorded, frame by frame.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import ClientConnection, connect
+
+from .captures import Case
+from .gateway import Gateway
+from .setting import Cases, Setting, record_reply
+
+Envelope = dict[str, Any]
+
+PARTICIPANTS = {"alice": ["*"], "agent": ["chat", "chat/*", "mcp/*", "reasoning/*"], "watcher": ["chat"]}
+SPACES = {"strict": "strict", "flag": "flag"}
+
+
+def token(space: str, participant: str) -> str:
+    return f"golden-token-of-{participant}-in-{space}"
+
+
+def configuration() -> str:
+    """The TOML of the spaces; the tokens are in files of the data directory (`token_files`)."""
+    sections = []
+    for space, reasoning in SPACES.items():
+        sections.append(f'[spaces.{space}]\nreasoning = "{reasoning}"\n')
+        for name, capabilities in PARTICIPANTS.items():
+            rows = f'token_file = "{space}-{name}.token"\ncapabilities = {json.dumps(capabilities)}\n'
+            sections.append(f"[spaces.{space}.participants.{name}]\n{rows}")
+    redact = 'redact = [{ name = "key", pattern = "sk-[A-Za-z0-9]{20,}" }]\n'
+    return "\n".join(sections).replace('reasoning = "strict"\n', f'reasoning = "strict"\n{redact}', 1)
+
+
+def token_files() -> dict[str, str]:
+    return {f"{space}-{name}.token": f"{token(space, name)}\n" for space in SPACES for name in PARTICIPANTS}
+
+
+SCRIPT: list[tuple[str, Envelope]] = [
+    ("alice", {"kind": "chat", "payload": {"text": "Should we deploy this?"}}),
+    ("agent", {"kind": "reasoning/start", "id": "r-1", "correlation_id": ["m0"], "payload": {"message": "I look"}}),
+    (
+        "agent",
+        {"kind": "reasoning/thought", "context": "r-1", "payload": {"message": "token sk-abcdefghijklmnopqrstuv"}},
+    ),
+    ("agent", {"kind": "reasoning.question", "context": "r-1", "payload": {"questions": ["Is there a test?", "Why?"]}}),
+    (
+        "agent",
+        {"kind": "mcp/request", "context": "r-1", "id": "q-1", "to": ["alice"], "payload": {"method": "tools/list"}},
+    ),
+    (
+        "alice",
+        {"kind": "mcp/response", "correlation_id": ["q-1"], "to": ["agent"], "payload": {"result": {"tools": []}}},
+    ),
+    ("agent", {"kind": "reasoning/start", "id": "r-2", "context": "r-1", "payload": {"message": "deeper"}}),
+    (
+        "agent",
+        {
+            "kind": "reasoning/hypothesis",
+            "context": "r-1/r-2",
+            "payload": {"hypothesis": "It leaks", "confidence": 0.8},
+        },
+    ),
+    ("agent", {"kind": "reasoning/conclusion", "context": "r-1/r-2", "payload": {"message": "It does"}}),
+    ("agent", {"kind": "reasoning/conclusion", "context": "r-1", "payload": {"message": "Not yet", "confidence": 0.9}}),
+    ("agent", {"kind": "reasoning/thought", "context": "r-1", "payload": {"message": "too late"}}),
+    ("agent", {"kind": "chat", "correlation_id": ["r-1"], "payload": {"text": "Do not deploy."}}),
+    ("watcher", {"kind": "reasoning/start", "id": "w-1", "payload": {"message": "may not"}}),
+    ("watcher", {"kind": "chat", "to": ["agent"], "payload": {"text": "only for the agent"}}),
+    ("agent", {"kind": "mcp/proposal", "id": "p-1", "payload": {"method": "tools/call", "params": {"name": "deploy"}}}),
+    ("alice", {"kind": "mcp/reject", "correlation_id": ["p-1"], "payload": {"reason": "no"}}),
+    ("agent", {"kind": "mcp/proposal", "id": "p-2", "payload": {"method": "tools/call", "params": {"name": "test"}}}),
+    ("agent", {"kind": "mcp/withdraw", "correlation_id": ["p-2"], "payload": {}}),
+    (
+        "alice",
+        {
+            "kind": "capability/grant",
+            "id": "g-1",
+            "payload": {"recipient": "watcher", "capabilities": [{"kind": "reasoning/*"}]},
+        },
+    ),
+    ("watcher", {"kind": "reasoning/start", "id": "w-2", "payload": {"message": "may now"}}),
+    ("alice", {"kind": "reasoning/cancel", "context": "w-2", "payload": {"reason": "enough"}}),
+    ("watcher", {"kind": "reasoning/thought", "context": "w-2", "payload": {"message": "after the cancel"}}),
+    (
+        "alice",
+        {"kind": "capability/revoke", "payload": {"recipient": "watcher", "capabilities": [{"kind": "reasoning/*"}]}},
+    ),
+    ("watcher", {"kind": "reasoning/start", "id": "w-3", "payload": {"message": "may not again"}}),
+    ("agent", {"kind": "space/kick", "payload": {"participant_id": "alice"}}),
+    ("alice", {"kind": "chat", "from": "agent", "payload": {"text": "in another's name"}}),
+    ("alice", {"kind": "chat", "id": "m0", "payload": {"text": "an id again"}}),
+    ("alice", {"kind": "no such kind/of course", "payload": {}}),
+    ("alice", {"kind": "chat"}),
+    ("alice", {"payload": {"text": "no kind"}}),
+    ("alice", {"kind": "reasoning/thought", "context": "nowhere", "payload": {"message": "no context"}}),
+    ("alice", {"kind": "chat", "payload": {"text": "the end", "unknown": [1, {"x": None}]}}),
+]
+
+
+class _Seat:
+    """One participant's socket, and every frame that came."""
+
+    def __init__(self, connection: ClientConnection) -> None:
+        self.connection = connection
+        self.frames: list[str] = []
+
+    def next(self) -> Envelope:
+        text = str(self.connection.recv(30))
+        self.frames.append(text)
+        value: Envelope = json.loads(text)
+        return value
+
+    def until(self, id: str) -> None:
+        """Read until the echo of this id, or the error about it."""
+        while True:
+            one = self.next()
+            about = one.get("correlation_id") or one.get("correlationId") or []
+            if one.get("id") == id or (str(one.get("kind")).replace(".", "/") == "system/error" and id in about):
+                return
+
+
+def talk(gateway: Gateway, space: str, case: Case) -> None:
+    """Have the script said in a space; record what each participant receives."""
+    with ExitStack() as stack:
+        seats: dict[str, _Seat] = {}
+        for name in PARTICIPANTS:
+            headers = {"Authorization": f"Bearer {token(space, name)}"}
+            url = f"ws://127.0.0.1:{gateway.port}/spaces/{space}/ws"
+            seats[name] = _Seat(stack.enter_context(connect(url, additional_headers=headers, proxy=None)))
+            while seats[name].next()["kind"] not in ("system/welcome", "system.welcome"):
+                pass
+        for n, (sender, envelope) in enumerate(SCRIPT):
+            sent = {"id": f"m{n}", **envelope}
+            seats[sender].connection.send(json.dumps(sent))
+            seats[sender].until(str(sent["id"]))
+        for name, seat in seats.items():
+            if name != "alice":
+                seat.until(f"m{len(SCRIPT) - 1}")
+            for n, frame in enumerate(seat.frames):
+                case.add(f"{name} receives {n}", frame)
+    _settle(gateway, space)
+
+
+def _settle(gateway: Gateway, space: str) -> None:
+    """Wait until the space says that everybody has left."""
+    headers = {"Authorization": f"Bearer {token(space, 'alice')}"}
+    heads = [-2, -1]
+    while heads[-1] != heads[-2]:
+        time.sleep(0.3)
+        heads.append(gateway.request("GET", f"/spaces/{space}", None, headers).json["head"])
+
+
+_READS = [
+    "",
+    "/envelopes?limit=5",
+    "/envelopes?limit=100&kind=reasoning/*",
+    "/envelopes?from=agent&order=desc",
+    "/envelopes/3",
+    "/envelopes/3/references",
+    "/envelopes?context=r-1",
+    "/search?q=deploy",
+    "/search?q=",
+    "/contexts",
+    "/contexts/r-1",
+    "/contexts/none",
+    "/patterns",
+    "/export?format=jsonl",
+    "/export?format=chat-jsonl",
+    "/export?format=otel",
+    "/export?format=none",
+    "/replay",
+]
+
+
+def history(gateway: Gateway, space: str, participant: str) -> Iterator[tuple[str, Any]]:
+    """What can be read of a space over HTTP, as pairs of a path and the reply."""
+    headers: Mapping[str, str] = {"Authorization": f"Bearer {token(space, participant)}"}
+    for path in _READS:
+        yield path, gateway.request("GET", f"/spaces/{space}{path}", None, headers)
+    yield "no token", gateway.request("GET", f"/spaces/{space}/envelopes")
+    yield "wrong token", gateway.request("GET", f"/spaces/{space}/envelopes", None, {"Authorization": "Bearer no"})
+    yield "spaces", gateway.request("GET", "/spaces", None, headers)
+    body = {"kind": "chat", "payload": {"text": "by HTTP"}}
+    yield "say", gateway.request("POST", f"/spaces/{space}/envelopes", body, headers)
+    yield (
+        "say what one may not",
+        gateway.request("POST", f"/spaces/{space}/envelopes", {"kind": "space/kick", "payload": {}}, headers),
+    )
+
+
+def refusals(gateway: Gateway, case: Case) -> None:
+    """How joins end that are refused."""
+    joins: list[tuple[str, str, Any]] = [
+        ("no token", "/spaces/strict/ws", {}),
+        ("wrong token", "/spaces/strict/ws", {"type": "join", "token": "wrong"}),
+        ("no such space", "/ws?space=none", {"type": "join", "space": "none", "token": token("flag", "alice")}),
+        (
+            "MEW's join",
+            "/ws",
+            {"type": "join", "space": "flag", "token": token("flag", "alice"), "participantId": "alice"},
+        ),
+        (
+            "a join for somebody else",
+            "/ws",
+            {"type": "join", "space": "flag", "token": token("flag", "alice"), "participantId": "agent"},
+        ),
+    ]
+    for what, path, first in joins:
+        try:
+            with connect(f"ws://127.0.0.1:{gateway.port}{path}", proxy=None) as connection:
+                connection.send(json.dumps(first))
+                case.add(f"{what}: receives", str(connection.recv(10)))
+                connection.send(json.dumps({"kind": "chat", "id": "x", "payload": {"text": "Hi"}}))
+                case.add(f"{what}: receives", str(connection.recv(10)))
+        except ConnectionClosed as closed:
+            end = closed.rcvd
+            case.add(f"{what}: closed", f"{end.code} {end.reason}" if end else "without a word")
+        except Exception as error:
+            case.add(f"{what}: refused", f"{type(error).__name__}: {error}")
+        _settle(gateway, "flag")
+
+
+def in_spaces(on: Setting) -> Cases:
+    for space in SPACES:
+        yield f"spaces/{space}/script", partial(talk, on.gateway, space)
+
+        def read(case: Case, participant: str, space: str = space) -> None:
+            for path, reply in history(on.gateway, space, participant):
+                record_reply(case, path, reply)
+
+        for participant in PARTICIPANTS:
+            yield f"spaces/{space}/history of {participant}", partial(read, participant=participant, space=space)
+    yield "spaces/refusals", partial(refusals, on.gateway)
