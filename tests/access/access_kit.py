@@ -75,6 +75,8 @@ async def make_key(store: Store, may: Policy | None = None, owner: str = "acme",
 
 
 class Clock:
+    """Seconds that pass only when they are added."""
+
     def __init__(self) -> None:
         self.now = 1_800_000_000.0
 
@@ -92,6 +94,9 @@ class Issuer:
         self.body: bytes | None = None
         """What it says instead of its keys."""
         self.delay = 0.0
+        self.answers = asyncio.Event()
+        """While it is not set, nobody gets the keys."""
+        self.answers.set()
         self._runner: web.AppRunner | None = None
         self.port = 0
 
@@ -144,6 +149,7 @@ class Issuer:
     async def _keys(self, request: web.Request) -> web.Response:
         self.fetches += 1
         await asyncio.sleep(self.delay)
+        await self.answers.wait()
         if self.body is not None:
             return web.Response(body=self.body, status=self.status)
         return web.json_response(KeySet(self.keys).as_dict(private=False), status=self.status)

@@ -104,12 +104,12 @@ def providing(kind: type[Provider] = Provider) -> Iterator[Provider]:
 
     thread = threading.Thread(target=lambda: loop.run_until_complete(run()), name="provider")
     thread.start()
-    assert ready.wait(5)
+    assert ready.wait(60)
     try:
         yield provider
     finally:
         loop.call_soon_threadsafe(done.set)
-        thread.join(5)
+        thread.join(60)
         loop.close()
 
 
@@ -137,15 +137,15 @@ class Browser:
         if kept and "Cookie" not in sent:
             sent["Cookie"] = "; ".join(kept)
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        connection = http.client.HTTPConnection("127.0.0.1", self.gateway.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.gateway.port, timeout=60)
         try:
             connection.request(method, path, data, {name: value for name, value in sent.items() if value})
             response = connection.getresponse()
-            headers = response.getheaders()
-            reply = Reply(response.status, {name.lower(): value for name, value in headers}, response.read())
+            received = response.getheaders()
+            reply = Reply(response.status, {name.lower(): value for name, value in received}, response.read())
         finally:
             connection.close()
-        for name, value in headers:
+        for name, value in received:
             if name.lower() == "set-cookie":
                 self._keep(value)
         return reply

@@ -6,18 +6,24 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.parts import Usage
-from pellucid.relay import open_relay
+from pellucid.relay import Relay, RelayError, open_relay
+from pellucid.relay.memory import MemoryRelay
 from pellucid.server.access import AccessError, Guard, Policy, Principal, headers_of
 from pellucid.server.access.limits import COUNTERS, Rates, counted, tokens_of
-from tests.access.access_kit import guard, principal
+from tests.access.access_kit import Clock, guard, principal
 from tests.service_redis import RedisService, redis_service
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
+
+
+REDIS = pytest.param("redis", marks=pytest.mark.needs("redis"))
 
 
 @pytest.fixture(scope="module")
@@ -26,12 +32,12 @@ def redis() -> Iterator[RedisService]:
         yield running
 
 
-@pytest.fixture(params=["memory", "redis"])
+@pytest.fixture(params=["memory", REDIS])
 async def guards(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Guard, Guard]]:
     """Of two replicas; in memory, of one."""
     relays: list[Any]
     if request.param == "memory":
-        relays = [await open_relay(None)] * 2
+        relays = [MemoryRelay(Clock())] * 2
     else:
         service: RedisService = request.getfixturevalue("redis")
         service.start()
@@ -100,12 +106,16 @@ async def test_streams_are_counted_over_replicas_and_come_free(guards: tuple[Gua
     async with guards[0].stream(who), guards[0].stream(who):
         pass
 
+    entered = 0
+
     async def cancelled() -> None:
+        nonlocal entered
         async with guards[0].stream(who):
-            await asyncio.sleep(60)
+            entered += 1
+            await asyncio.Event().wait()
 
     tasks = [asyncio.create_task(cancelled()) for _ in range(2)]
-    await asyncio.sleep(0.05)
+    await eventually(lambda: entered == 2)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -113,12 +123,27 @@ async def test_streams_are_counted_over_replicas_and_come_free(guards: tuple[Gua
         pass
 
 
+class Holding(MemoryRelay):
+    """It counts how often a place was held or held on to."""
+
+    count = 0
+
+    async def hold(self, bucket: str, limit: int, holder: str, seconds: float) -> bool:
+        held = await super().hold(bucket, limit, holder, seconds)
+        self.count += 1
+        return held
+
+
 async def test_a_place_is_kept_while_the_stream_is_open_and_freed_when_its_replica_dies() -> None:
-    relay = await open_relay(None)
-    living, dead = Rates(relay, hold_seconds=0.3), Rates(relay, hold_seconds=0.3)
+    clock = Clock()
+    relay = Holding(clock)
+    living, dead = Rates(relay, hold_seconds=0.03), Rates(relay, hold_seconds=0.03)
     who = principal(streams=1)
     async with living.stream(who):
-        await asyncio.sleep(0.6)
+        for _ in range(4):
+            before = relay.count
+            clock.now += 0.02
+            await eventually(lambda: relay.count > before)  # noqa: B023 (it is called in this round)
         with pytest.raises(AccessError):
             await living.stream(who).__aenter__()
     left_open = dead.stream(who)
@@ -126,7 +151,7 @@ async def test_a_place_is_kept_while_the_stream_is_open_and_freed_when_its_repli
     await dead.aclose()  # without a word to anybody
     with pytest.raises(AccessError):
         await living.stream(who).__aenter__()
-    await asyncio.sleep(0.35)
+    clock.now += 0.04
     async with living.stream(who):
         pass
     await living.aclose()
@@ -142,15 +167,46 @@ async def test_who_has_no_limits_never_asks_the_relay() -> None:
         pass
 
 
+class Stoppable(MemoryRelay):
+    """It can be stopped as a server can, and has nothing in it when it is started again."""
+
+    is_away = False
+
+    def start(self) -> None:
+        self.is_away = False
+        self._buckets.clear()
+
+    def stop(self) -> None:
+        self.is_away = True
+
+    def _now(self) -> float:
+        if self.is_away:
+            raise RelayError("it is away")
+        return super()._now()
+
+
+@pytest.fixture(params=["memory", REDIS])
+async def stoppable(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Relay, Stoppable | RedisService]]:
+    if request.param == "memory":
+        alone = Stoppable(Clock())
+        yield alone, alone
+        return
+    service: RedisService = request.getfixturevalue("redis")
+    service.start()
+    service.ask(b"FLUSHALL")
+    relay = await open_relay(service.url)
+    yield relay, service
+    await relay.aclose()
+
+
 @pytest.mark.parametrize("when_down", ["refuse", "allow"])
-async def test_while_nobody_can_count(redis: RedisService, when_down: str) -> None:
-    redis.start()
-    relay: Any = await open_relay(redis.url)
+async def test_while_nobody_can_count(stoppable: tuple[Relay, Stoppable | RedisService], when_down: str) -> None:
+    relay, service = stoppable
     door = guard({"limits_when_down": when_down}, relay=relay)
     who = Principal("acme", f"key_{when_down}", "", Policy(requests_per_minute=5, tokens_per_minute=9, streams=1))
     await door.spend(who)
     async with door.stream(who):
-        redis.stop()
+        service.stop()
         if when_down == "allow":
             assert await door.spend(who) == []
         else:
@@ -162,10 +218,9 @@ async def test_while_nobody_can_count(redis: RedisService, when_down: str) -> No
         # What is over is over, and what is open stays open.
         await door.charge(who, Usage(output_tokens=5))
         assert await door.spend(principal()) == []
-    redis.start()
+    service.start()
     assert dict(await door.spend(who))[b"x-ratelimit-remaining-requests"] == b"4"
     await door.aclose()
-    await relay.aclose()
 
 
 @given(
@@ -195,5 +250,5 @@ def test_what_was_reported_is_charged_as_it_is_and_what_was_not_is_never_free(
 
 @pytest.mark.parametrize("field", [*COUNTERS.values(), "streams"])
 def test_whoever_has_a_limit_is_counted_and_nobody_else(field: str) -> None:
-    assert counted(Policy(**{field: 1}))
+    assert counted(msgspec.convert({field: 1}, Policy))
     assert not counted(Policy(max_output_tokens=1, max_body_bytes=1, models=[]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import tomllib
 from pathlib import Path
@@ -16,7 +15,7 @@ from pellucid.server.access import AccessError, Cors, CorsConfig, Policy
 from pellucid.server.access.config import AccessConfig, check_access
 from pellucid.server.config import check_config
 from pellucid.storage import Store, StoreError
-from tests.access.access_kit import guard, make_key, refusal, scope
+from tests.access.access_kit import Clock, guard, make_key, refusal, scope
 
 pytestmark = pytest.mark.anyio
 
@@ -24,18 +23,19 @@ PAGE = "https://app.example.com"
 
 
 async def test_on_this_machine_everybody_is_local_until_the_first_key_is_made(store: Store) -> None:
-    door = guard({"key_seconds": 0.1}, store)
+    ticks = Clock()
+    door = guard({"key_seconds": 5.0}, store, ticks=ticks)
     for request in (scope(), scope("sk-unused"), scope(client="::1"), scope(client=None), scope(client="127.9.9.9")):
         principal = await door.admit(request)
         assert (principal.owner, principal.key_id, principal.policy) == ("local", None, Policy())
     text, id_ = await make_key(store)
-    await asyncio.sleep(0.11)
+    ticks.now += 5
     await refusal(door, scope())
     await refusal(door, scope("sk-unused"))
     assert (await door.admit(scope(text))).owner == "acme"
     # and revoking it opens nothing again, here or after a restart
     await store.keys.revoke(id_, 1.0)
-    await asyncio.sleep(0.11)
+    ticks.now += 5
     for guarding in (door, guard({}, store)):
         await refusal(guarding, scope())
 

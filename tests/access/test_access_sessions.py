@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +24,7 @@ from tests.access.access_kit import PEPPER, Clock, make_key
 from tests.access.oidc_kit import Browser
 from tests.scripted import Upstream, say
 from tests.scripted.gateway import Served, serve
+from tests.waiting import wait_until
 
 ENV_KEY = "k" * 40
 PAGE = "https://app.example.com"
@@ -46,10 +48,17 @@ class House:
         return check_config(table, {"THE_KEY": ENV_KEY})
 
     def key(self, **fields: Any) -> tuple[str, str]:
-        return self._with_store(lambda store: make_key(store, **fields))
+        made: tuple[str, str] = self._with_store(lambda store: make_key(store, **fields))
+        return made
 
     def revoke(self, id_: str) -> None:
         self._with_store(lambda store: store.keys.revoke(id_, time.time()))
+
+    def sql(self, statement: str, *values: object) -> None:
+        """Execute this in the store's file."""
+        with sqlite3.connect(self.url.removeprefix("sqlite:///"), timeout=30) as database:
+            database.execute(statement, values)
+        database.close()
 
     def _with_store(self, work: Callable[[Store], Any]) -> Any:
         async def whole() -> Any:
@@ -149,7 +158,7 @@ def test_whoever_revokes_the_key_ends_its_sessions(keyed: Served, house: House) 
     text, id_ = house.key()
     browser, other = signed_in(keyed, text), signed_in(keyed, house.key()[0])
     house.revoke(id_)
-    time.sleep(0.15)
+    wait_until(lambda: browser.fetch("GET", "/api/conversations").status != 200)
     reply = browser.fetch("GET", "/api/conversations")
     assert (reply.status, reply.json["error"]["code"]) == (401, "session_over")
     assert browser.state["signed_in"] is False
@@ -157,8 +166,11 @@ def test_whoever_revokes_the_key_ends_its_sessions(keyed: Served, house: House) 
 
 
 def test_a_key_that_expires_ends_its_sessions(keyed: Served, house: House) -> None:
-    browser = signed_in(keyed, house.key(expires_at=time.time() + 0.5)[0])
-    time.sleep(0.5)
+    text, id_ = house.key(expires_at=time.time() + 3600)
+    browser = signed_in(keyed, text)
+    assert browser.fetch("GET", "/api/conversations").status == 200
+    house.sql("UPDATE keys SET expires_at = ? WHERE id = ?", time.time(), id_)
+    wait_until(lambda: browser.fetch("GET", "/api/conversations").status != 200)
     assert browser.fetch("GET", "/api/conversations").json["error"]["code"] == "session_over"
 
 

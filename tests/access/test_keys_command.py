@@ -40,7 +40,8 @@ class Commands:
 
     def create(self, *args: str) -> dict[str, Any]:
         made = self.run("create", "--owner", "acme", "--json", *args)
-        return json.loads(made.stdout)
+        key: dict[str, Any] = json.loads(made.stdout)
+        return key
 
 
 @pytest.fixture
@@ -81,7 +82,9 @@ async def test_what_was_made_listed_and_revoked_is_what_the_door_knows(commands:
     assert limits == (60, 9000, 3000, 4)
     assert (policy.store, policy.counts, policy.retention_seconds) == (False, False, 7 * 86_400)
     assert (policy.max_body_bytes, policy.max_output_tokens, policy.reasoning_events) == (1000, 99, "openai")
-    [row] = await store.keys.list()
+    rows = await store.keys.list()
+    assert len(rows) == 1
+    row = rows[0]
     assert row.expires_at is not None
     assert row.expires_at - row.created_at == 30 * 86_400
     await anyio.to_thread.run_sync(lambda: commands.run("revoke", made["id"]))

@@ -67,12 +67,13 @@ class Guard:
         seal_keys: Callable[[], Keys] | None = None,
         environ: Mapping[str, str] = os.environ,
         clock: Callable[[], float] = time.time,
+        ticks: Callable[[], float] = time.monotonic,
     ) -> None:
         self.cors = Cors(access.cors)
         self._guarded = access.guarded
         self._all = allow_unauthenticated
         self._rates = Rates(relay, access.limits_when_down)
-        self._tokens = Tokens(access, clock) if access.jwt is not None else None
+        self._tokens = Tokens(access, clock, ticks) if access.jwt is not None else None
         self._book: KeyBook | None = None
         if keys is not None and access.keys is not False:
             path = Path(access.pepper_file) if access.pepper_file is not None else None
@@ -80,7 +81,7 @@ class Guard:
             def hasher() -> Hasher:
                 return Hasher(find_pepper(path, environ))
 
-            self._book = KeyBook(keys, hasher, access.key_seconds, clock)
+            self._book = KeyBook(keys, hasher, access.key_seconds, clock, ticks)
             if access.keys:
                 self._book.hasher()
         self._one: tuple[bytes, Principal] | None = None
@@ -96,7 +97,7 @@ class Guard:
         if seal_keys is not None:
             self.sessions = Sessions(access, seal_keys, one, clock)
             if access.oidc is not None and self._tokens is not None:
-                self.oidc = Oidc(access, self._tokens, seal_keys, environ, clock)
+                self.oidc = Oidc(access, self._tokens, seal_keys, environ, clock, ticks)
         self._local = Principal(LOCAL, None, LOCAL, access.policy())
 
     async def start(self) -> None:
