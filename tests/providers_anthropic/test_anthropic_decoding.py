@@ -385,7 +385,10 @@ def test_who_called_is_kept_if_it_was_not_the_model_itself() -> None:
 
 
 def test_blocks_that_the_message_begins_with() -> None:
-    held = [{"type": "tool_use", "id": "t", "name": "f", "input": {"a": 1}}, {"type": "text", "text": "and"}]
+    held: list[dict[str, Any]] = [
+        {"type": "tool_use", "id": "t", "name": "f", "input": {"a": 1}},
+        {"type": "text", "text": "and"},
+    ]
     assert said(response_of(sse(start(content=held), *text(0, "so"), *ended("tool_use")))) == [
         ("tool-call", {"a": 1}), ("text", "and"), ("text", "so"),
     ]  # fmt: skip

@@ -362,7 +362,7 @@ def test_arguments_that_are_no_object_are_shown_to_the_model() -> None:
 
 
 def test_empty_and_white_text_is_not_sent() -> None:
-    said = [
+    said: list[ModelMessage] = [
         HI,
         ModelResponse([TextPart("\n\n"), TextPart("")]),
         ModelRequest([UserPromptPart("go"), UserPromptPart("")]),

@@ -27,6 +27,7 @@ from pellucid.parts import (
     BuiltinToolReturnPart,
     CompactionPart,
     FilePart,
+    ModelMessage,
     ModelRequest,
     ModelResponse,
     ModelResponsePart,
@@ -300,7 +301,11 @@ def test_a_tool_loop_that_lost_its_reasoning(model: str, thinks: bool) -> None:
     call = ToolCallPart("f", "{}", "t")
 
     def thinking(*parts: ModelResponsePart, then: ModelRequest = answered) -> bool:
-        history = [ModelRequest([asked]), ModelResponse(list(parts), origin=origin(model=model)), then]
+        history: list[ModelMessage] = [
+            ModelRequest([asked]),
+            ModelResponse(list(parts), origin=origin(model=model)),
+            then,
+        ]
         body = encode(ModelCall(model, history, settings={"thinking": "low"}), row, origin(model=model))
         return "thinking" in body
 

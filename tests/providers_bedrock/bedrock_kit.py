@@ -161,3 +161,8 @@ def said(response: ModelResponse) -> list[tuple[str, Any]]:
         (part.part_kind, getattr(part, "args", None) if hasattr(part, "args") else getattr(part, "content", None))
         for part in response.parts
     ]
+
+
+def completeness(response: ModelResponse) -> list[bool | None]:
+    """Of each part whether it is complete; None of one that is never cut."""
+    return [getattr(part, "complete", None) for part in response.parts]

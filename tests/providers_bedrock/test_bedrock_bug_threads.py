@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pellucid.parts import (
+    ModelMessage,
     ModelRequest,
     ModelResponse,
     TextPart,
@@ -135,7 +136,11 @@ def test_a_slash_in_an_arn_reached_another_operation() -> None:
 
 def test_a_history_of_calls_without_tools_was_refused() -> None:
     """vxcontrol/pentagi#160, patriceckhart/zot#18: toolConfig must be defined."""
-    messages = [ASK, ModelResponse([ToolCallPart("f", "{}", "t")]), ModelRequest([ToolReturnPart("f", "x", "t")])]
+    messages: list[ModelMessage] = [
+        ASK,
+        ModelResponse([ToolCallPart("f", "{}", "t")]),
+        ModelRequest([ToolReturnPart("f", "x", "t")]),
+    ]
     assert "toolConfig" in encode(ModelCall(CLAUDE, messages), row_of(), origin())
     assert "toolConfig" not in encode(ModelCall(CLAUDE, [ASK]), row_of(), origin())
 
@@ -148,7 +153,7 @@ def test_a_blank_text_beside_a_call_was_refused() -> None:
 def test_a_failed_tool_without_output_was_refused_for_ever() -> None:
     """aws-samples/sample-multi-agent-orchestration-chat-on-agentcore#15."""
     failed_call = ModelRequest([ToolReturnPart("f", "", "t", outcome="failed")])
-    messages = [ASK, ModelResponse([ToolCallPart("f", "{}", "t")]), failed_call]
+    messages: list[ModelMessage] = [ASK, ModelResponse([ToolCallPart("f", "{}", "t")]), failed_call]
     (block,) = encode(ModelCall(CLAUDE, messages), row_of(), origin())["messages"][2]["content"]
     assert block["toolResult"]["content"] == [{"text": "failed"}]
 

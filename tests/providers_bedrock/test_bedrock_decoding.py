@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pellucid.errors import ErrorInfo
-from pellucid.events import ErrorEvent, ItemStartEvent, PartDeltaEvent
+from pellucid.events import ErrorEvent, ItemStartEvent, PartDeltaEvent, ThinkingPartDelta
 from pellucid.framing import eventstream_message
 from pellucid.parts import (
     BuiltinToolCallPart,
@@ -25,6 +25,7 @@ from pellucid.parts import (
     Usage,
 )
 from pellucid.providers.bedrock import decoder
+from tests.examples import many
 from tests.providers_bedrock.bedrock_kit import (
     CLAUDE,
     NOVA,
@@ -32,6 +33,7 @@ from tests.providers_bedrock.bedrock_kit import (
     b64,
     begin,
     body,
+    completeness,
     cut,
     delta,
     event,
@@ -84,6 +86,7 @@ def test_text_and_reasoning_are_told_as_they_come() -> None:
     events = reader.feed(frame("contentBlockDelta", delta(0, reasoningContent={"text": "Let"})[1]))
     assert isinstance(events[0], ItemStartEvent)
     assert isinstance(events[-1], PartDeltaEvent)
+    assert isinstance(events[-1].delta, ThinkingPartDelta)
     assert events[-1].delta.content_delta == "Let"
 
 
@@ -158,8 +161,11 @@ def test_both_shapes_of_reasoning_are_read_in_both_places(flat: bool, streamed: 
 
 def test_what_a_row_calls_a_summary_is_one() -> None:
     data = stream(thought(0, "a", signature="s"), over())
-    assert response_of(data, "us.anthropic.claude-3-7-sonnet-20250219-v1:0").parts[0].form == "raw"
-    assert response_of(data, "anthropic.claude-opus-4-7").parts[0].form == "summary"
+    older, newer = "us.anthropic.claude-3-7-sonnet-20250219-v1:0", "anthropic.claude-opus-4-7"
+    for model, form in ((older, "raw"), (newer, "summary")):
+        (part,) = response_of(data, model).parts
+        assert isinstance(part, ThinkingPart)
+        assert part.form == form
 
 
 # --- redacted reasoning --------------------------------------------------------------------------------------------
@@ -210,8 +216,10 @@ def test_text_and_blob_under_one_index_are_two_thoughts() -> None:
         delta(0, reasoningContent={"text": "a"}), delta(0, reasoningContent={"redactedContent": b64(b"b")}),
         delta(0, reasoningContent={"text": "c"}), stop(0), over(),
     )  # fmt: skip
-    parts = response_of(data).parts
-    assert [(part.content, part.signature) for part in parts] == [("a", None), ("", "b"), ("c", None)]
+    response = response_of(data)
+    thoughts = [part for part in response.parts if isinstance(part, ThinkingPart)]
+    assert [(part.content, part.signature) for part in thoughts] == [("a", None), ("", "b"), ("c", None)]
+    assert thoughts == response.parts
 
 
 # --- reasoning in the text -----------------------------------------------------------------------------------------
@@ -221,6 +229,7 @@ def test_novas_thinking_aloud_is_reasoning() -> None:
     data = stream(text(0, "<thin", "king> I need ", "it.</", "thinking>\n"), tool(1, "f", "{}"), over("tool_use"))
     response = response_of(data, NOVA)
     assert said(response) == [("thinking", "I need it."), ("tool-call", "{}")]
+    assert isinstance(response.parts[0], ThinkingPart)
     assert response.parts[0].provider_details == {"open": "<thinking> ", "close": "</thinking>\n"}
 
 
@@ -346,7 +355,9 @@ def test_citations(streamed: bool) -> None:
 
 def test_a_citation_is_about_the_answer_not_about_the_thinking_aloud() -> None:
     data = stream(delta(0, text="<thinking>hm</thinking>So."), delta(0, citation=WEB), stop(0), over())
-    (note,) = response_of(data, NOVA).parts[1].annotations
+    answer = response_of(data, NOVA).parts[1]
+    assert isinstance(answer, TextPart)
+    (note,) = answer.annotations or []
     assert (note["start_index"], note["end_index"]) == (0, 3)
 
 
@@ -471,17 +482,17 @@ def test_the_limit_during_reasoning() -> None:
 
 def test_the_limit_during_the_answer_leaves_the_thought_whole() -> None:
     response = response_of(stream(thought(0, "a", signature="s"), text(1, "b"), over("max_tokens")))
-    assert [part.complete for part in response.parts] == [True, False]
+    assert completeness(response) == [True, False]
 
 
 def test_a_stream_is_done_with_its_usage() -> None:
     reader = decoder(row_of(), origin())
-    assert not reader.done
     last, usage = (frame(*message) for message in over())
-    reader.feed(stream(text(0, "a")) + last)
-    assert not reader.done, "the usage is still to come"
-    reader.feed(usage)
-    assert reader.done
+    done = [reader.done]
+    for data in (stream(text(0, "a")) + last, usage):
+        reader.feed(data)
+        done.append(reader.done)
+    assert done == [False, False, True]
     assert not decoder(row_of(), origin()).done
 
 
@@ -509,7 +520,7 @@ def test_exceptions_in_the_stream(name: str, kind: str) -> None:
     )
     assert (error.kind, error.code, error.said) == (kind, name, "no")
     assert said(response) == [("thinking", "a"), ("text", "b")]
-    assert [part.complete for part in response.parts] == [True, False]
+    assert completeness(response) == [True, False]
 
 
 def test_a_models_own_failure_tells_what_it_was() -> None:
@@ -545,7 +556,8 @@ def test_nothing_follows_an_exception() -> None:
 def test_a_stream_that_breaks_off_between_messages() -> None:
     error, response = failed(stream(thought(0, "a", signature="s"), delta(1, text="b")))
     assert error.code == "stream_truncated"
-    assert [(part.content, part.complete) for part in response.parts] == [("a", True), ("b", False)]
+    assert said(response) == [("thinking", "a"), ("text", "b")]
+    assert completeness(response) == [True, False]
 
 
 def test_a_stream_that_breaks_off_within_a_message() -> None:
@@ -626,7 +638,8 @@ def test_a_body_is_limited() -> None:
 def test_a_cancelled_turn_is_closed_and_cut() -> None:
     result = folded(stream(thought(0, "a", signature="s"), delta(1, text="b")), cause="cancelled")
     assert result.error is None
-    assert [part.complete for part in result.response.parts] == [True, False]
+    assert result.response is not None
+    assert completeness(result.response) == [True, False]
 
 
 def test_a_transport_that_fails_is_the_error() -> None:
@@ -752,7 +765,7 @@ def test_noise_gives_a_legal_turn(data: bytes, model: str) -> None:
     folded(b"\x00" + data, model)
 
 
-def pieces_of(kind: str, index: int, dice: random.Random) -> list[Any]:
+def pieces_of(kind: str, index: int) -> list[Any]:
     match kind:
         case "thought":
             return thought(index, *"ab", signature=f"s{index}")
@@ -764,12 +777,12 @@ def pieces_of(kind: str, index: int, dice: random.Random) -> list[Any]:
             return tool(index, "f", '{"a"', ":1}", id=f"t{index}")
 
 
-@pytest.mark.parametrize("seed", range(150))
-def test_blocks_in_any_interleaving_are_whole(seed: int) -> None:
+@given(st.randoms(use_true_random=False))
+@many
+def test_blocks_in_any_interleaving_are_whole(dice: random.Random) -> None:
     """Whatever order the pieces of several blocks come in, each block is one part with all of its pieces."""
-    dice = random.Random(seed)
     kinds = dice.choices(["thought", "redacted", "text", "call"], k=4)
-    queues = [pieces_of(kind, index, dice) for index, kind in enumerate(kinds)]
+    queues = [pieces_of(kind, index) for index, kind in enumerate(kinds)]
     mixed = []
     while any(queues):
         mixed.append(dice.choice([queue for queue in queues if queue]).pop(0))
@@ -779,9 +792,10 @@ def test_blocks_in_any_interleaving_are_whole(seed: int) -> None:
         for part in response.parts
     )
     wanted = {
-        "thought": lambda index: ("thinking", f"s{index}", "ab"),
-        "redacted": lambda index: ("thinking", "xy", ""),
-        "text": lambda index: ("text", "", "cd"),
-        "call": lambda index: ("tool-call", "", ""),
+        "thought": ("thinking", "s{}", "ab"),
+        "redacted": ("thinking", "xy", ""),
+        "text": ("text", "", "cd"),
+        "call": ("tool-call", "", ""),
     }
-    assert got == sorted(wanted[kind](index) for index, kind in enumerate(kinds))
+    parts = enumerate(wanted[kind] for kind in kinds)
+    assert got == sorted((name, signature.format(index), content) for index, (name, signature, content) in parts)

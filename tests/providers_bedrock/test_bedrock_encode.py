@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import botocore.session
 import pytest
@@ -37,7 +38,7 @@ from pellucid.parts import (
 from pellucid.providers.bedrock import encode, path
 from pellucid.providers.bedrock.thinking import _THINKING
 from pellucid.providers.profiles import Profile, builtin_profiles
-from pellucid.settings import ModelCall, OutputFormat, ToolChoice, ToolDefinition
+from pellucid.settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition
 from tests.providers_bedrock.bedrock_kit import CLAUDE, NOVA, ROW, b64, origin, row_of
 
 HELLO = ModelRequest([UserPromptPart("Hello")])
@@ -55,10 +56,16 @@ def shape() -> Any:
 
 
 def body_of(
-    *messages: ModelMessage, model: str = CLAUDE, row: Profile | None = None, settings: Any = None, **call: Any
+    *messages: ModelMessage,
+    model: str = CLAUDE,
+    row: Profile | None = None,
+    settings: Mapping[str, Any] | None = None,
+    **call: Any,
 ) -> dict[str, Any]:
     body = encode(
-        ModelCall(model=model, messages=list(messages or [HELLO]), settings=settings or {}, **call),
+        ModelCall(
+            model=model, messages=list(messages or [HELLO]), settings=cast("ModelSettings", settings or {}), **call
+        ),
         row or row_of(model),
         origin(model),
     )

@@ -27,6 +27,7 @@ from pellucid.parts import (
     BuiltinToolReturnPart,
     CompactionPart,
     FilePart,
+    ModelMessage,
     ModelRequest,
     ModelResponse,
     ModelResponsePart,
@@ -191,7 +192,7 @@ def test_sealed_reasoning_must_have_been_opened() -> None:
 
 
 def asked(*said: ModelResponsePart, model: str = CLAUDE, made_by: Origin | None = None) -> Any:
-    messages = [
+    messages: list[ModelMessage] = [
         ModelRequest([UserPromptPart("?")]),
         ModelResponse(list(said), origin=made_by or origin(model)),
         ModelRequest([ToolReturnPart("f", "x", "t")]),
@@ -212,8 +213,8 @@ def test_older_claude_goes_on_without_thinking_when_the_thought_before_its_call_
 # --- nothing that is another's -------------------------------------------------------------------------------------
 
 MARK = "OPAQUE"
-marks = {"id": MARK, "signature": MARK, "provider_name": MARK, "provider_details": {MARK: MARK}}
-bare = {name: value for name, value in marks.items() if name != "signature"}
+marks: dict[str, Any] = {"id": MARK, "signature": MARK, "provider_name": MARK, "provider_details": {MARK: MARK}}
+bare: dict[str, Any] = {name: value for name, value in marks.items() if name != "signature"}
 foreign_parts = st.sampled_from(
     [
         ThinkingPart("why", **marks),

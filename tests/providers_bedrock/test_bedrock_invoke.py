@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from pellucid.events import ModelEvent
 from pellucid.fold import Fold, fold
-from pellucid.parts import Origin, ThinkingPart
+from pellucid.parts import ModelResponse, Origin, ThinkingPart
 from pellucid.providers.bedrock import InvokedDecoder, invoke_body, invoke_path
 from pellucid.providers.profiles import builtin_profiles
 from pellucid.providers.wires import WIRES
 from pellucid.settings import ModelCall
-from tests.providers_bedrock.bedrock_kit import b64, cut, exception, frame, merged
+from tests.providers_bedrock.bedrock_kit import b64, completeness, cut, exception, frame, merged, said
 
 ROW = builtin_profiles()["anthropic"]
 
@@ -51,21 +51,18 @@ def events_of(*reads: bytes) -> list[ModelEvent]:
     return events
 
 
-def folded(*reads: bytes) -> Fold:
-    result = fold(events_of(*reads))
+def folded(*reads: bytes) -> tuple[Fold, ModelResponse]:
+    result = fold([*events_of(*reads)])
     assert result.response is not None
-    return result
+    return result, result.response
 
 
 WHOLE = b"".join(chunk(event) for event in NATIVE)
 
 
 def test_the_models_own_events_are_read() -> None:
-    response = folded(WHOLE).response
-    assert [(part.part_kind, part.content) for part in response.parts] == [
-        ("thinking", "Let me\nsee."),
-        ("text", "Three."),
-    ]
+    _, response = folded(WHOLE)
+    assert said(response) == [("thinking", "Let me\nsee."), ("text", "Three.")]
     assert isinstance(response.parts[0], ThinkingPart)
     assert response.parts[0].signature == "EvYB"
     assert (response.finish_reason, response.usage.output_tokens) == ("stop", 9)
@@ -96,10 +93,11 @@ def test_it_is_done_when_the_models_own_wire_is() -> None:
 
 def test_an_exception_ends_it() -> None:
     data = b"".join(chunk(event) for event in NATIVE[:3])
-    result = folded(data + exception("modelTimeoutException", {"message": "Too slow."}) + WHOLE)
+    result, response = folded(data + exception("modelTimeoutException", {"message": "Too slow."}) + WHOLE)
     assert result.error is not None
     assert (result.error.kind, result.error.said) == ("timeout", "Too slow.")
-    assert [(part.content, part.complete) for part in result.response.parts] == [("Let me\nsee.", False)]
+    assert said(response) == [("thinking", "Let me\nsee.")]
+    assert completeness(response) == [False]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +111,7 @@ def test_an_exception_ends_it() -> None:
     ],
 )
 def test_what_cannot_be_read_ends_it(bad: bytes, code: str) -> None:
-    result = folded(chunk(NATIVE[0]) + bad + WHOLE)
+    result, _ = folded(chunk(NATIVE[0]) + bad + WHOLE)
     assert result.error is not None
     assert result.error.code == code
 
@@ -123,7 +121,7 @@ def test_events_that_nobody_knows_are_passed_over() -> None:
 
 
 def test_a_stream_that_breaks_off() -> None:
-    result = folded(WHOLE[: len(WHOLE) // 2])
+    result, _ = folded(WHOLE[: len(WHOLE) // 2])
     assert result.error is not None
     assert result.error.code == "stream_truncated"
 
@@ -131,7 +129,8 @@ def test_a_stream_that_breaks_off() -> None:
 def test_a_body_goes_through_as_it_is() -> None:
     body = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude", "stop_reason": "end_turn",
             "content": [{"type": "text", "text": "Hi."}], "usage": {"input_tokens": 1, "output_tokens": 2}}  # fmt: skip
-    assert folded(json.dumps(body).encode()).response.text == "Hi."
+    _, response = folded(json.dumps(body).encode())
+    assert response.text == "Hi."
 
 
 @given(st.binary(max_size=200), st.integers(0, 10**6))

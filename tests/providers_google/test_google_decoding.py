@@ -444,7 +444,8 @@ def test_a_prompt_that_was_refused() -> None:
 
 
 def test_content_and_parts_may_be_missing() -> None:
-    empty = [{"candidates": [{"content": content}]} for content in ({}, {"role": "model"}, {"parts": []})]
+    contents: list[dict[str, Any]] = [{}, {"role": "model"}, {"parts": []}]
+    empty = [{"candidates": [{"content": content}]} for content in contents]
     chunks = [*empty, {"candidates": []}, {"usageMetadata": {"promptTokenCount": 1}}, answer(text("a"), finish="STOP")]
     assert response_of(sse(*chunks)).text == "a"
 

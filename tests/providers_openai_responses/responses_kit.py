@@ -57,7 +57,7 @@ def thought(index: int, *texts: str, id: str = "rs", encrypted: str | None = Non
     """All events of a reasoning item with summaries, as OpenAI sends them."""
     out = [added(index, "reasoning", id=id, summary=[], encrypted_content=encrypted and "not yet whole")]
     for place, text in enumerate(texts):
-        at = {"output_index": index, "summary_index": place, "item_id": id}
+        at: dict[str, Any] = {"output_index": index, "summary_index": place, "item_id": id}
         out += [
             ev("reasoning_summary_part.added", part=summary("")[0], **at),
             *(ev("reasoning_summary_text.delta", delta=piece, obfuscation="x", **at) for piece in pieces(text)),
@@ -69,7 +69,7 @@ def thought(index: int, *texts: str, id: str = "rs", encrypted: str | None = Non
 
 def answer(index: int, text: str, *, id: str = "msg", **fields: Any) -> list[dict[str, Any]]:
     """All events of a message with one text."""
-    at = {"output_index": index, "content_index": 0, "item_id": id}
+    at: dict[str, Any] = {"output_index": index, "content_index": 0, "item_id": id}
     return [
         added(index, "message", id=id, role="assistant", content=[], **fields),
         ev("content_part.added", part=output_text(""), **at),

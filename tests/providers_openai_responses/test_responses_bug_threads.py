@@ -34,7 +34,7 @@ from tests.providers_openai_responses.responses_kit import (
 RESULT = ModelRequest([ToolReturnPart("f", "42", "c1")])
 
 
-def shapes(items: list[dict[str, Any]]) -> list[tuple[str, str | None]]:
+def shapes(items: list[dict[str, Any]]) -> list[tuple[str | None, str | None]]:
     return [(item.get("type", item.get("role")), item.get("id")) for item in items]
 
 
@@ -60,7 +60,7 @@ def test_a_call_was_sent_without_its_required_reasoning_item() -> None:
 
 def test_an_item_that_was_not_kept_was_not_found() -> None:
     """vercel/ai#7543, openai/openai-agents-python#919: encrypted_content was null, and nothing was stored."""
-    item = {"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": None}
+    item: dict[str, Any] = {"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": None}
     call = {"type": "function_call", "id": "fc", "call_id": "c1", "name": "f", "arguments": "{}"}
     assert shapes(sent(response_of(body(item, call)))) == [("function_call", None)]
     request = encode(ModelCall("m", []), ROWS["openai-responses"], origin())
@@ -110,7 +110,7 @@ def test_every_token_counted_as_a_content_part_of_its_own() -> None:
 
 def test_vllms_own_reasoning_events_were_not_known() -> None:
     """vllm-project/vllm#43395 and antwort: `response.reasoning_part.added`, `response.reasoning_text.delta`."""
-    at = {"output_index": 0, "content_index": 0, "item_id": "rs"}
+    at: dict[str, Any] = {"output_index": 0, "content_index": 0, "item_id": "rs"}
     data = stream(
         added(0, "reasoning", id="rs", summary=[]),
         ev("reasoning_part.added", part=raw("")[0], **at),

@@ -66,6 +66,7 @@ def test_a_thought_is_over_when_the_wire_says_so() -> None:
     profile = ROWS[OPENAI]
     events = decoder(profile, origin(profile)).feed(sse(begun(), *frames[:upto]))
     assert isinstance(events[-1], PartEndEvent)
+    assert isinstance(events[-1].part, ThinkingPart)
     assert events[-1].part.content == "One."
 
 
@@ -196,7 +197,7 @@ def test_interleaved_calls_stay_two_calls() -> None:
     assert [(c.tool_name, c.args, c.tool_call_id) for c in calls] == [("f", '{"a": 1}', "c1"), ("g", '{"b": 2}', "c2")]
 
 
-LATE_END = [
+LATE_END: list[dict[str, Any] | list[dict[str, Any]]] = [
     added(0, "reasoning", id="rs"),
     ev("reasoning_text.delta", 0, content_index=0, delta="hm"),
     ANSWER[:3],
@@ -332,7 +333,7 @@ def test_annotations_stand_with_their_text_once() -> None:
     first, part, *middle, text_done, part_done, last = answer(0, "text")
     part_done["part"]["annotations"] = last["item"]["content"][0]["annotations"] = [cite]
     told = ev("output_text.annotation.added", 0, content_index=0, annotation_index=0, annotation=cite)
-    for events in ([first, part, middle, told, text_done, part_done, last], [first, part, middle, part_done, last]):
+    for events in ([first, part, *middle, told, text_done, part_done, last], [first, part, *middle, part_done, last]):
         (text,) = response_of(stream(*events)).parts
         assert isinstance(text, TextPart)
         assert text.annotations == [cite]
@@ -409,8 +410,8 @@ def test_a_call_that_is_named_late() -> None:
 
 def test_arguments_as_an_object() -> None:
     item = {"id": "fc", "call_id": "c", "name": "f", "arguments": {"a": 1}}
-    call = done(0, "function_call", **item)
-    for data in (body(call["item"]), stream(added(0, "function_call", **item), call)):
+    whole = done(0, "function_call", **item)
+    for data in (body(whole["item"]), stream(added(0, "function_call", **item), whole)):
         (call,) = response_of(data).tool_calls
         assert call.args_as_dict() == {"a": 1}
 

@@ -18,6 +18,7 @@ from pellucid.parts import (
     File,
     FilePart,
     Image,
+    ModelMessage,
     ModelRequest,
     ModelResponse,
     ModelResponsePart,
@@ -311,7 +312,7 @@ def test_auto_passes_over_what_the_provider_does_not_have(lost: ModelResponse) -
 
 @pytest.mark.parametrize("more", [{"openai_store": False}, {"openai_conversation_id": "conv_1"}])
 def test_auto_is_nothing_where_nothing_is_kept_or_all_is(more: dict[str, Any]) -> None:
-    history = [A, _answer("resp_1"), B]
+    history: list[ModelMessage] = [A, _answer("resp_1"), B]
     plain: Any = more
     assert _gone_on(*history, **more) == encode(ModelCall("m", list(history), settings=plain), ROWS[OPENAI], origin())
 

@@ -6,7 +6,7 @@ import json
 import random
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.events import Cause
@@ -32,9 +32,6 @@ from tests.providers_openai_responses.responses_kit import (
     summary,
     thought,
 )
-
-settings.register_profile("responses", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("responses")
 
 SAMPLES = [
     sse(begun(), thought(0, "one", "two", encrypted="E"), called(1, "f", '{"a": 1}'), answer(2, "text"), ended()),
