@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import pytest
@@ -13,16 +12,10 @@ from pellucid.telemetry.spans import Tracing
 from tests.scripted import Call, Upstream, delta, say
 from tests.scripted.gateway import serve
 from tests.telemetry.telemetry_kit import calls, config_of, listening, metrics
+from tests.waiting import LIMIT_SECONDS, wait_until
 
-TOOLS = {"functions": ["telemetry_kit:add", "telemetry_kit:broken"]}
+TOOLS = {"functions": ["tests.telemetry.telemetry_kit:add", "tests.telemetry.telemetry_kit:broken"]}
 RUN = 'model="{}",provider="vllm"'
-
-
-def until(true: Any, within: float = 5.0) -> None:
-    end = time.monotonic() + within
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def test_a_run_with_tools_is_told_whole(upstream: Upstream) -> None:
@@ -198,7 +191,7 @@ def test_a_run_in_the_background_has_a_line_and_spans_of_its_own(upstream: Upstr
     model = upstream.plays(say())
     with listening(config_of(upstream, model)) as (gateway, heard):
         reply = gateway.post({"model": model, "input": "x", "background": True})
-        until(lambda: any(line["what"] == "run" for line in heard.lines))
+        wait_until(lambda: any(line["what"] == "run" for line in heard.lines))
         found = metrics(gateway)
     [line] = [line for line in heard.lines if line["what"] == "run"]
     assert (line["run"], line["response_id"]) == ("completed", reply.json["id"])
@@ -217,9 +210,9 @@ def test_each_turn_of_a_socket_is_a_request(upstream: Upstream) -> None:
 
     def ask(socket: Any, **body: Any) -> list[Any]:
         socket.send(json.dumps({"type": "response.create", "store": False, **body}))
-        told = []
+        told: list[Any] = []
         while not told or told[-1]["type"] not in ("response.completed", "error"):
-            told.append(json.loads(socket.recv(10)))
+            told.append(json.loads(socket.recv(LIMIT_SECONDS)))
         return told
 
     with listening(config_of(upstream, model)) as (gateway, heard):
@@ -227,7 +220,7 @@ def test_each_turn_of_a_socket_is_a_request(upstream: Upstream) -> None:
             assert ask(socket, model=model, input="x")[-1]["type"] == "response.completed"
             assert ask(socket, model=model, input=7)[-1]["type"] == "error"
         gateway.idle()
-        until(lambda: len(heard.lines) >= 3)
+        wait_until(lambda: len(heard.lines) >= 3)
         found = metrics(gateway)
     about = 'method="WEBSOCKET",protocol="openresponses",route="/v1/responses"'
     assert [found[f'pellucid_requests_total{{{about},status="{status}"}}'] for status in (101, 200, 400)] == [1, 1, 1]

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.scripted import Call, Script, Upstream
-from tests.telemetry.telemetry_kit import listening
+from tests.scripted.gateway import Served
+from tests.telemetry.telemetry_kit import Heard, listening
 from tests.view.canary_wires import CANARIES, ERROR, Canary
 from tests.view.view_kit import SECRET, SUMMARY
 
@@ -33,7 +34,7 @@ async def talks_nonsense(call: Call) -> None:
     await call.answer(200, f"{SECRET}: {SECRET}\n\ndata: {SECRET}\n\n".encode(), "text/event-stream")
 
 
-def told(heard: Any, gateway: Any) -> str:
+def told(heard: Heard, gateway: Served) -> str:
     """All that was told."""
     lines = "\n".join(heard.written)
     spans = "\n".join(span.to_json() for span in heard.spans)

@@ -63,7 +63,8 @@ def test_spans_get_to_a_collector(upstream: Upstream) -> None:
     assert service == "pellucid"
 
 
-def test_a_collector_that_is_away_stops_nobody(upstream: Upstream) -> None:
+def test_a_collector_that_is_away_stops_nobody(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pellucid.server.observe_setup.PATIENCE_SECONDS", 0.1)
     model = upstream.plays(say())
     with serve(config_of(upstream, model, telemetry={"otlp_endpoint": "http://127.0.0.1:9"})) as gateway:
         assert gateway.ask(model).status == 200
