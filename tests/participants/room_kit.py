@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import socket as sockets
 from collections.abc import AsyncIterator, Callable
 from http import HTTPStatus
 from typing import Any
@@ -36,7 +37,12 @@ class Room:
         self.welcomes = 0
         self._server: Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self.port = 0
+        self._reserved = sockets.socket()
+        """Bound and not listening: the port stays this room's between `stop` and `open`, where connections are
+        refused."""
+        self._reserved.setsockopt(sockets.SOL_SOCKET, sockets.SO_REUSEPORT, 1)
+        self._reserved.bind(("127.0.0.1", 0))
+        self.port: int = self._reserved.getsockname()[1]
         self.late: asyncio.Event | None = None
         """Until then those who come back are not told what they missed, but heard."""
         self.capabilities: list[Any] = ["*"]
@@ -53,14 +59,17 @@ class Room:
 
     async def open(self) -> None:
         self._server = await serve(
-            self._sit, "127.0.0.1", self.port, process_request=self._asked, compression=None, reuse_address=True
+            self._sit, "127.0.0.1", self.port, process_request=self._asked, compression=None, reuse_port=True
         )
-        self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self, code: int = 1012) -> None:
         assert self._server is not None
         self._server.close(code=code)
         await self._server.wait_closed()
+
+    def close(self) -> None:
+        """Give the port back."""
+        self._reserved.close()
 
     async def restart(self) -> None:
         await self.stop()
@@ -202,9 +211,4 @@ async def a_room() -> AsyncIterator[Room]:
         yield room
     finally:
         await room.stop()
-
-
-async def until(true: Callable[[], object], within: float = 5.0) -> None:
-    async with asyncio.timeout(within):
-        while not true():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+        room.close()

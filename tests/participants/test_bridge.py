@@ -14,8 +14,9 @@ from pellucid.envelopes import Envelope
 from pellucid.spaces import AgentInSpace, Participant, ToolsInSpace
 from pellucid.spaces.agents.concerns import Concerns
 from tests.participants.agents_kit import agent_of, asked, calling
-from tests.participants.room_kit import Frame, Room, until
+from tests.participants.room_kit import Frame, Room
 from tests.scripted import Call, Upstream, delta, say
+from tests.waiting import LIMIT_SECONDS, eventually, loop_turns
 
 pytestmark = pytest.mark.anyio
 
@@ -40,7 +41,7 @@ def seen(room: Room, who: str = "ada") -> list[tuple[str, str | None]]:
 
 
 async def answered(room: Room) -> Frame:
-    await until(lambda: room.log[-1]["kind"] == "chat" and room.log[-1]["from"] == "ada")
+    await eventually(lambda: room.log[-1]["kind"] == "chat" and room.log[-1]["from"] == "ada")
     return room.log[-1]
 
 
@@ -107,7 +108,7 @@ async def test_people_are_not_asked_for_tools_twice_and_those_without_answers_ne
         Participant(room.url, token="token-of-cy"),
         seated(room, agent),
     ):
-        await until(lambda: len(lists()) == 1)
+        await eventually(lambda: len(lists()) == 1)
         assert lists() == [["bob"]]
         room.say("cy", "chat", {"text": "Why?"})
         await answered(room)
@@ -123,10 +124,10 @@ async def test_people_are_not_asked_for_tools_twice_and_those_without_answers_ne
         await answered(room)  # nobody is waited for
         assert lists() == [["bob"]]
         room.say("bob", "mcp/response", {"result": 1}, correlation_id=["something-else"])
-        await until(lambda: lists() == [["bob"], ["bob"]])
+        await eventually(lambda: lists() == [["bob"], ["bob"]])
         room.say("bob", "mcp/response", {"result": 1}, correlation_id=["something-else"])
         comes("dan")
-        await until(lambda: lists() == [["bob"], ["bob"], ["dan"]])
+        await eventually(lambda: lists() == [["bob"], ["bob"], ["dan"]])
 
 
 async def test_a_tool_for_which_nobody_waits_is_stopped(room: Room) -> None:
@@ -146,13 +147,13 @@ async def test_a_tool_for_which_nobody_waits_is_stopped(room: Room) -> None:
         Participant(room.url, token="token-of-ada") as ada,
     ):
         calling = asyncio.create_task(ada.call("forever", to="bob"))
-        await asyncio.wait_for(runs.wait(), 5)
+        await asyncio.wait_for(runs.wait(), LIMIT_SECONDS)
         request = next(one for one in room.log if one["payload"].get("method") == "tools/call")
         room.say("cy", "mcp/request", {"method": "notifications/cancelled"}, correlation_id=[request["id"]])
         await bob.say("I am still at it.")
         assert not ends.is_set()
         calling.cancel()
-        await asyncio.wait_for(ends.wait(), 5)
+        await asyncio.wait_for(ends.wait(), LIMIT_SECONDS)
     assert not [one for one in room.log if one["kind"] == "mcp/response"]
 
 
@@ -235,19 +236,20 @@ async def test_a_cancel_ends_the_run_and_nothing_is_answered(room: Room, upstrea
     async with seated(room, agent) as bridge:
         for cancel in ("reasoning/cancel", "chat/cancel"):
             question = room.say("bob", "chat", {"text": "Why?"})
-            await until(lambda: room.log[-1]["kind"] == "reasoning/thought")
+            await eventually(lambda: room.log[-1]["kind"] == "reasoning/thought")
             context = room.log[-1]["context"]
             if cancel == "chat/cancel":
                 room.say("cy", cancel, {}, correlation_id=[question["id"]])  # not hers to take back
-                await asyncio.sleep(0.02)
+                await eventually(lambda: bridge._me.seen == room.head)
+                await loop_turns(20)
                 assert bridge._runs
                 room.say("bob", cancel, {}, correlation_id=[question["id"]])
             else:
                 room.say("cy", cancel, {"reason": "enough"}, context=context)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(LIMIT_SECONDS):
                 await bridge.idle()
         calls = upstream.calls(agent._model.name)  # type: ignore[union-attr]
-        assert all(call.connection.closed.wait(2) for call in calls)
+        assert all(call.connection.closed.wait(LIMIT_SECONDS) for call in calls)
     assert not [one for one in room.log if one["kind"] == "chat" and one["from"] == "ada"]
 
 

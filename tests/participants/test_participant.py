@@ -16,7 +16,8 @@ from pellucid.envelopes import Envelope, text_of
 from pellucid.errors import RequestError
 from pellucid.spaces import CallFailed, Kicked, Participant, Refused, SpaceClosed
 from pellucid.spaces.client.address import address
-from tests.participants.room_kit import Frame, Room, until
+from tests.participants.room_kit import Frame, Room
+from tests.waiting import LIMIT_SECONDS, eventually, loop_turns
 
 pytestmark = pytest.mark.anyio
 
@@ -30,7 +31,7 @@ def bob(room: Room, **more: Any) -> Participant:
 
 
 async def hear(me: Participant, count: int) -> list[Envelope]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LIMIT_SECONDS):
         return [await anext(me) for _ in range(count)]
 
 
@@ -55,6 +56,17 @@ async def test_two_talk(room: Room) -> None:
         assert "cy" not in a.participants
     with pytest.raises(SpaceClosed):
         await a.say("Too late.")
+
+
+async def reached(room: Room, head: int) -> None:
+    """Wait until so much was said."""
+    await eventually(lambda: room.head >= head, f"{head} envelopes")
+
+
+async def caught_up(me: Participant, room: Room) -> None:
+    """Wait until this participant has received all that was said, and whoever waited for it goes on."""
+    await eventually(lambda: me.seen == room.head)
+    await loop_turns()
 
 
 async def test_history_comes_flagged_and_what_was_missed_does_not(room: Room) -> None:
@@ -100,14 +112,14 @@ async def test_whatever_breaks_each_envelope_is_said_and_heard_once_and_in_order
                 assert sent.seq
 
         async def trouble() -> None:
-            for _ in range(3):
-                await asyncio.sleep(0.15)
+            for part in range(1, 4):
+                await reached(room, part * count // 4)
                 await room.restart()
 
         await asyncio.gather(*(chatter(name) for name in "xyz"), trouble())
         room.hook = lambda *_: False
         await a.say("the end")
-        await until(lambda: heard and text_of(heard[-1]) == "the end")
+        await eventually(lambda: heard and text_of(heard[-1]) == "the end")
         listening.cancel()
     assert [one.seq for one in heard] == list(range(1, count + 2))
     assert len({one.id for one in heard}) == count + 1
@@ -177,7 +189,7 @@ async def test_a_gap_is_read_from_the_history_before_anything_after_it(room: Roo
     async with bob(room) as b:
         room.say("ada", "chat", {"text": "1"})
         waiting = asyncio.create_task(b.call("weather", {}, to="ada"))
-        await until(lambda: room.head == 2)
+        await eventually(lambda: room.head == 2)
         request = room.log[1]
         for number in range(3, 10):
             room.say("ada", "chat", {"text": str(number)}, silently=True)
@@ -196,7 +208,7 @@ async def test_a_gap_that_cannot_be_read_is_asked_for_with_a_new_connection(room
         room.refuse = HTTPStatus.SERVICE_UNAVAILABLE
         room.told("system/gap", "bob", {"after_seq": 0, "before_seq": 4, "missed": 3})
         room.say("ada", "chat", {"text": "4"})
-        await until(lambda: not b.connected)
+        await eventually(lambda: not b.connected)
         room.refuse = None
         assert [one.seq for one in await hear(b, 4)] == [1, 2, 3, 4]
 
@@ -206,7 +218,7 @@ async def test_who_does_not_read_costs_little_and_loses_nothing(room: Room, monk
     async with bob(room) as b:
         for number in range(1, 41):
             room.say("ada", "chat", {"text": str(number)})
-        await until(lambda: b.seen == 40)
+        await eventually(lambda: b.seen == 40)
         room.say("ada", "chat", {"text": "41"})
         assert [one.seq for one in await hear(b, 41)] == list(range(1, 42))
         room.say("ada", "chat", {"text": "42"})
@@ -277,10 +289,10 @@ async def test_nobody_there_is_said_at_once(room: Room) -> None:
 async def test_the_kicked_one_is_told_by_whom_and_everything_that_waits_ends(room: Room) -> None:
     async with ada(room) as a:
         waiting = asyncio.create_task(a.call("never"))
-        await until(lambda: room.head == 1)
+        await eventually(lambda: room.head == 1)
         room.kicked.add("ada")
         room.say("bob", "space/kick", {"participant_id": "ada", "reason": "enough"})
-        await asyncio.sleep(0.02)
+        await caught_up(a, room)
         room.cut("ada")
         with pytest.raises(Kicked, match="enough"):
             await waiting
@@ -318,7 +330,7 @@ async def test_calls_and_proposals(room: Room) -> None:
         assert (answer.to, answer.correlation_id, answer.payload["id"]) == (("ada",), (request.id,), request.id)
         assert await calling == {"rain": True}
         calling = asyncio.create_task(a.call("weather", to="bob"))
-        await until(lambda: room.log[-1]["kind"] == "mcp/request")
+        await eventually(lambda: room.log[-1]["kind"] == "mcp/request")
         *_, request = await hear(b, 3)
         while request.kind != "mcp/request":
             [request] = await hear(b, 1)
@@ -332,7 +344,7 @@ async def test_calls_and_proposals(room: Room) -> None:
             proposal = await inbox.next()
             assert proposal is not None
             fulfilling = asyncio.create_task(b.fulfil(proposal))
-            await until(lambda: room.log[-1]["kind"] == "mcp/request")
+            await eventually(lambda: room.log[-1]["kind"] == "mcp/request")
             fulfilment = room.log[-1]
             assert fulfilment["correlation_id"] == [proposal.id]
             room.say("cy", "mcp/response", {"result": "done"}, correlation_id=[fulfilment["id"]])
@@ -348,22 +360,31 @@ async def test_calls_and_proposals(room: Room) -> None:
                 await proposing
 
             proposing = asyncio.create_task(a.proposed_call("deploy"))
-            await until(lambda: room.log[-1]["kind"] == "mcp/proposal")
-            await asyncio.sleep(0.02)
+            await eventually(lambda: room.log[-1]["kind"] == "mcp/proposal")
+            await caught_up(a, room)
             proposing.cancel()
-            await until(lambda: room.log[-1]["kind"] == "mcp/withdraw")
+            await eventually(lambda: room.log[-1]["kind"] == "mcp/withdraw")
 
 
 @pytest.mark.parametrize("may", [["*"], ["chat", {"kind": "mcp/request", "payload": {"method": "tools/*"}}]])
 async def test_whoever_stops_waiting_for_an_answer_says_so(room: Room, may: list[Any]) -> None:
     room.capabilities = may
     async with ada(room) as a, bob(room):
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.1):
+        timer = asyncio.timeout(None)
+
+        async def call_until_the_timer_ends() -> None:
+            async with timer:
                 await a.call("weather", to="bob")
+
+        calling_bob = asyncio.create_task(call_until_the_timer_ends())
+        await reached(room, 1)
+        await caught_up(a, room)
+        timer.reschedule(0.0)
+        with pytest.raises(TimeoutError):
+            await calling_bob
         calling = asyncio.create_task(a.call("weather"))
-        await until(lambda: len([one for one in room.log if one["payload"].get("method") == "tools/call"]) == 2)
-        await asyncio.sleep(0.02)
+        await eventually(lambda: len([one for one in room.log if one["payload"].get("method") == "tools/call"]) == 2)
+        await caught_up(a, room)
         calling.cancel()
         with pytest.raises(asyncio.CancelledError):
             await calling
@@ -384,7 +405,7 @@ async def test_another_view_goes_on_where_the_first_one_stood(room: Room) -> Non
         room.say("bob", "chat", {"text": "1"})
         await hear(a, 1)
         await a.look("main")
-        await until(lambda: len(room.joins) == 2)
+        await eventually(lambda: len(room.joins) == 2)
         assert room.joins[-1] == {"view": "main", "after_seq": "1"}
         with pytest.raises(RequestError):
             await a.look("sideways")  # type: ignore[arg-type]
@@ -397,7 +418,7 @@ async def test_what_somebody_may_is_what_their_capabilities_say(room: Room) -> N
         assert a.may("mcp/request", {"method": "tools/call", "params": {"name": "read_file"}})
         assert not a.may("mcp/request", {"method": "tools/call", "params": {"name": "deploy"}})
         room.told("system/welcome", "ada", {"you": {"id": "ada", "capabilities": ["*"]}, "participants": []})
-        await until(lambda: a.may("reasoning/start"))
+        await eventually(lambda: a.may("reasoning/start"))
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from pellucid.envelopes import Envelope
 from tests.participants.gateway_kit import a_gateway, token
 from tests.scripted.commands import PELLUCID
 from tests.scripted.gateway import Served
+from tests.waiting import LIMIT_SECONDS, eventually
 
 Space = Callable[..., Result]
 
@@ -132,12 +133,14 @@ def test_what_nobody_follows_with_words_is_told_all_the_same(
 
     async def show() -> str:
         lanes.show(Envelope(id="x", ts=0, sender="system:gateway", kind="system/presence", payload=payload))
-        shown = ""
-        async with asyncio.timeout(5):
-            while not shown:
-                await asyncio.sleep(0.005)
-                shown = capsys.readouterr().out
-        return shown
+        shown: list[str] = []
+
+        def is_shown() -> bool:
+            shown.append(capsys.readouterr().out)
+            return any(shown)
+
+        await eventually(is_shown)
+        return "".join(shown)
 
     with Lanes() as lanes:
         assert asyncio.run(show()).strip() == "bob came"
@@ -232,7 +235,7 @@ def test_join_at_a_terminal_cancels_what_it_sees(gateway: Served, space: Space, 
     os.write(ours, b"/cancel ada enough of it\n")
     until(b"cancelled: enough of it")
     os.write(ours, b"/quit\n")
-    assert process.wait(10) == 0
+    assert process.wait(LIMIT_SECONDS) == 0
     os.close(ours)
     last = json.loads(space("tail", "--no-follow", "-n", "50", "--json").stdout.splitlines()[-1])
     assert last["kind"] in ("reasoning/cancel", "system/presence")

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from pellucid.spaces import Cancelled, Participant
-from tests.participants.room_kit import Room, until
+from tests.participants.room_kit import Room
+from tests.waiting import eventually, loop_turns
 
 pytestmark = pytest.mark.anyio
 
@@ -63,8 +64,9 @@ async def test_what_breaks_cancels_it_and_is_not_told(room: Room) -> None:
             async with me.reasoning("Hm"):
                 raise ValueError("secret")
         task = asyncio.create_task(_endless(me))
-        await until(lambda: len(room.log) == 3)
-        await asyncio.sleep(0.02)
+        await eventually(lambda: len(room.log) == 3)
+        await eventually(lambda: me.seen == room.head)
+        await loop_turns()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         assert task.cancelled()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.scripted.gateway import Served
-from tests.spaces_server.space_wire_kit import TALKS, served
+from tests.spaces_server.space_wire_kit import TALKS, Body, served
 
 ROOMS = 250
 WHO = {
@@ -20,7 +21,7 @@ WHO = {
 
 @pytest.fixture(scope="session")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    rooms = {f"room-{n}": {"participants": WHO} for n in range(ROOMS)}
+    rooms: dict[str, Body] = {f"room-{n}": {"participants": WHO} for n in range(ROOMS)}
     rooms["open"] = {"participants": WHO, "addresses": "advisory"}
     with served(tmp_path_factory.mktemp("tokens"), rooms) as running:
         yield running
@@ -28,8 +29,14 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture(scope="session")
 def _rooms() -> Callable[[], str]:
-    left = iter(range(ROOMS))
-    return lambda: f"room-{next(left)}"
+    numbers = itertools.count()
+
+    def next_room() -> str:
+        number = next(numbers)
+        assert number < ROOMS, f"more than {ROOMS} tests take a room: raise ROOMS"
+        return f"room-{number}"
+
+    return next_room
 
 
 @pytest.fixture

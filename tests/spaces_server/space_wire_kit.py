@@ -21,6 +21,9 @@ from tests.scripted.gateway import Gateway, Reply, Served, serve
 
 Body = dict[str, Any]
 
+PATIENCE_SECONDS = 30.0
+"""How long something that comes is waited for."""
+
 TALKS = ["chat", "chat/*", "mcp/*", "reasoning/*", "capability/grant-ack"]
 """What most participants here may say."""
 
@@ -73,7 +76,7 @@ class Client:
     def raw(self, data: str | bytes) -> None:
         self.connection.send(data)
 
-    def next(self, timeout: float = 10) -> Body:
+    def next(self, timeout: float = PATIENCE_SECONDS) -> Body:
         value: Body = json.loads(self.connection.recv(timeout))
         self.seen.append(value)
         return value
@@ -116,7 +119,8 @@ class Client:
         self.chat("…")
         return self.seen[before:-1]
 
-    def silent(self, seconds: float = 0.15) -> bool:
+    def silent(self, seconds: float) -> bool:
+        """Whether nothing comes for so long."""
         try:
             self.next(seconds)
         except TimeoutError:
@@ -143,7 +147,7 @@ def slashes(envelope: Body) -> str:
 
 def ids_of(envelope: Body) -> list[str]:
     found = envelope.get("correlation_id", envelope.get("correlationId", []))
-    return [found] if isinstance(found, str) else found
+    return [found] if isinstance(found, str) else list(found or ())
 
 
 @contextmanager
@@ -174,7 +178,7 @@ class MewClient(Client):
             )
         )
 
-    def next(self, timeout: float = 10) -> Body:
+    def next(self, timeout: float = PATIENCE_SECONDS) -> Body:
         while True:
             one = super().next(timeout)
             if one.get("protocol") and one.get("kind"):

@@ -21,7 +21,7 @@ from pellucid.spaces.runtime.settings import SpaceSettings
 from pellucid.storage import open_store
 from tests.scripted import Upstream, say, serve
 from tests.scripted.gateway import Served
-from tests.spaces_server.space_wire_kit import TALKS, get, joined, served, spaces_of, token
+from tests.spaces_server.space_wire_kit import PATIENCE_SECONDS, TALKS, get, joined, served, spaces_of, token
 
 BASE: dict[str, Any] = {"providers": {"vllm": {"base_url": "http://127.0.0.1:9/v1"}}}
 ENV = {"A": "a" * 20, "B": "b" * 20, "SAME": "a" * 20}
@@ -218,7 +218,7 @@ def test_no_log_has_a_token_or_a_word_and_a_refusal_is_no_fault(
             connect(f"{url}/spaces/{room}/ws", additional_headers={"Authorization": f"Bearer {secret}"}, proxy=None)
         with connect(f"{url}/ws", proxy=None) as connection:
             connection.send(f'{{"type": "join", "space": "{room}", "token": "{secret}"}}')
-            connection.recv(10)
+            connection.recv(PATIENCE_SECONDS)
         with joined(gateway, room, "agent") as agent:
             agent.chat("what nobody may read in a log")
             agent.raw('{"kind": "chat", "payload": "what nobody may read in a log"}')

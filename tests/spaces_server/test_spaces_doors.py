@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -14,14 +15,29 @@ from websockets.sync.client import ClientConnection, connect
 
 from pellucid.server.config import check_config
 from pellucid.server.spaces import socket as door
+from tests.cases import Cases
 from tests.scripted import serve
 from tests.scripted.gateway import Served
-from tests.spaces_server.space_wire_kit import Client, get, joined, mew, post, served, spaces_of, token
+from tests.spaces_server.space_wire_kit import (
+    PATIENCE_SECONDS,
+    Body,
+    Client,
+    get,
+    joined,
+    mew,
+    post,
+    served,
+    spaces_of,
+    token,
+)
 
 
 def dial(gateway: Served, path: str, bearer: str | None = None, **more: Any) -> ClientConnection:
     headers = {} if bearer is None else {"Authorization": f"Bearer {bearer}"}
-    return connect(f"ws://127.0.0.1:{gateway.port}{path}", additional_headers=headers, proxy=None, **more)
+    connection: ClientConnection = connect(
+        f"ws://127.0.0.1:{gateway.port}{path}", additional_headers=headers, proxy=None, **more
+    )
+    return connection
 
 
 def status_of(gateway: Served, path: str, bearer: str | None = None) -> tuple[int, dict[str, Any]]:
@@ -59,24 +75,26 @@ def test_what_is_no_token_here_is_told_in_the_same_words(gateway: Served, room: 
     assert get(gateway, "/spaces/there-is-no-such-space/envelopes", token(room, "agent")).json == told[2][1]
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        "view=everything",
-        "dialect=klingon",
-        "after_seq=-1",
-        "after_seq=x",
-        "history=99999999",
-        "replay=fast",
-        "replay=original&speed=0",
-        "replay=original&speed=nan",
-        "replay=instant&since=yesterday",
-    ],
-)
-def test_what_is_asked_wrongly_is_refused_before_it_is_taken(gateway: Served, room: str, query: str) -> None:
-    status, body = status_of(gateway, f"/spaces/{room}/ws?{query}", token(room, "agent"))
-    assert status == 400
-    assert body["error"]["message"]
+WRONG_QUERIES = [
+    "view=everything",
+    "dialect=klingon",
+    "after_seq=-1",
+    "after_seq=x",
+    "history=99999999",
+    "replay=fast",
+    "replay=original&speed=0",
+    "replay=original&speed=nan",
+    "replay=instant&since=yesterday",
+]
+
+
+def test_what_is_asked_wrongly_is_refused_before_it_is_taken(gateway: Served, room: str) -> None:
+    with Cases() as case:
+        for query in WRONG_QUERIES:
+            with case(query):
+                status, body = status_of(gateway, f"/spaces/{room}/ws?{query}", token(room, "agent"))
+                assert status == 400
+                assert body["error"]["message"]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +111,7 @@ def test_the_subprotocol_is_the_dialect(
 ) -> None:
     with dial(gateway, f"/spaces/{room}/ws", token(room, "agent"), subprotocols=offered) as connection:
         assert connection.subprotocol == chosen
-        assert json.loads(connection.recv(10))["protocol"] == protocol
+        assert json.loads(connection.recv(PATIENCE_SECONDS))["protocol"] == protocol
 
 
 @pytest.mark.parametrize("name", ["meup-draft", "meup/v0.2", "mew/v0.4"])
@@ -133,33 +151,33 @@ def test_a_join_may_say_from_where_on_and_how(gateway: Served, room: str) -> Non
         assert not [one for one in client.seen if one["kind"].startswith("reasoning.thought")]
 
 
-@pytest.mark.parametrize(
-    ("frame", "code"),
-    [
-        ('{"kind": "chat", "payload": {"text": "Hi"}}', 4401),
-        ('{"type": "join"}', 4400),
-        ('{"type": "join", "space": "SPACE"}', 4401),
-        ('{"type": "join", "space": "SPACE", "token": 5}', 4400),
-        ('{"type": "join", "space": "SPACE", "token": "no"}', 4401),
-        ('{"type": "join", "space": "open", "token": "TOKEN"}', 4403),
-        ('{"type": "join", "space": "SPACE", "token": "TOKEN", "view": "all"}', 4400),
-        ('{"type": "join", "space": "SPACE", "token": "TOKEN", "after_seq": -1}', 4400),
-        ('{"type": "join", "space": "SPACE", "token": "TOKEN", "dialect": "klingon"}', 4400),
-        ("no json", 4400),
-        ("[]", 4400),
-        ("[" * 50_000, 4400),
-        ('{"type": "join", "token": "' + "x" * 70_000 + '"}', 4400),
-    ],
-    ids=lambda value: str(value)[:60],
-)
-def test_what_is_no_good_join_is_told_and_closed(gateway: Served, room: str, frame: str, code: int) -> None:
-    with dial(gateway, "/ws") as connection:
-        client = Client(connection)
-        client.raw(frame.replace("SPACE", room).replace("TOKEN", token(room, "agent")))
-        assert client.closed() == code
-        [told] = client.seen
-        assert told["kind"] == "system/error"
-        assert token(room, "agent") not in json.dumps(told)
+WRONG_JOINS = [
+    ('{"kind": "chat", "payload": {"text": "Hi"}}', 4401),
+    ('{"type": "join"}', 4400),
+    ('{"type": "join", "space": "SPACE"}', 4401),
+    ('{"type": "join", "space": "SPACE", "token": 5}', 4400),
+    ('{"type": "join", "space": "SPACE", "token": "no"}', 4401),
+    ('{"type": "join", "space": "open", "token": "TOKEN"}', 4403),
+    ('{"type": "join", "space": "SPACE", "token": "TOKEN", "view": "all"}', 4400),
+    ('{"type": "join", "space": "SPACE", "token": "TOKEN", "after_seq": -1}', 4400),
+    ('{"type": "join", "space": "SPACE", "token": "TOKEN", "dialect": "klingon"}', 4400),
+    ("no json", 4400),
+    ("[]", 4400),
+    ("[" * 50_000, 4400),
+    ('{"type": "join", "token": "' + "x" * 70_000 + '"}', 4400),
+]
+
+
+def test_what_is_no_good_join_is_told_and_closed(gateway: Served, room: str) -> None:
+    with Cases() as case:
+        for frame, code in WRONG_JOINS:
+            with case(frame[:80]), dial(gateway, "/ws") as connection:
+                client = Client(connection)
+                client.raw(frame.replace("SPACE", room).replace("TOKEN", token(room, "agent")))
+                assert client.closed() == code
+                [told] = client.seen
+                assert told["kind"] == "system/error"
+                assert token(room, "agent") not in json.dumps(told)
 
 
 def test_a_join_for_another_space_than_the_address_is_refused(gateway: Served, room: str) -> None:
@@ -170,8 +188,8 @@ def test_a_join_for_another_space_than_the_address_is_refused(gateway: Served, r
 
 
 def test_who_does_not_join_is_let_go(gateway: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(door, "JOIN_SECONDS", 0.2)
-    monkeypatch.setattr(door.SpaceSocket.__init__, "__defaults__", (0.2,))
+    monkeypatch.setattr(door, "JOIN_SECONDS", 0.05)
+    monkeypatch.setattr(door.SpaceSocket.__init__, "__defaults__", (0.05,))
     with served(tmp_path, {"r": {"participants": ["a"]}}) as own, dial(own, "/ws?space=r") as connection:
         client = Client(connection)
         client.send(kind="system/heartbeat")
@@ -201,37 +219,39 @@ def test_a_space_is_shown_to_its_participants(gateway: Served, room: str) -> Non
     assert told["settings"]["reasoning"] == "strict"
 
 
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        ("GET", "/spaces/{room}"),
-        ("GET", "/spaces/{room}/envelopes"),
-        ("POST", "/spaces/{room}/envelopes"),
-        ("GET", "/spaces/{room}/history"),
-        ("GET", "/spaces/{room}/envelopes/1"),
-        ("GET", "/spaces/{room}/envelopes/1/references"),
-        ("GET", "/spaces/{room}/search?q=x"),
-        ("GET", "/spaces/{room}/contexts"),
-        ("GET", "/spaces/{room}/contexts/r"),
-        ("GET", "/spaces/{room}/patterns"),
-        ("GET", "/spaces/{room}/export"),
-        ("GET", "/spaces/{room}/replay"),
-        ("GET", "/participants?space={room}"),
-        ("POST", "/participants/agent/messages?space={room}"),
-    ],
-)
-def test_nothing_of_a_space_is_told_without_its_token(gateway: Served, room: str, method: str, path: str) -> None:
-    for bearer, status in ((None, {401}), ("nonsense", {401}), (token("open", "agent"), {401, 403})):
-        headers = {} if bearer is None else {"Authorization": f"Bearer {bearer}"}
-        reply = gateway.request(method, path.format(room=room), b"{}" if method == "POST" else None, headers)
-        assert reply.status in status
-        assert reply.headers["www-authenticate" if reply.status == 401 else "x-request-id"]
-        error = reply.json["error"]
-        if path.startswith("/participants"):
-            assert isinstance(error, str)
-            assert reply.json["message"]
-        else:
-            assert error["message"]
+WITH_A_TOKEN = [
+    ("GET", "/spaces/{room}"),
+    ("GET", "/spaces/{room}/envelopes"),
+    ("POST", "/spaces/{room}/envelopes"),
+    ("GET", "/spaces/{room}/history"),
+    ("GET", "/spaces/{room}/envelopes/1"),
+    ("GET", "/spaces/{room}/envelopes/1/references"),
+    ("GET", "/spaces/{room}/search?q=x"),
+    ("GET", "/spaces/{room}/contexts"),
+    ("GET", "/spaces/{room}/contexts/r"),
+    ("GET", "/spaces/{room}/patterns"),
+    ("GET", "/spaces/{room}/export"),
+    ("GET", "/spaces/{room}/replay"),
+    ("GET", "/participants?space={room}"),
+    ("POST", "/participants/agent/messages?space={room}"),
+]
+
+
+def test_nothing_of_a_space_is_told_without_its_token(gateway: Served, room: str) -> None:
+    bearers = ((None, {401}), ("nonsense", {401}), (token("open", "agent"), {401, 403}))
+    with Cases() as case:
+        for (method, path), (bearer, status) in itertools.product(WITH_A_TOKEN, bearers):
+            with case(f"{method} {path} with {bearer}"):
+                headers = {} if bearer is None else {"Authorization": f"Bearer {bearer}"}
+                reply = gateway.request(method, path.format(room=room), b"{}" if method == "POST" else None, headers)
+                assert reply.status in status
+                assert reply.headers["www-authenticate" if reply.status == 401 else "x-request-id"]
+                error = reply.json["error"]
+                if path.startswith("/participants"):
+                    assert isinstance(error, str)
+                    assert reply.json["message"]
+                else:
+                    assert error["message"]
 
 
 @pytest.fixture(scope="module")
@@ -239,7 +259,7 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A gateway that asks for keys, with one of its own in the environment."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DOOR_KEY", "k" * 40)
-        rooms = {
+        rooms: dict[str, Body] = {
             "ours": {"participants": ["a"]},
             "also-ours": {"participants": ["b"]},
             "theirs": {"participants": ["a"], "owner": "acme"},
@@ -287,7 +307,7 @@ def test_pages_of_other_origins_are_turned_away_unless_they_are_named(locked: Se
     preflight = locked.request("OPTIONS", "/spaces/ours/envelopes", headers={"Origin": good, **asks})
     assert (preflight.status, preflight.headers["access-control-allow-headers"]) == (204, "authorization")
     with dial(locked, "/spaces/ours/ws", bearer, origin=good) as connection:
-        assert json.loads(connection.recv(10))["kind"] == "system/welcome"
+        assert json.loads(connection.recv(PATIENCE_SECONDS))["kind"] == "system/welcome"
     with pytest.raises(InvalidStatus):
         dial(locked, "/spaces/ours/ws", bearer, origin=bad)
     with pytest.raises(InvalidStatus):

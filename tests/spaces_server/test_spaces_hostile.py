@@ -10,51 +10,53 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import Frame, Opcode
 
+from pellucid.envelopes import USUAL, read
+from tests.cases import Cases
+from tests.examples import costly
 from tests.scripted.gateway import Served
 from tests.spaces_server.space_wire_kit import Body, Client, get, joined, post, served, slashes, token
 
 # --- frames ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        "",
-        "no json",
-        "[]",
-        "null",
-        '"chat"',
-        "5",
-        "{}",
-        "#stream-1#data",
-        '{"kind": null}',
-        '{"kind": "chat", "payload": NaN}',
-        '{"kind": "chat", "payload": {"x": 1e999}}',
-        '{"kind": "chat"' + ', "payload": {"a":' * 100 + "1" + "}" * 101,
-        "[" * 100_000,
-        '{"kind": "' + "x/" * 500 + '"}',
-        '{"kind": "chat", "id": "' + "x" * 300 + '"}',
-        '{"kind": "chat", "id": "a\\u0000b"}',
-        b"\x00\x01\x02\xff",
-        b'{"kind": "chat", "payload": {"text": "\xff"}}',
-    ],
-    ids=lambda value: repr(value)[:40],
-)
-def test_what_is_no_envelope_is_an_error_and_the_socket_stays_open(
-    gateway: Served, room: str, data: str | bytes
-) -> None:
-    with joined(gateway, room, "human") as human, joined(gateway, room, "agent") as agent:
+NO_ENVELOPES: list[str | bytes] = [
+    "",
+    "no json",
+    "[]",
+    "null",
+    '"chat"',
+    "5",
+    "{}",
+    "#stream-1#data",
+    '{"kind": null}',
+    '{"kind": "chat", "payload": NaN}',
+    '{"kind": "chat", "payload": {"x": 1e999}}',
+    '{"kind": "chat"' + ', "payload": {"a":' * 100 + "1" + "}" * 101,
+    "[" * 100_000,
+    '{"kind": "' + "x/" * 500 + '"}',
+    '{"kind": "chat", "id": "' + "x" * 300 + '"}',
+    '{"kind": "chat", "id": "a\\u0000b"}',
+    b"\x00\x01\x02\xff",
+    b'{"kind": "chat", "payload": {"text": "\xff"}}',
+]
+
+
+def test_what_is_no_envelope_is_an_error_and_the_socket_stays_open(gateway: Served, room: str) -> None:
+    with joined(gateway, room, "human") as human, joined(gateway, room, "agent") as agent, Cases() as case:
         human.sync()
-        agent.raw(data)
-        told = agent.until("system/error")
-        assert told["payload"]["message"]
-        agent.chat("still here")
-        assert [slashes(one) for one in human.sync()] == ["chat"]
+        for data in NO_ENVELOPES:
+            with case(f"{data!r:.40}"):
+                agent.raw(data)
+                told = agent.until("system/error")
+                assert told["payload"]["message"]
+                agent.chat("still here")
+                assert [slashes(one) for one in human.sync()] == ["chat"]
 
 
 def test_binary_frames_are_read_like_any_other(gateway: Served, room: str) -> None:
@@ -97,27 +99,43 @@ def test_who_breaks_the_protocol_takes_nobody_along(gateway: Served, room: str) 
 # --- names and paths -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "path",
-    ["/a", "a/", "a//b", "..", "a/../b", "a/b/c/d/e/f", "x" * 256, "a b", "a\nb", "é", "%2e%2e", "a/./b", "\u202eabc"],
-)
-def test_a_context_that_is_no_path_is_refused(gateway: Served, room: str, path: str) -> None:
-    with joined(gateway, room, "agent") as agent:
-        assert agent.refused(kind="chat", context=path, payload={"text": "x"})["param"] == "context"
+NO_PATHS = [
+    "/a",
+    "a/",
+    "a//b",
+    "..",
+    "a/../b",
+    "a/b/c/d/e/f",
+    "x" * 256,
+    "a b",
+    "a\nb",
+    "é",
+    "%2e%2e",
+    "a/./b",
+    "\u202eabc",
+]
 
 
-@pytest.mark.parametrize(
-    "path", ["../../etc/passwd", "..%2f..%2f", "%00", "x%0d%0aSet-Cookie:a", "a/b", "%F0%9F", "$(id)", "'--", "é"]
-)
-def test_no_path_of_an_address_leads_anywhere(gateway: Served, room: str, path: str) -> None:
-    bearer = token(room, "human")
-    for made in (f"/spaces/{path}", f"/spaces/{path}/envelopes", f"/spaces/{room}/envelopes/{path}"):
-        reply = gateway.request("GET", _quoted(made), headers={"Authorization": f"Bearer {bearer}"})
-        assert reply.status in (400, 403, 404), made
-    reply = gateway.request(
-        "GET", _quoted(f"/spaces/{room}/contexts/{path}"), headers={"Authorization": f"Bearer {bearer}"}
-    )
-    assert reply.status in (400, 404)
+def test_a_context_that_is_no_path_is_refused(gateway: Served, room: str) -> None:
+    with joined(gateway, room, "agent") as agent, Cases() as case:
+        for path in NO_PATHS:
+            with case(repr(path)):
+                assert agent.refused(kind="chat", context=path, payload={"text": "x"})["param"] == "context"
+
+
+STRAYING = ["../../etc/passwd", "..%2f..%2f", "%00", "x%0d%0aSet-Cookie:a", "a/b", "%F0%9F", "$(id)", "'--", "é"]
+
+
+def test_no_path_of_an_address_leads_anywhere(gateway: Served, room: str) -> None:
+    bearer = {"Authorization": f"Bearer {token(room, 'human')}"}
+    with Cases() as case:
+        for path in STRAYING:
+            for made in (f"/spaces/{path}", f"/spaces/{path}/envelopes", f"/spaces/{room}/envelopes/{path}"):
+                with case(made):
+                    assert gateway.request("GET", _quoted(made), headers=bearer).status in (400, 403, 404)
+            with case(f"contexts/{path}"):
+                reply = gateway.request("GET", _quoted(f"/spaces/{room}/contexts/{path}"), headers=bearer)
+                assert reply.status in (400, 404)
 
 
 def _quoted(path: str) -> str:
@@ -142,7 +160,7 @@ def test_a_pattern_that_would_hang_others_costs_little(tmp_path: Path) -> None:
         }
     }
     with served(tmp_path, rooms) as own, joined(own, "r", "a") as a, joined(own, "r", "g") as g:
-        began = time.monotonic()
+        began = time.process_time()
         assert a.say(kind="chat", payload={"text": "a" * 200_000 + "?"})["kind"] == "system/error"
         assert a.say(kind="chat", payload={"text": "a" * 50})["kind"] == "chat"
         grant = {"recipient": "b", "capabilities": [{"kind": "mcp/request", "payload": {"method": EVIL}}]}
@@ -150,7 +168,7 @@ def test_a_pattern_that_would_hang_others_costs_little(tmp_path: Path) -> None:
         with joined(own, "r", "b") as b:
             b.say(kind="mcp/request", payload={"method": "a" * 100_000 + "!"})
             b.chat("a" * 10_000)
-        assert time.monotonic() - began < 20
+        assert time.process_time() - began < 20, "CPU seconds; it is some 0.5"
         assert g.say(kind="chat", payload={"text": "my sk-abcdefgh"})["payload"] == {"text": "my [redacted:key]"}
 
 
@@ -174,7 +192,7 @@ WHO = {"agent": ["*"], "human": ["*"]}
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     slow = {"per_second": 50, "burst": 100}
-    rooms = {
+    rooms: dict[str, Body] = {
         "flood": {"participants": ["a", "b"], "limits": {"reasoning": slow, "patience": 0.3}},
         "deep": {"participants": ["a"], "limits": {"open_contexts": 3}},
         "behind": {
@@ -303,7 +321,7 @@ ENVELOPES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
+@costly
 @given(script=st.lists(ENVELOPES | JSON, max_size=12))
 def test_whatever_is_said_is_echoed_or_refused_and_the_log_is_what_was_heard(small: Served, script: list[Any]) -> None:
     with joined(small, "anything", "agent") as agent:
@@ -323,7 +341,10 @@ def test_whatever_is_said_is_echoed_or_refused_and_the_log_is_what_was_heard(sma
             f"/spaces/anything/envelopes?after_seq={first}&before_seq={heard[-1]['seq'] + 1}&limit=500",
             token("anything", "agent"),
         ).json
-        assert page["envelopes"] == heard
+        # A seat is spoken to in the dialect that it showed, once it has shown one.
+        assert [replace(read(one), dialect=USUAL) for one in page["envelopes"]] == [
+            replace(read(one), dialect=USUAL) for one in heard
+        ]
 
 
 def test_http_takes_whatever_is_posted(gateway: Served, room: str) -> None:

@@ -23,6 +23,8 @@ from tests.service_postgres import postgres
 from tests.service_redis import redis_service
 from tests.spaces_server.space_wire_kit import Client, joined, spaces_of
 
+pytestmark = pytest.mark.needs("long")
+
 ENOUGH = 150
 """Echoes after which they are killed."""
 
@@ -152,7 +154,9 @@ def on_postgres(folder: Path) -> Iterator[tuple[str, list[str]]]:
         yield store, [config, config]
 
 
-@pytest.mark.parametrize("where", [on_sqlite, on_postgres])
+@pytest.mark.parametrize(
+    "where", [on_sqlite, pytest.param(on_postgres, marks=pytest.mark.needs("postgresql", "redis"))]
+)
 def test_what_was_echoed_outlives_a_kill(
     tmp_path: Path, where: Callable[[Path], AbstractContextManager[tuple[str, list[str]]]]
 ) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import http.client
 import json
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from pellucid.storage import Append, StoredEnvelope, open_store
 from tests.replicas.replicas_kit import Replica
 from tests.spaces_server.space_wire_kit import get, joined, token
 from tests.spaces_server.test_spaces_killed import config_of
+
+pytestmark = pytest.mark.needs("long")
 
 MANY, LONG = 200, 1_000_000
 ROOM = 130 << 20
@@ -89,7 +92,7 @@ def long_ones(envelopes: Any) -> list[int]:
     return [one["seq"] for one in envelopes if len(str(one.get("payload", {}).get("text", ""))) > LONG]
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="where a process's memory is not told")
+@pytest.mark.skipif(sys.platform != "linux", reason="the memory of a process is read from /proc")
 def test_all_of_it_is_read_in_every_way_and_never_held(long: Replica) -> None:
     starts = get(long, "/spaces/room/envelopes?kind=reasoning/start", token("room", "b")).json["envelopes"]
     first = starts[0]["seq"]

@@ -9,7 +9,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from tests.scripted.gateway import Served
-from tests.spaces_server.space_wire_kit import get, joined, mew, post, token
+from tests.spaces_server.space_wire_kit import PATIENCE_SECONDS, get, joined, mew, post, token
 
 
 @pytest.mark.parametrize("claimed", ["human", "system:gateway", "nobody"])
@@ -30,18 +30,18 @@ def test_1_over_http_neither(gateway: Served, room: str) -> None:
 def test_2_an_unknown_token_joins_with_nothing(gateway: Served, room: str, bad: str) -> None:
     with connect(f"ws://127.0.0.1:{gateway.port}/ws", proxy=None) as connection:
         connection.send(json.dumps({"type": "join", "space": room, "token": bad, "participantId": "watcher"}))
-        told = json.loads(connection.recv(10))
+        told = json.loads(connection.recv(PATIENCE_SECONDS))
         assert told["kind"] == "system/error"
         assert told["payload"]["error"] == "unauthorized"
         with pytest.raises(Exception, match="4401"):
-            connection.recv(10)
+            connection.recv(PATIENCE_SECONDS)
 
 
 def test_3_a_wrong_token_with_a_name_is_nobody_and_puts_nobody_out(gateway: Served, room: str) -> None:
     with joined(gateway, room, "human") as human:
         with connect(f"ws://127.0.0.1:{gateway.port}/ws", proxy=None) as connection:
             connection.send(json.dumps({"type": "join", "space": room, "token": "wrong", "participantId": "human"}))
-            assert json.loads(connection.recv(10))["kind"] == "system/error"
+            assert json.loads(connection.recv(PATIENCE_SECONDS))["kind"] == "system/error"
         human.chat("I am still here.")
 
 
@@ -49,7 +49,7 @@ def test_3_a_good_token_is_its_owners_whatever_name_is_claimed(gateway: Served, 
     with connect(f"ws://127.0.0.1:{gateway.port}/ws?space={room}", proxy=None) as connection:
         join = {"type": "join", "space": room, "token": token(room, "watcher"), "participantId": "human"}
         connection.send(json.dumps(join | {"capabilities": [{"kind": "*"}]}))
-        you = json.loads(connection.recv(10))["payload"]["you"]
+        you = json.loads(connection.recv(PATIENCE_SECONDS))["payload"]["you"]
     assert you["id"] == "watcher"
     assert {one if isinstance(one, str) else one["kind"] for one in you["capabilities"]} == {"chat", "mcp/response"}
 

@@ -15,6 +15,8 @@ from tests.service_postgres import postgres
 from tests.service_redis import redis_service
 from tests.spaces_server.space_wire_kit import TALKS, Client, get, joined, post, seqs, slashes, spaces_of, token
 
+pytestmark = pytest.mark.needs("long", "postgresql", "redis")
+
 ROOMS = ("order", "doors", "death")
 
 

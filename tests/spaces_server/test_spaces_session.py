@@ -46,12 +46,11 @@ def test_it_passes_a_full_session(gateway: Served, room: str) -> None:
         # The agent reasons, and needs the other's tool from within its reasoning.
         agent.say(kind="reasoning/start", id="r-1", correlation_id=[question["id"]], payload={"message": "Checking"})
         agent.say(kind="reasoning/thought", context="r-1", payload={"message": "What tools are there?"})
-        for number, (method, params, result) in enumerate(
-            [
-                ("tools/list", {}, {"tools": [{"name": "scan", "inputSchema": {"type": "object"}}]}),
-                ("tools/call", {"name": "scan"}, {"content": [{"type": "text", "text": "clean"}]}),
-            ]
-        ):
+        calls: list[tuple[str, Body, Body]] = [
+            ("tools/list", {}, {"tools": [{"name": "scan", "inputSchema": {"type": "object"}}]}),
+            ("tools/call", {"name": "scan"}, {"content": [{"type": "text", "text": "clean"}]}),
+        ]
+        for number, (method, params, result) in enumerate(calls):
             call = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
             sent = agent.say(kind="mcp/request", context="r-1", to=["granter"], payload=call)
             asked = plain.serve(result)
