@@ -5,10 +5,10 @@ from __future__ import annotations
 import http.client
 import json
 import socket
-import time
 from typing import Any, NamedTuple
 
 from tests.scripted import Gateway, Reply, Stream
+from tests.waiting import wait_until
 
 ENDS = ("message_final", "message_error")
 
@@ -84,7 +84,7 @@ class Chatter:
     def do(self, method: str, path: str, body: Any = None, **headers: str) -> Reply:
         data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         head = {"Content-Type": "application/json", **self.headers, **headers}
-        return self.gateway.request(method, path, data, head, 20)
+        return self.gateway.request(method, path, data, head, 60)
 
     def asks(self, model: str | None = None, text: str = "Why?", **more: Any) -> Reply:
         """The whole stream, or what was refused."""
@@ -124,13 +124,10 @@ class Chatter:
     def delete(self, id: str) -> Reply:
         return self.do("DELETE", f"/api/conversations/{id}")
 
-    def until_over(self, id: str, within: float = 10.0) -> Any:
+    def until_over(self, id: str) -> Any:
         """Ask again and again until nothing is under way in the conversation."""
-        end = time.monotonic() + within
-        while (found := self.open(id))["active"] is not None:
-            assert time.monotonic() < end, found
-            time.sleep(0.02)
-        return found
+        wait_until(lambda: self.open(id)["active"] is None)
+        return self.open(id)
 
     def _json(self, method: str, path: str) -> Any:
         reply = self.do(method, path)
@@ -138,7 +135,7 @@ class Chatter:
         return reply.json
 
     def _stream(self, method: str, path: str, body: bytes, **headers: str) -> Stream:
-        sock = socket.create_connection(("127.0.0.1", self.gateway.port), timeout=20)
+        sock = socket.create_connection(("127.0.0.1", self.gateway.port), timeout=60)
         head = {"Host": f"127.0.0.1:{self.gateway.port}", "Content-Type": "application/json", **self.headers, **headers}
         lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in head.items())]
         sock.sendall("\r\n".join([*lines, f"Content-Length: {len(body)}", "", ""]).encode() + body)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,20 +12,41 @@ from tests.chat_server.chat_server_kit import Chatter, event_id, final, frames, 
 from tests.replicas.replicas_kit import Gate, Replica, config_of, replicas
 from tests.scripted import Reply, Upstream, say
 from tests.server.state_kit import hangs, serving, url_of
-from tests.service_postgres import postgres
-from tests.service_redis import redis_service
+from tests.service_postgres import PostgresServer, postgres
+from tests.service_redis import RedisService, redis_service
+from tests.waiting import wait_until
 
 THINKS = say("Let me see.", "It is 42.")
 
 
+needs_replicas = pytest.mark.needs("postgresql", "redis")
+
+
 @pytest.fixture(scope="module")
-def both(upstream: Upstream) -> Iterator[tuple[Replica, Replica]]:
+def services() -> Iterator[tuple[PostgresServer, RedisService]]:
     with postgres() as database, redis_service() as relay:
-        config = config_of(upstream, database.database(), relay.url)
-        with replicas(config, config) as (one, two):
-            yield one, two
+        yield database, relay
 
 
+def a_pair(upstream: Upstream, services: tuple[PostgresServer, RedisService]) -> Iterator[tuple[Replica, Replica]]:
+    database, relay = services
+    config = config_of(upstream, database.database(), relay.url)
+    with replicas(config, config) as (one, two):
+        yield one, two
+
+
+@pytest.fixture(scope="module")
+def both(upstream: Upstream, services: tuple[PostgresServer, RedisService]) -> Iterator[tuple[Replica, Replica]]:
+    yield from a_pair(upstream, services)
+
+
+@pytest.fixture
+def mortal(upstream: Upstream, services: tuple[PostgresServer, RedisService]) -> Iterator[tuple[Replica, Replica]]:
+    """Two for one test, which may kill them."""
+    yield from a_pair(upstream, services)
+
+
+@needs_replicas
 def test_every_cursor_gives_the_rest_on_another_replica(both: tuple[Replica, Replica], upstream: Upstream) -> None:
     one, two = map(Chatter, both)
     gate = Gate(before=20, after=20)
@@ -55,23 +75,21 @@ def tail(body: bytes, after: int) -> bytes:
     return b"".join(block for block in blocks if int(block.split(b"\n")[0].removeprefix(b"id: ")) > after)
 
 
+@needs_replicas
 def test_stopped_from_another_replica(both: tuple[Replica, Replica], upstream: Upstream) -> None:
     one, two = map(Chatter, both)
     model = upstream.plays(Gate())
     with one.begin(model) as stream:
         stream.until("thought 2")
-        began = time.monotonic()
         reply = two.cancel(event_id(stream))
         assert (reply.status, reply.json["status"]) == (200, "cancelled")
         [call] = upstream.calls(model)
-        assert call.connection.closed.wait(1)
+        assert call.connection.closed.wait(15)
         event = final(stream.rest())
-        ended = time.monotonic() - began
-    assert call.connection.closed_at - began < 1
-    assert ended < 1.5
     assert texts(event) == [("reasoning", "thought 0. thought 1. thought 2. ")]
 
 
+@needs_replicas
 def test_two_questions_at_once(both: tuple[Replica, Replica], upstream: Upstream) -> None:
     """One begins; the other is told that the chat is busy."""
     one, two = map(Chatter, both)
@@ -87,18 +105,18 @@ def test_two_questions_at_once(both: tuple[Replica, Replica], upstream: Upstream
         asking = [threading.Thread(target=ask, args=(chatter, start, model, replies)) for chatter in (one, two)]
         for thread in asking:
             thread.start()
-        end = time.monotonic() + 10
-        while not replies and time.monotonic() < end:
-            time.sleep(0.01)
+        wait_until(lambda: replies, "one is refused")  # noqa: B023 (it is called in this round)
         gate.open()
         for thread in asking:
-            thread.join(10)
+            thread.join(60)
         assert sorted(reply.status for reply in replies) == [200, 409]
     assert len(one.open(chat)["events"]) == 8
 
 
-def test_a_replica_that_dies_loses_nothing_that_came(both: tuple[Replica, Replica], upstream: Upstream) -> None:
-    one, two = both
+@needs_replicas
+@pytest.mark.needs("long")
+def test_a_replica_that_dies_loses_nothing_that_came(mortal: tuple[Replica, Replica], upstream: Upstream) -> None:
+    one, two = mortal
     with Chatter(one).begin(upstream.plays(Gate())) as stream:
         stream.until("thought 2")
         id, chat = event_id(stream), frames(stream.seen)[0].data["conversation_id"]

@@ -6,6 +6,7 @@ import logging
 import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -185,12 +186,13 @@ def test_a_turn_is_no_response(gateway: Served, upstream: Upstream) -> None:
 
 
 def test_policies(upstream: Upstream, tmp_path: Path) -> None:
-    url = url_of(tmp_path / "store.sqlite")
+    path = tmp_path / "store.sqlite"
+    url = url_of(path)
     policies = {
         "none/store": Policy(store=False),
         "one/stream": Policy(streams=1),
         "few/models": Policy(models=["good*"], view="summary"),
-        "short/term": Policy(retention_seconds=1),
+        "short/term": Policy(retention_seconds=1000),
         "two/asks": Policy(requests_per_minute=2),
     }
     made = make_keys(url, {**policies})
@@ -217,9 +219,15 @@ def test_policies(upstream: Upstream, tmp_path: Path) -> None:
         for _ in range(2):
             by["two/asks"].ask(name)
         assert refused(by["two/asks"].asks(name), 429)
+        began = time.time()
         brief = by["short/term"].ask(name)["conversation_id"]
         assert by["short/term"].open(brief)
-        time.sleep(1.1)
+        with closing(sqlite3.connect(path, timeout=30, isolation_level=None)) as store:  # its time passes
+            for table in ("responses", "chats"):
+                [(until,)] = store.execute(f"SELECT expires_at FROM {table} WHERE owner = 'short'").fetchall()
+                assert began + 1000 <= until <= time.time() + 1000
+            store.execute("UPDATE responses SET expires_at = 1 WHERE owner = 'short'")
+            store.execute("UPDATE chats SET expires_at = 1 WHERE owner = 'short'")
         assert by["short/term"].do("GET", f"/api/conversations/{brief}").status == 404
         assert by["short/term"].chats()["data"] == []
 
