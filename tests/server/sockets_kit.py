@@ -13,6 +13,7 @@ from websockets.sync.client import ClientConnection, connect
 from pellucid.protocols.openresponses.verify import verify
 from tests.openresponses.openresponses_kit import check_events, schemas
 from tests.scripted.gateway import Gateway
+from tests.waiting import LIMIT_SECONDS
 
 Body = dict[str, Any]
 TERMINAL = ("response.completed", "response.incomplete", "response.failed")
@@ -60,7 +61,7 @@ class Socket:
     def send(self, **body: Any) -> None:
         self.connection.send(json.dumps({"type": "response.create", "model": self.model, "input": "Why?", **body}))
 
-    def message(self, timeout: float = 10) -> Body:
+    def message(self, timeout: float = LIMIT_SECONDS) -> Body:
         data = self.connection.recv(timeout)
         assert isinstance(data, str)
         assert data != "[DONE]"

@@ -16,6 +16,7 @@ from pellucid.server.access.policy import write_policy
 from pellucid.storage import StoredKey, open_store
 from tests.scripted import Call, Script, Upstream, delta
 from tests.scripted.gateway import Gateway, Reply, Served, serve
+from tests.waiting import wait_until
 
 
 def look_up(word: str) -> str:
@@ -118,9 +119,7 @@ class Caller:
 
     def do(self, method: str, path: str, body: Any = None, **headers: str) -> Reply:
         data = None if body is None else json.dumps(body).encode()
-        return self.gateway.request(
-            method, path, data, {"Content-Type": "application/json", **self.headers, **headers}, 20
-        )
+        return self.gateway.request(method, path, data, {"Content-Type": "application/json", **self.headers, **headers})
 
     def say(self, model: str, input: Any = "Why?", **more: Any) -> Reply:
         named = model if ":" in model else f"vllm:{model}"
@@ -138,18 +137,12 @@ class Caller:
 
     def until_kept(self, id: str) -> Any:
         """Ask again and again until there is such a response."""
-        end = time.monotonic() + 10
-        while (reply := self.do("GET", f"/v1/responses/{id}")).status == 404:
-            assert time.monotonic() < end
-            time.sleep(0.02)
-        return reply.json
+        wait_until(lambda: self.do("GET", f"/v1/responses/{id}").status != 404, f"{id} is there")
+        return self.kept(id)
 
     def until_well(self, id: str) -> None:
         """Ask again and again until the store answers."""
-        end = time.monotonic() + 10
-        while self.do("GET", f"/v1/responses/{id}").status == 503:
-            assert time.monotonic() < end
-            time.sleep(0.05)
+        wait_until(lambda: self.do("GET", f"/v1/responses/{id}").status != 503, "the store answers")
 
     def conversation(self, *items: Any, **more: Any) -> str:
         reply = self.do("POST", "/v1/conversations", {"items": list(items), **more})
@@ -166,11 +159,8 @@ class Caller:
 
     def until(self, id: str, *wanted: str) -> Any:
         """Ask again and again until the response has one of these states."""
-        end = time.monotonic() + 10
-        while (found := self.kept(id))["status"] not in wanted:
-            assert time.monotonic() < end, found
-            time.sleep(0.02)
-        return found
+        wait_until(lambda: self.kept(id)["status"] in wanted, f"{id} is {' or '.join(wanted)}")
+        return self.kept(id)
 
 
 @contextmanager

@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ import pytest
 from tests.scripted import Upstream
 from tests.scripted.gateway import Reply, Served, serve
 from tests.server.loop_kit import calling, function, kinds, legal, output, outputs, turn
+from tests.service_ports import candidate_ports
+from tests.waiting import wait_until
 
 PEER = str(Path(__file__).parents[1] / "tools" / "mcp_peer.py")
 TOOLS = ["add", "fail", "picture", "pid", "shape", "slow", "die"]
@@ -23,21 +25,21 @@ TOOLS = ["add", "fail", "picture", "pid", "shape", "slow", "die"]
 @pytest.fixture(scope="module")
 def peer() -> Iterator[int]:
     """A server over streamable HTTP; its port."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-    process = subprocess.Popen([sys.executable, PEER, "http", str(port)], stderr=subprocess.DEVNULL)
-    try:
-        end = time.monotonic() + 20
-        while time.monotonic() < end:
-            with socket.socket() as knock:
-                if knock.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.05)
-        yield port
-    finally:
-        process.kill()
-        process.wait()
+    for port in candidate_ports():
+        process = subprocess.Popen([sys.executable, PEER, "http", str(port)], stderr=subprocess.DEVNULL)
+        try:
+            wait_until(partial(answers_or_has_ended, process, port), "the MCP server answers")
+            if process.poll() is None:
+                yield port
+                return
+        finally:
+            process.kill()
+            process.wait()
+
+
+def answers_or_has_ended(process: subprocess.Popen[bytes], port: int) -> bool:
+    with socket.socket() as knock:
+        return process.poll() is not None or knock.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.fixture(scope="module")
@@ -135,13 +137,9 @@ def test_it_can_be_chosen_and_runs_in_the_background(looping: Served, upstream: 
     choice = {"type": "function", "name": "env"}
     reply = looping.ask(model, tools=tools, tool_choice=choice, background=True)
     assert reply.status == 200, reply.body
-    end = time.monotonic() + 10
-    while (got := looping.request("GET", f"/v1/responses/{reply.json['id']}").json)["status"] in (
-        "queued",
-        "in_progress",
-    ):
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    path, under_way = f"/v1/responses/{reply.json['id']}", ("queued", "in_progress")
+    wait_until(lambda: looping.request("GET", path).json["status"] not in under_way, "the response is over")
+    got = looping.request("GET", path).json
     assert got["status"] == "completed", got
     assert upstream.calls(model)[0].body["tool_choice"] == {"type": "function", "function": {"name": "env"}}
 

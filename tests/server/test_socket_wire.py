@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import socket as sockets
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -62,14 +63,12 @@ def test_who_leaves_takes_the_upstream_along_at_once(gateway: Served, upstream: 
     with opened(gateway, upstream.plays(thinks_for_ever)) as socket:
         socket.send()
         socket.until("response.reasoning.delta")
-        left = time.monotonic()
         if how == "close":
             socket.connection.close()
         else:
             socket.connection.socket.shutdown(sockets.SHUT_RDWR)
         [call] = upstream.calls(socket.model)
         assert call.connection.closed.wait(LIMIT_SECONDS)
-        assert call.connection.closed_at - left < 0.5
     gateway.idle()
 
 
@@ -88,7 +87,7 @@ def raw_socket(gateway: Served, receive_buffer: int = 4096) -> sockets.socket:
     """A socket whose client is written by hand."""
     made = sockets.socket()
     made.setsockopt(sockets.SOL_SOCKET, sockets.SO_RCVBUF, receive_buffer)
-    made.settimeout(10)
+    made.settimeout(LIMIT_SECONDS)
     made.connect(("127.0.0.1", gateway.port))
     made.sendall(
         b"GET /v1/responses HTTP/1.1\r\nHost: gateway\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -182,10 +181,10 @@ def test_what_is_no_frame_ends_the_socket(gateway: Served, nonsense: bytes) -> N
 
 def test_a_ping_is_answered_also_in_mid_response(gateway: Served, upstream: Upstream) -> None:
     with opened(gateway, upstream.plays(thinks_for_ever)) as socket:
-        assert socket.connection.ping().wait(2)
+        assert socket.connection.ping().wait(LIMIT_SECONDS)
         socket.send()
         socket.until("response.reasoning.delta")
-        assert socket.connection.ping().wait(2)
+        assert socket.connection.ping().wait(LIMIT_SECONDS)
 
 
 # --- coming in -------------------------------------------------------------------------------------------------------
@@ -272,16 +271,18 @@ def test_a_get_without_an_upgrade_is_refused(gateway: Served) -> None:
 
 
 def test_a_server_that_stops_lets_a_response_end_and_closes_sockets(upstream: Upstream) -> None:
+    idle_is_closed = threading.Event()
+
     async def thinks_a_while(call: Call) -> None:
         await call.head()
         await call.event(delta(reasoning_content="Hm. "))
-        await asyncio.sleep(0.8)
+        await asyncio.to_thread(idle_is_closed.wait, LIMIT_SECONDS)
         await call.event(delta(content="done"))
         await call.event(delta("stop"))
         await call.event(b"[DONE]")
         await call.end()
 
-    config = {"server": {"shutdown_seconds": 5}, "providers": {"vllm": {"base_url": upstream.url}}}
+    config = {"server": {"shutdown_seconds": LIMIT_SECONDS}, "providers": {"vllm": {"base_url": upstream.url}}}
     with (
         serve(config) as gateway,
         opened(gateway) as idle,
@@ -290,14 +291,13 @@ def test_a_server_that_stops_lets_a_response_end_and_closes_sockets(upstream: Up
         socket.send()
         socket.until("response.reasoning.delta")
         socket.send()  # too late
-        began = time.monotonic()
         gateway.server.should_exit = True
-        assert closed_with(idle) == 1012
-        assert time.monotonic() - began < 0.6, "who has nothing under way need not wait"
+        assert closed_with(idle) == 1012, "who has nothing under way need not wait"
+        idle_is_closed.set()
         events = socket.until("response.completed")
         assert events[-1]["response"]["output"][-1]["content"][0]["text"] == "done"
         assert closed_with(socket) == 1012
-        gateway.thread.join(5)
+        gateway.thread.join(LIMIT_SECONDS)
         assert not gateway.thread.is_alive()
 
 

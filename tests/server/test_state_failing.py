@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
-from tests.scripted import Call, Upstream, delta, say
-from tests.server.state_kit import Caller, brief, message, serving, upstream_saw
+from pellucid.storage.errors import Unanswered
+from pellucid.storage.sqlite import Sqlite
+from tests.scripted import Call, Script, Upstream, delta, say
+from tests.server.state_kit import Caller, brief, message, serving, upstream_saw, url_of
 from tests.service_postgres import PostgresServer, postgres
 
 THINKS = say("Let me see.", "It is 42.")
+
+
+class Failing(NamedTuple):
+    """A store that fails between `stop` and `start`."""
+
+    url: str
+    stop: Callable[[], object]
+    start: Callable[[], object]
 
 
 @pytest.fixture(scope="module")
@@ -20,14 +32,35 @@ def server() -> Iterator[PostgresServer]:
         yield running
 
 
-def stops(server: PostgresServer) -> Any:
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.needs("postgresql"))])
+def failing(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Failing:
+    """PostgreSQL, whose server crashes; SQLite, which does not answer."""
+    if request.param == "postgresql":
+        server: PostgresServer = request.getfixturevalue("server")
+        return Failing(server.database(), server.stop, server.start)
+    is_away = threading.Event()
+
+    def unless_away(whole: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def answers(*args: Any) -> Any:
+            if is_away.is_set():
+                raise Unanswered
+            return await whole(*args)
+
+        return answers
+
+    monkeypatch.setattr(Sqlite, "read", unless_away(Sqlite.read))
+    monkeypatch.setattr(Sqlite, "write", unless_away(Sqlite.write))
+    return Failing(url_of(tmp_path / "store.sqlite"), is_away.set, is_away.clear)
+
+
+def stops(failing: Failing) -> Script:
     """A script in whose middle the database goes."""
 
     async def script(call: Call) -> None:
         await call.head()
         await call.event(delta(reasoning_content="Let me see."))
         await call.event(delta(content="It is 42."))
-        server.stop("immediate")
+        failing.stop()
         await call.event(delta("stop"))
         await call.event(b"[DONE]")
         await call.end()
@@ -35,18 +68,18 @@ def stops(server: PostgresServer) -> Any:
     return script
 
 
-def test_a_store_that_fails_at_the_end(upstream: Upstream, server: PostgresServer) -> None:
-    with serving(upstream, server.database()) as running:
+def test_a_store_that_fails_at_the_end(upstream: Upstream, failing: Failing) -> None:
+    with serving(upstream, failing.url) as running:
         me = Caller(running)
         conversation = me.conversation(message("Hello."))
         for how in ("stream", "whole", "conversation"):
-            name = upstream.plays(stops(server))
+            name = upstream.plays(stops(failing))
             more = {"conversation": conversation} if how == "conversation" else {}
             # Nobody goes on from what is not kept, so it may not look whole; what came is told all the same.
             try:
                 reply = me.say(name, stream=how == "stream", **more)
             finally:
-                server.start()
+                failing.start()
             assert reply.status == 200
             said = reply.events[-1]["response"] if how == "stream" else reply.json
             assert said["status"] == "failed"
@@ -66,13 +99,13 @@ def test_a_store_that_fails_at_the_end(upstream: Upstream, server: PostgresServe
         assert [who for who, _ in brief(upstream_saw(upstream, name))] == ["user", "assistant", "user"]
 
 
-def test_a_store_that_is_away_from_the_beginning(upstream: Upstream, server: PostgresServer) -> None:
+def test_a_store_that_is_away_from_the_beginning(upstream: Upstream, failing: Failing) -> None:
     """What needs it is refused before a model is asked; what does not is answered."""
-    with serving(upstream, server.database(), access={"keys": False}) as running:
+    with serving(upstream, failing.url, access={"keys": False}) as running:
         me, name = Caller(running), upstream.plays(THINKS)
         kept = me.said(name)["id"]
         asked = len(upstream.calls(name))
-        server.stop("immediate")
+        failing.stop()
         try:
             for method, path, body in (
                 ("GET", f"/v1/responses/{kept}", None),
@@ -91,7 +124,7 @@ def test_a_store_that_is_away_from_the_beginning(upstream: Upstream, server: Pos
             assert me.said(name, store=False)["status"] == "completed"
             assert me.do("GET", "/ready").status == 503
         finally:
-            server.start()
+            failing.start()
         me.until_well(kept)
         assert me.kept(kept)["status"] == "completed"
 

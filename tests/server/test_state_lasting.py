@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import time
@@ -14,6 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 from pellucid.server.access import Policy
+from pellucid.storage import Store, open_store
 from tests.scripted import Upstream, say
 from tests.scripted.commands import PELLUCID, Serving
 from tests.scripted.gateway import Gateway
@@ -29,6 +31,7 @@ from tests.server.state_kit import (
     serving,
     url_of,
 )
+from tests.waiting import wait_until
 
 THINKS = say("Let me see.", "It is 42.")
 
@@ -40,8 +43,11 @@ def toml(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
+Start = Callable[[], tuple[Serving, Caller]]
+
+
 @pytest.fixture
-def start(upstream: Upstream, tmp_path: Path) -> Iterator[Callable[[], tuple[Serving, Caller]]]:
+def start(upstream: Upstream, tmp_path: Path) -> Iterator[Start]:
     """`pellucid serve` on one file, again and again."""
     file = tmp_path / "pellucid.toml"
     config = config_of(
@@ -62,25 +68,52 @@ def start(upstream: Upstream, tmp_path: Path) -> Iterator[Callable[[], tuple[Ser
         process.communicate()
 
 
+class Told:
+    """What a model has answered, and every way to read it again."""
+
+    def __init__(self, upstream: Upstream, me: Caller) -> None:
+        self._model = upstream.plays(calls("ask_user"), THINKS)
+        self._conversation = me.conversation(message("Hello."), metadata={"a": "b"})
+        self._called = me.said(self._model, conversation=self._conversation, tools=[CALLERS])
+        alone = me.say(self._model, [message("One"), message("Two")], stream=True).events[-1]["response"]
+        self._paths = [f"/v1/responses/{self._called['id']}", f"/v1/responses/{alone['id']}?stream=true"]
+        self._paths += [f"/v1/responses/{alone['id']}/input_items", f"/v1/conversations/{self._conversation}"]
+        self._paths += [f"/v1/conversations/{self._conversation}/items"]
+        self._before = self._read(me)
+
+    def _read(self, me: Caller) -> list[bytes]:
+        return [me.do("GET", path).body for path in self._paths]
+
+    def goes_on_with(self, me: Caller) -> None:
+        assert self._read(me) == self._before
+        answer = [output(call_ids(self._called)[0], "Ada")]
+        assert me.said(self._model, answer, previous_response_id=self._called["id"])["status"] == "completed"
+        assert me.said(self._model, "And?", conversation=self._conversation)["status"] == "completed"
+
+
+@pytest.mark.needs("long")
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-def test_another_process_finds_everything(start: Any, upstream: Upstream, how: signal.Signals) -> None:
+def test_another_process_finds_everything(start: Start, upstream: Upstream, how: signal.Signals) -> None:
     """What was answered was kept: also when the process is killed that very moment."""
-    name = upstream.plays(calls("ask_user"), THINKS)
     first, me = start()
-    conversation = me.conversation(message("Hello."), metadata={"a": "b"})
-    called = me.said(name, conversation=conversation, tools=[CALLERS])
-    alone = me.say(name, [message("One"), message("Two")], stream=True).events[-1]["response"]
-    paths = [f"/v1/responses/{called['id']}", f"/v1/responses/{alone['id']}?stream=true"]
-    paths += [f"/v1/responses/{alone['id']}/input_items", f"/v1/conversations/{conversation}"]
-    paths += [f"/v1/conversations/{conversation}/items"]
-    before = [me.do("GET", path).body for path in paths]
+    made = Told(upstream, me)
     first.stop(how)
     first.end()
     _, me = start()
-    assert [me.do("GET", path).body for path in paths] == before
-    said = me.said(name, [output(call_ids(called)[0], "Ada")], previous_response_id=called["id"])
-    assert said["status"] == "completed"
-    assert me.said(name, "And?", conversation=conversation)["status"] == "completed"
+    made.goes_on_with(me)
+
+
+@pytest.mark.parametrize("how", ["killed", "stopped"])
+def test_another_gateway_finds_everything(upstream: Upstream, tmp_path: Path, how: str) -> None:
+    """The same in one process: what is killed leaves its files as they are at that moment."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    with serving(upstream, url_of(here / "store.sqlite")) as running:
+        made = Told(upstream, Caller(running))
+        if how == "killed":
+            shutil.copytree(here, there)
+    with serving(upstream, url_of((there if how == "killed" else here) / "store.sqlite")) as running:
+        made.goes_on_with(Caller(running))
 
 
 def gone(me: Caller, response: str, name: str) -> bool:
@@ -97,37 +130,51 @@ def gone(me: Caller, response: str, name: str) -> bool:
 
 def test_what_expired_is_gone(upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the configuration, by the key where that is shorter, and then from the file."""
-    monkeypatch.setattr("pellucid.server.services.SWEEP_SECONDS", 0.3)
+    moved, time_of_day, ns_of_day = 0, time.time, time.time_ns
+
+    async def opens(url: str, **more: Any) -> Store:
+        return await open_store(url, clock=lambda: time_of_day() + moved, **more)
+
+    monkeypatch.setattr("time.time", lambda: time_of_day() + moved)
+    monkeypatch.setattr("time.time_ns", lambda: ns_of_day() + moved * 1_000_000_000)
+    monkeypatch.setattr("pellucid.server.services.open_store", opens)
+    monkeypatch.setattr("pellucid.server.services.SWEEP_SECONDS", 0.02)
     url = url_of(tmp_path / "store.sqlite")
-    short, long = Policy(retention_seconds=1.0), Policy(retention_seconds=1e6)
+    short, long = Policy(retention_seconds=1000.0), Policy(retention_seconds=1e6)
     keys = make_keys(url, {"ann": None, "ann/short": short, "ann/long": long})
     name = upstream.plays(THINKS)
-    with serving(upstream, url, access={"keys": True}, storage={"retention_seconds": 3.0}) as running:
+    with serving(upstream, url, access={"keys": True}, storage={"retention_seconds": 3000.0}) as running:
         callers = {who: Caller(running, key) for who, key in keys.items()}
-        began = time.monotonic()
         made = {who: me.said(name)["id"] for who, me in callers.items()}
         talks = {who: me.conversation(message("Hello.")) for who, me in callers.items()}
         ann = callers["ann"]
         assert not any(gone(ann, id, name) for id in made.values())
-        time.sleep(max(0.0, began + 1.6 - time.monotonic()))
+        moved = 1600
         assert {who for who, id in made.items() if gone(ann, id, name)} == {"ann/short"}
         statuses = {who: ann.do("GET", f"/v1/conversations/{id}").status for who, id in talks.items()}
         assert statuses == {"ann": 200, "ann/short": 404, "ann/long": 200}
         # A conversation that goes on keeps its beginning.
         chained = ann.said(name, previous_response_id=made["ann"])["id"]
         ann.said(name, "More", conversation=talks["ann"])
-        time.sleep(max(0.0, began + 3.6 - time.monotonic()))
+        moved = 3600
         assert gone(ann, made["ann/long"], name), "a key cannot keep longer than the gateway does"
         assert not gone(ann, made["ann"], name)
         assert not gone(ann, chained, name)
         assert ann.do("GET", f"/v1/conversations/{talks['ann']}").status == 200
         assert ann.do("GET", f"/v1/conversations/{talks['ann/long']}").status == 404
-        time.sleep(0.7)
         engine = sa.create_engine(url)
-        with engine.connect() as door:
-            rows = set(door.execute(sa.text("SELECT id FROM responses")).scalars())
-            bodies = set(door.execute(sa.text("SELECT response_id FROM response_bodies")).scalars())
-            there = set(door.execute(sa.text("SELECT id FROM conversations")).scalars())
+
+        def stored(column: str, table: str) -> set[str]:
+            with engine.connect() as door:
+                return set(door.execute(sa.text(f"SELECT {column} FROM {table}")).scalars())
+
+        wait_until(lambda: not {made["ann/short"], made["ann/long"]} & stored("id", "responses"), "it was swept")
+        wait_until(lambda: stored("id", "conversations") == {talks["ann"]}, "they were swept")
+        rows, bodies, there = (
+            stored("id", "responses"),
+            stored("response_id", "response_bodies"),
+            stored("id", "conversations"),
+        )
         engine.dispose()
         assert rows == bodies
         assert {made["ann"], chained} <= rows

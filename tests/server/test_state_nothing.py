@@ -89,7 +89,7 @@ def all_of_redis(url: str) -> bytes:
 def dumped(url: str) -> bytes:
     found = shutil.which("pg_dump")
     program = found or str(max(Path("/usr/lib/postgresql").glob("*/bin/pg_dump")))
-    plain = subprocess.run([program, "--inserts", url], capture_output=True, check=True, timeout=30).stdout
+    plain = subprocess.run([program, "--inserts", url], capture_output=True, check=True, timeout=100).stdout
     # Bytes are written as hexadecimal digits there.
     return plain + b"".join(bytes.fromhex(part.decode()) for part in hexes(plain))
 
