@@ -22,6 +22,7 @@ from pellucid.parts import (
     ToolCallPart,
 )
 from pellucid.providers.anthropic import decoder
+from tests.examples import many
 from tests.providers_anthropic.anthropic_kit import (
     PING,
     ROWS,
@@ -580,6 +581,7 @@ def test_any_events_in_any_order_give_a_legal_turn(frames: list[Any], cause: Any
 
 
 @given(st.data())
+@many
 def test_garbled_streams_give_a_legal_turn_and_do_not_depend_on_cuts(data: st.DataObject) -> None:
     frames = data.draw(st.lists(st.sampled_from(FRAMES), min_size=1, max_size=8))
     stream = bytearray(sse(start(), *frames))

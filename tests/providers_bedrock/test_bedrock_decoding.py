@@ -698,6 +698,7 @@ def test_any_cut_gives_the_same(data: bytes, places: list[int], model: str) -> N
 
 
 @given(answers, st.integers(0, 10**6), st.sampled_from(["cut", "flip", "drop", "insert"]), models)
+@many
 def test_any_damage_gives_a_legal_turn(data: bytes, at: int, how: str, model: str) -> None:
     damaged = bytearray(data)
     at %= len(damaged)

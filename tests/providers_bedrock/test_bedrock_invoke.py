@@ -16,6 +16,7 @@ from pellucid.providers.bedrock import InvokedDecoder, invoke_body, invoke_path
 from pellucid.providers.profiles import builtin_profiles
 from pellucid.providers.wires import WIRES
 from pellucid.settings import ModelCall
+from tests.examples import many
 from tests.providers_bedrock.bedrock_kit import b64, completeness, cut, exception, frame, merged, said
 
 ROW = builtin_profiles()["anthropic"]
@@ -79,6 +80,7 @@ def test_events_on_several_lines_are_put_on_one() -> None:
 
 
 @given(st.lists(st.integers(0, len(WHOLE)), max_size=9))
+@many
 def test_any_cut_gives_the_same(places: list[int]) -> None:
     assert merged(events_of(*cut(WHOLE, places))) == merged(events_of(WHOLE))
 
@@ -134,6 +136,7 @@ def test_a_body_goes_through_as_it_is() -> None:
 
 
 @given(st.binary(max_size=200), st.integers(0, 10**6))
+@many
 def test_any_damage_gives_a_legal_turn(noise: bytes, at: int) -> None:
     folded(noise)
     damaged = bytearray(WHOLE)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from pellucid.errors import FrameTooLarge
 from pellucid.framing.json_array import JSONArrayDecoder
+from tests.examples import many
 from tests.providers_google.google_kit import answer, array, call, cut, events_of, folded, merged, sse, text, thought
 
 names = st.sampled_from(["text", "thought", "thoughtSignature", "functionCall", "inlineData", "parts", "content"])
@@ -92,6 +93,7 @@ def test_any_stream_cut_anywhere_gives_the_same_legal_turn(data: bytes, places: 
 
 
 @given(written, st.lists(st.tuples(st.integers(0, 3000), st.binary(max_size=3)), min_size=1, max_size=4))
+@many
 def test_garbled_bytes_give_a_legal_turn(data: bytes, spots: list[tuple[int, bytes]]) -> None:
     for place, junk in spots:
         data = data[:place] + junk + data[place + len(junk) :]

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.events import Cause
+from tests.examples import many
 from tests.providers_openai_responses.responses_kit import (
     ROWS,
     added,
@@ -64,6 +65,7 @@ def test_any_cuts_give_the_same(data: bytes, row: str, places: list[int]) -> Non
 
 
 @given(st.sampled_from(SAMPLES), ROW, st.integers(0, 2**32), CAUSE)
+@many
 def test_garbled_answers_give_a_legal_closed_turn(data: bytes, row: str, seed: int, cause: Cause) -> None:
     dice = random.Random(seed)
     garbled = bytearray(data)

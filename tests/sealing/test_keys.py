@@ -42,24 +42,24 @@ def changed(**values: Any) -> str:
     return json.dumps({"keys": [{name: value for name, value in {**key, **values}.items() if value != ...}]})
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("", "truncated"),
-        ("{}", "keys"),
-        ("[" * 5000, "keys"),
-        ('{"keys": []}', "no key that seals"),
-        ('{"keys": [], "x": 1}', "x"),
-        (changed(kid=""), "keys[0].kid"),
-        (changed(kid="ä"), "keys[0].kid"),
-        (changed(key="AAAA"), "3 bytes"),
-        (changed(key="!"), "base64"),
-        (changed(key=...), "key"),
-        (changed(created_at="2026-01-31T12:00:00"), "created_at"),
-        (changed(retired_at="2026-01-31T12:00:00Z"), "no key that seals"),
-        (json.dumps({"keys": json.loads(KEYS.to_json())["keys"] * 2}), "keys[1].kid"),
-    ],
-)
+MISTAKES = [
+    ("", "truncated"),
+    ("{}", "keys"),
+    ("[" * 5000, "keys"),
+    ('{"keys": []}', "no key that seals"),
+    ('{"keys": [], "x": 1}', "x"),
+    (changed(kid=""), "keys[0].kid"),
+    (changed(kid="ä"), "keys[0].kid"),
+    (changed(key="AAAA"), "3 bytes"),
+    (changed(key="!"), "base64"),
+    (changed(key=...), "key"),
+    (changed(created_at="2026-01-31T12:00:00"), "created_at"),
+    (changed(retired_at="2026-01-31T12:00:00Z"), "no key that seals"),
+    (json.dumps({"keys": json.loads(KEYS.to_json())["keys"] * 2}), "keys[1].kid"),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), MISTAKES, ids=[said for _, said in MISTAKES])
 def test_each_mistake_is_named_and_no_key_is_quoted(text: str, said: str) -> None:
     with pytest.raises(ConfigError) as wrong:
         Keys.from_json(text, "HERE")

@@ -27,6 +27,7 @@ from pellucid.sealing import (
     decrypt_text,
     encrypt,
 )
+from tests.examples import many
 from tests.sealing.sealing_kit import BOUNDS, KEYS, NOW, SEALED, sealed_items
 
 SEALER = Sealer(KEYS)
@@ -124,6 +125,7 @@ def test_any_header_is_refused(header: bytes) -> None:
 
 
 @given(BOUNDS, BOUNDS)
+@many
 def test_a_token_opens_for_whom_it_was_sealed(theirs: dict[str, Any], ours: dict[str, Any]) -> None:
     token = SEALER.seal(SEALED, **theirs)
     wrong = {name for name, value in theirs.items() if value is not None and ours[name] != value}
