@@ -20,6 +20,7 @@ from pellucid.protocols.agui.verify import verify
 from pellucid.settings import ModelCall
 from tests.agui.agui_kit import events_of
 from tests.scripted import Gateway, Reply, Stream
+from tests.waiting import LIMIT_SECONDS
 
 USER = {"id": "u1", "role": "user", "content": "Why?"}
 ON = {"id": "u2", "role": "user", "content": "And?"}
@@ -28,8 +29,6 @@ WEATHER = {
     "description": "The weather of a city.",
     "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
 }
-VERSIONS: dict[str, DialectName] = {"1.0.0": "1.0", "0.0.58": "0.x", "0.0.45": "0.x", "0.0.39": "thinking"}
-"""The official clients, and the dialect of each."""
 
 
 def asked(*messages: Any, thread: str = "t", run: str = "r", **more: Any) -> dict[str, Any]:
@@ -43,7 +42,7 @@ def path_of(model: str | None, /, **query: Any) -> str:
 
 
 def post(
-    gateway: Gateway, model: str | None, body: Any = None, headers: dict[str, str] | None = None, **query: Any
+    gateway: Gateway, model: str | None, body: Any = None, headers: dict[str, str] | None = None, /, **query: Any
 ) -> Reply:
     data = body if isinstance(body, bytes) else json.dumps(asked() if body is None else body).encode()
     head = {"Content-Type": "application/json", **(headers or {})}
@@ -72,7 +71,7 @@ def run(
 
 def begin(gateway: Gateway, model: str, body: Any = None, **query: Any) -> Stream:
     """A stream, begun."""
-    sock = socket.create_connection(("127.0.0.1", gateway.port), timeout=20)
+    sock = socket.create_connection(("127.0.0.1", gateway.port), timeout=LIMIT_SECONDS)
     data = json.dumps(asked() if body is None else body).encode()
     head = f"POST {path_of(model, **query)} HTTP/1.1\r\nHost: gateway\r\nContent-Type: application/json\r\n"
     sock.sendall(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)

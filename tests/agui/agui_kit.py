@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, TypeVar
 
-from hypothesis import HealthCheck, settings
+from hypothesis import Phase, given, seed, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -29,6 +29,8 @@ from pellucid.protocols import agui
 from pellucid.protocols.agui import DialectName, Encoder, side
 from pellucid.run import CallTools, Effect, Minter, Run
 from pellucid.settings import ModelCall
+
+T = TypeVar("T")
 
 NOW = 1_700_000_000
 ORIGIN = Origin("p", "w", "m")
@@ -78,7 +80,6 @@ turns = st.lists(
     max_size=3,
 )
 causes: st.SearchStrategy[Cause] = st.sampled_from(["eof", "error", "cancelled"])
-slow = settings(deadline=None, max_examples=50, suppress_health_check=list(HealthCheck))
 
 
 @st.composite
@@ -93,6 +94,25 @@ def runs(draw: st.DrawFn, sides: bool = True) -> list[list[Event]]:
             batch = batches[where]
             batch.insert(draw(st.integers(0, max(0, len(batch) - 1))), side(SIDES[at]))
     return batches
+
+
+def several(strategy: st.SearchStrategy[T], share: int = 1) -> list[T]:
+    """The same values in each run, for a client of another process that plays them all at once.
+
+    Args:
+        strategy: what to draw.
+        share: the profile's number of examples is divided by it.
+    """
+    drawn: list[T] = []
+
+    @seed(1)
+    @settings(max_examples=settings().max_examples // share, database=None, phases=[Phase.generate])
+    @given(strategy)
+    def collect(one: T) -> None:
+        drawn.append(one)
+
+    collect()
+    return drawn
 
 
 def say(emitter: Emitter, what: str, key: int, text: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from tests.node_packages import installed
 
 HERE = Path(__file__).parent / "node"
-SECONDS = 60
+SECONDS = 110
 
 Client = Literal["1.0.0", "0.0.58", "0.0.45", "0.0.39"]
 

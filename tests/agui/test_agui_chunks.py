@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import Phase, given, seed, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.errors import RequestError
@@ -14,7 +14,7 @@ from pellucid.protocols import agui
 from pellucid.protocols.agui import DIALECTS, DialectName, Expander, decode_event, encode_event
 from pellucid.protocols.agui.verify import verify
 from tests.agui import agui_node
-from tests.agui.agui_kit import slow
+from tests.agui.agui_kit import several
 
 Raw = dict[str, Any]
 
@@ -93,16 +93,9 @@ def expanded(events: list[Raw], dialect: DialectName = "1.0") -> list[Raw] | Non
     return [json.loads(encode_event(event)) for event in out]
 
 
+@pytest.mark.needs("node")
 def test_they_are_expanded_as_the_official_client_does_it() -> None:
-    found: list[list[Raw]] = []
-
-    @seed(3)
-    @settings(slow, max_examples=200, database=None, phases=[Phase.generate])
-    @given(sequences())
-    def collect(one: list[Raw]) -> None:
-        found.append(one)
-
-    collect()
+    found = several(sequences())
     ours = [expanded(one) for one in found]
     whole = [(one, gave) for one, gave in zip(found, ours, strict=True) if gave is not None]
     assert len(found) // 3 < len(whole) < len(found)
@@ -116,7 +109,6 @@ def test_they_are_expanded_as_the_official_client_does_it() -> None:
         assert (first["accepted"], first["messages"]) == (second["accepted"], second["messages"]), (one, gave)
 
 
-@slow
 @given(sequences(), st.sampled_from(["1.0", "0.x", "proposal"]))
 def test_no_chunk_and_no_empty_delta_comes_out(events: list[Raw], dialect: DialectName) -> None:
     gave = expanded(events, dialect) or []

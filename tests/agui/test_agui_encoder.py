@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
-from hypothesis import Phase, given, seed, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.errors import ErrorInfo
@@ -19,8 +19,9 @@ from pellucid.protocols.agui.history import history_of
 from pellucid.protocols.agui.messages import AssistantMessage, Message, ReasoningMessage, UserMessage
 from pellucid.protocols.agui.verify import verify
 from pellucid.view import Reader, Redactor, View
-from tests.agui import agui_node
-from tests.agui.agui_kit import DIALECTS, NOW, encoded, events_of, run_of, runs, slow, streamed, turn, turns, types
+from tests.agui import agui_client, agui_node
+from tests.agui.agui_kit import DIALECTS, NOW, encoded, events_of, run_of, runs, several, streamed, turn, turns, types
+from tests.batching import batch_sizes, in_batches
 
 dialects = st.sampled_from(DIALECTS)
 HISTORY: list[Message] = [
@@ -35,7 +36,6 @@ def seen(batches: list[list[Event]], view: View) -> list[list[Event]]:
     return [redactor.feed(list(batch)) for batch in batches]
 
 
-@slow
 @given(runs(), dialects, st.booleans(), st.booleans(), st.sampled_from(["raw", "summary", "sealed", "hidden"]))
 def test_whatever_is_said_the_stream_is_legal(
     batches: list[list[Event]], dialect: DialectName, chunks: bool, reasoning: bool, view: View
@@ -54,7 +54,6 @@ def test_whatever_is_said_the_stream_is_legal(
         assert not [kind for kind in types(events) if kind.startswith(("REASONING_", "THINKING_"))]
 
 
-@slow
 @given(runs(sides=False), dialects, st.booleans())
 def test_the_order_is_the_one_that_readers_expect(
     batches: list[list[Event]], dialect: DialectName, snapshot: bool
@@ -71,23 +70,17 @@ def _input(dialect: DialectName) -> Any:
     return {"threadId": "t", "runId": "r", **body}
 
 
-@slow
-@given(runs(), st.sampled_from(["1.0", "0.x", "thinking"]), st.booleans(), st.randoms())
+@given(runs(), st.sampled_from(["1.0", "0.x", "thinking"]), st.booleans(), batch_sizes)
 def test_batch_boundaries_change_no_byte_and_no_event_is_cut(
-    batches: list[list[Event]], dialect: DialectName, chunks: bool, random: Any
+    batches: list[list[Event]], dialect: DialectName, chunks: bool, sizes: list[int]
 ) -> None:
     events = [event for batch in batches for event in batch]
     encoder = Encoder("t", "r", dialect, chunks=chunks)
-    pieces, left = [encoder.start()], list(events)
-    while left:
-        size = random.randint(0, 3)
-        pieces.append(encoder.feed(left[:size], NOW))
-        left = left[size:]
+    pieces = [encoder.start(), *(encoder.feed(batch, NOW) for batch in in_batches(events, sizes))]
     assert b"".join(pieces) == encoded([events], dialect, chunks=chunks)
     assert all(piece.endswith(b"\n\n") for piece in pieces if piece)
 
 
-@slow
 @given(runs(), dialects, st.booleans())
 def test_another_frame_has_the_same_events(batches: list[list[Event]], dialect: DialectName, chunks: bool) -> None:
     framed = encoded(batches, dialect, chunks=chunks, timestamps=True, frame=lambda one: encode_event(one) + b"\n")
@@ -95,7 +88,6 @@ def test_another_frame_has_the_same_events(batches: list[list[Event]], dialect: 
     assert events == streamed(batches, dialect, chunks=chunks, timestamps=True)
 
 
-@slow
 @given(turns, st.integers(0, 60), dialects)
 def test_wherever_a_run_is_broken_off_everything_is_closed(script: Any, count: int, dialect: DialectName) -> None:
     """As when the gateway itself fails, and all it can still say is that the run is over."""
@@ -112,19 +104,6 @@ def test_wherever_a_run_is_broken_off_everything_is_closed(script: Any, count: i
 # --- the official clients ------------------------------------------------------------------------------------------
 
 
-def several(strategy: st.SearchStrategy[Any], count: int) -> list[Any]:
-    found: list[Any] = []
-
-    @seed(7)
-    @settings(slow, max_examples=count, database=None, phases=[Phase.generate])
-    @given(strategy)
-    def collect(one: Any) -> None:
-        found.append(one)
-
-    collect()
-    return found
-
-
 CLIENTS: list[tuple[agui_node.Client, DialectName]] = [
     ("1.0.0", "1.0"),
     ("1.0.0", "0.x"),
@@ -134,11 +113,12 @@ CLIENTS: list[tuple[agui_node.Client, DialectName]] = [
 ]
 
 
+@pytest.mark.needs("node")
 @pytest.mark.parametrize(("client", "dialect"), CLIENTS)
 def test_clients_take_it_all_and_have_the_messages_that_a_snapshot_says(
     client: agui_node.Client, dialect: DialectName
 ) -> None:
-    found = several(runs(), 30)
+    found = several(runs(), share=5)
     streams = [streamed(batches, dialect) for batches in found]
     plain = agui_node.play(client, streams)
     in_chunks = agui_node.play(client, [streamed(batches, dialect, chunks=True) for batches in found])
@@ -154,8 +134,23 @@ def test_clients_take_it_all_and_have_the_messages_that_a_snapshot_says(
             assert by_id(snapshot["messages"]) == by_id(gave["messages"]), stream
 
 
+@given(runs(), st.sampled_from(["1.0", "0.x"]))
+def test_events_spell_the_messages_that_a_snapshot_says(batches: list[list[Event]], dialect: DialectName) -> None:
+    """What the clients show, by a client in Python."""
+    stream = streamed(batches, dialect)
+    [gave] = agui_client.play([stream], dialect)
+    [chunked] = agui_client.play([streamed(batches, dialect, chunks=True)], dialect)
+    assert (gave["accepted"], chunked["accepted"]) == (True, True)
+    if types(stream)[-1] == "RUN_ERROR" or any(is_a_side(event) for event in stream):
+        return
+    assert plainly(chunked["messages"]) == plainly(gave["messages"])
+    [snapshot] = agui_client.play([streamed(batches, dialect, snapshot=True)], dialect)
+    assert by_id(snapshot["messages"]) == by_id(gave["messages"])
+
+
+@pytest.mark.needs("node")
 def test_the_binary_transport_says_the_same() -> None:
-    found = several(runs(), 30)
+    found = several(runs(), share=5)
     binary = [(encoded(batches, frame=proto.encode_frame), proto.MEDIA_TYPE) for batches in found]
     text = [(encoded(batches), "text/event-stream") for batches in found]
     for one, other in zip(agui_node.play("1.0.0", binary), agui_node.play("1.0.0", text), strict=True):
@@ -401,7 +396,6 @@ def test_a_client_gets_what_the_version_that_it_says_takes(version: str | None, 
     assert agui.dialect_for(version).name == name
 
 
-@slow
 @given(runs(sides=False), st.sampled_from(["1.0", "0.x", "proposal"]))
 def test_what_comes_back_is_what_was_said(batches: list[list[Event]], dialect: DialectName) -> None:
     """The messages of a run, read again: every reasoning message by its item, every seal once, the text as it was."""

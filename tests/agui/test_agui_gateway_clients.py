@@ -4,21 +4,39 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from pellucid.protocols import agui
 from pellucid.protocols.agui import DialectName, side
-from tests.agui import agui_node
-from tests.agui.agui_gateway_kit import ON, USER, VERSIONS, WEATHER, Agent, path_of, plainly
+from tests.agui import agui_client, agui_node
+from tests.agui.agui_client import VERSIONS, Converse
+from tests.agui.agui_gateway_kit import ON, USER, WEATHER, Agent, path_of, plainly, run
 from tests.scripted import Upstream, say
 from tests.scripted.gateway import Served, serve
 from tests.server.state_kit import breaks, brief, calls, config_of, hangs
+from tests.waiting import LIMIT_SECONDS
 
-each = pytest.mark.parametrize("client", VERSIONS)
-KNOWING = [client for client in VERSIONS if client != "0.0.39"]
-"""Those that have reasoning in their messages."""
+IN_PYTHON = "python "
+"""Before the version of a client that is played in Python, and not by its package."""
+CLIENTS = [
+    *(f"{IN_PYTHON}{version}" for version in VERSIONS),
+    *(pytest.param(version, marks=pytest.mark.needs("node")) for version in VERSIONS),
+]
+each = pytest.mark.parametrize("client", CLIENTS)
+
+
+def version_of(client: str) -> str:
+    return client.removeprefix(IN_PYTHON)
+
+
+def knows_reasoning(client: str) -> bool:
+    """Whether it has reasoning in its messages."""
+    return version_of(client) != "0.0.39"
+
 
 HALT = "agent:weather"
 AGENT = Agent(
@@ -91,30 +109,50 @@ def gateway(upstream: Upstream) -> Iterator[Served]:
         yield running
 
 
-Played = dict[tuple[str, str], tuple[str, list[dict[str, Any]]]]
+class Played:
+    """By scene and client: the model, and what came of each turn."""
+
+    def __init__(self, gateway: Served, upstream: Upstream) -> None:
+        self._gateway = gateway
+        self._upstream = upstream
+
+    def __getitem__(self, key: tuple[str, str]) -> tuple[str, list[dict[str, Any]]]:
+        return (self._in_python if key[1].startswith(IN_PYTHON) else self._by_packages)[key]
+
+    @cached_property
+    def _in_python(self) -> dict[tuple[str, str], tuple[str, list[dict[str, Any]]]]:
+        return self._play(IN_PYTHON, agui_client.converse)
+
+    @cached_property
+    def _by_packages(self) -> dict[tuple[str, str], tuple[str, list[dict[str, Any]]]]:
+        """All of them in one process of Node."""
+        return self._play("", agui_node.converse)
+
+    def _play(self, prefix: str, converse: Converse) -> dict[tuple[str, str], tuple[str, list[dict[str, Any]]]]:
+        scripts = {"front end": front_end, "server": server_side}
+        which: dict[tuple[str, str], str] = {}
+        conversations = []
+        for version, dialect in VERSIONS.items():
+            for name, scene in SCENES.items():
+                model = scene.model or f"vllm:{self._upstream.plays(scripts.get(scene.script, scene.script))}"
+                # Newer clients say what they speak, or are taken for what is in use; the oldest have to be named.
+                headers = {"AG-UI-Dialect": dialect} if version == "0.0.39" else {}
+                turns = list(scene.turns)
+                if version == "0.0.39" and "abort" in turns[0]:
+                    turns = [{**turns[0], "abort": "THINKING_TEXT_MESSAGE_CONTENT"}]
+                url = self._gateway.url + path_of(model, **scene.query)
+                thread = f"{name} {prefix}{version}"
+                conversations.append(
+                    {"client": version, "url": url, "headers": headers, "threadId": thread, "turns": turns}
+                )
+                which[name, f"{prefix}{version}"] = model
+        found = converse(conversations)
+        return {key: (model, turns) for (key, model), turns in zip(which.items(), found, strict=True)}
 
 
 @pytest.fixture(scope="module")
 def played(gateway: Served, upstream: Upstream) -> Played:
-    """By scene and client: the model, and what came of each turn. All in one process of Node."""
-    scripts = {"front end": front_end, "server": server_side}
-    which: dict[tuple[str, str], str] = {}
-    conversations = []
-    for client, dialect in VERSIONS.items():
-        for name, scene in SCENES.items():
-            model = scene.model or f"vllm:{upstream.plays(scripts.get(scene.script, scene.script))}"
-            # Newer clients say what they speak, or are taken for what is in use; the oldest have to be named.
-            headers = {"AG-UI-Dialect": dialect} if client == "0.0.39" else {}
-            turns = list(scene.turns)
-            if client == "0.0.39" and "abort" in turns[0]:
-                turns = [{**turns[0], "abort": "THINKING_TEXT_MESSAGE_CONTENT"}]
-            url = gateway.url + path_of(model, **scene.query)
-            conversations.append(
-                {"client": client, "url": url, "headers": headers, "threadId": f"{name} {client}", "turns": turns}
-            )
-            which[name, client] = model
-    found = agui_node.converse(conversations)
-    return {key: (model, turns) for (key, model), turns in zip(which.items(), found, strict=True)}
+    return Played(gateway, upstream)
 
 
 def last(played: Played, scene: str, client: str) -> list[dict[str, Any]]:
@@ -129,7 +167,7 @@ def last(played: Played, scene: str, client: str) -> list[dict[str, Any]]:
 
 
 def thought(client: str, *texts: str) -> list[tuple[str, str]]:
-    return [("reasoning", text) for text in texts if client in KNOWING]
+    return [("reasoning", text) for text in texts if knows_reasoning(client)]
 
 
 @each
@@ -142,7 +180,7 @@ def test_two_turns(played: Played, client: str, scene: str) -> None:
         if message["role"] == "reasoning":
             assert message["encryptedValue"]
             # Older ones know no metadata.
-            assert message.get("metadata") == ({"pellucid": {"form": "raw"}} if client == "1.0.0" else None)
+            assert message.get("metadata") == ({"pellucid": {"form": "raw"}} if version_of(client) == "1.0.0" else None)
 
 
 @each
@@ -154,8 +192,10 @@ def test_without_reasoning_everything_else_goes_on(played: Played, client: str, 
         assert not [kind for kind in one["events"] if kind.startswith(("REASONING_", "THINKING_"))]
 
 
-@pytest.mark.parametrize("client", KNOWING)
+@each
 def test_sealed_reasoning_is_an_empty_message_with_a_value(played: Played, upstream: Upstream, client: str) -> None:
+    if not knows_reasoning(client):
+        return
     messages = last(played, "sealed", client)
     assert plainly(messages)[1] == ("reasoning", "")
     assert messages[1]["encryptedValue"]
@@ -179,7 +219,7 @@ def test_front_end_tools(played: Played, upstream: Upstream, client: str) -> Non
     [first] = [message for message in messages if message.get("toolCalls")]
     assert json.loads(first["toolCalls"][0]["function"]["arguments"]) == {"word": "moss"}
     body = upstream.calls(played["front end", client][0].partition(":")[2])[1].body
-    reasoning = "I need help." if client in KNOWING else None
+    reasoning = "I need help." if knows_reasoning(client) else None
     assert brief(body["messages"])[1] == ("assistant", (reasoning, None, "weather"))
     assert "weather" in [tool["function"]["name"] for tool in body["tools"]]
 
@@ -187,7 +227,7 @@ def test_front_end_tools(played: Played, upstream: Upstream, client: str) -> Non
 @each
 def test_server_side_tools_with_thoughts_before_each_call(played: Played, upstream: Upstream, client: str) -> None:
     messages = last(played, "server", client)
-    assert plainly(messages)[: -2 if client == "0.0.39" else -3] == [
+    assert plainly(messages)[: -3 if knows_reasoning(client) else -2] == [
         ("user", "Why?"),
         *thought(client, "Look 0."),
         ("assistant", "", "look_up"),
@@ -198,7 +238,7 @@ def test_server_side_tools_with_thoughts_before_each_call(played: Played, upstre
         *thought(client, "Enough."),
         ("assistant", "Moss."),
     ]
-    if client in KNOWING:
+    if knows_reasoning(client):
         *_, fourth = upstream.calls(played["server", client][0].partition(":")[2])
         thoughts = [said[1][0] for said in brief(fourth.body["messages"]) if said[0] == "assistant"]
         assert thoughts == ["Look 0.", "Look 1.", "Enough."]
@@ -209,8 +249,8 @@ def test_interrupts_are_answered_by_the_next_run(played: Played, client: str) ->
     messages = last(played, "interrupt", client)
     first = played["interrupt", client][1][0]
     assert first["events"][:2] == ["RUN_STARTED", "STEP_STARTED"]
-    assert ("activity", {"done": 0}) in plainly(messages) or client == "0.0.39"
-    if client not in ("1.0.0", "0.0.58"):
+    assert ("activity", {"done": 0}) in plainly(messages) or not knows_reasoning(client)
+    if version_of(client) not in ("1.0.0", "0.0.58"):
         return  # older clients have no interrupts: their runs end well, and that is all
     assert [one["id"] for one in first["interrupts"]] == ["call_w"]
     assert plainly(messages)[-1] == ("assistant", "So be it.")
@@ -246,7 +286,7 @@ def test_what_is_refused_is_an_http_error(played: Played, client: str) -> None:
 @each
 def test_to_abort_closes_the_upstream_at_once(played: Played, upstream: Upstream, client: str) -> None:
     [call] = upstream.calls(played["abort", client][0].partition(":")[2])
-    assert call.connection.closed.wait(1)
+    assert call.connection.closed.wait(LIMIT_SECONDS)
     assert plainly(played["abort", client][1][0]["messages"]) == [("user", "Why?"), *thought(client, "Hm.")]
 
 
@@ -255,14 +295,17 @@ def test_a_stored_run_goes_on_without_its_client_until_it_is_cancelled(
     gateway: Served, played: Played, upstream: Upstream, client: str
 ) -> None:
     [call] = upstream.calls(played["stored", client][0].partition(":")[2])
-    assert not call.connection.closed.wait(0.05)
-    reply = gateway.request("POST", f"/ag-ui/cancel?threadId=stored%20{client}&runId=left")
+    gateway.idle()
+    run(gateway, f"vllm:{upstream.plays(say())}")
+    assert not call.connection.closed.is_set()
+    reply = gateway.request("POST", f"/ag-ui/cancel?threadId=stored%20{quote(client)}&runId=left")
     assert reply.json == {"threadId": f"stored {client}", "runId": "left", "status": "cancelled"}
-    assert call.connection.closed.wait(1)
+    assert call.connection.closed.wait(LIMIT_SECONDS)
 
 
 @pytest.mark.parametrize("dialect", ["0.x", "1.0"])
 @pytest.mark.parametrize("chunks", ["true", "false"])
+@pytest.mark.needs("node")
 def test_the_newest_client_takes_what_older_ones_get(
     gateway: Served, upstream: Upstream, dialect: DialectName, chunks: str
 ) -> None:

@@ -12,6 +12,7 @@ from tests.agui.agui_gateway_kit import USER, WEATHER, asked, begin, post, refus
 from tests.scripted import Call, Upstream, say
 from tests.scripted.gateway import Served, serve
 from tests.server.state_kit import config_of, hangs
+from tests.waiting import LIMIT_SECONDS
 
 
 @pytest.fixture(scope="module")
@@ -139,4 +140,4 @@ def test_who_leaves_takes_the_run_along(gateway: Served, upstream: Upstream) -> 
     with begin(gateway, f"vllm:{name}") as stream:
         stream.until("Hm.")
     [call] = upstream.calls(name)
-    assert call.connection.closed.wait(2)
+    assert call.connection.closed.wait(LIMIT_SECONDS)

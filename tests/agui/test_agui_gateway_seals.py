@@ -15,10 +15,12 @@ from typing import Any
 import pytest
 
 from pellucid.sealing import change_keys
-from tests.agui import agui_node
+from tests.agui import agui_client, agui_node
+from tests.agui.agui_client import Converse
 from tests.agui.agui_gateway_kit import ON, USER, WEATHER, asked, path_of, post, refused, run, streamed
 from tests.agui.agui_seed_reader import read
-from tests.scripted import Upstream
+from tests.cases import Cases
+from tests.scripted import Reply, Upstream
 from tests.scripted.gateway import Served
 from tests.server.seal_kit import CANARIES, MORE, SECRET, Canary, configured, name_of, sent, serving
 
@@ -78,8 +80,7 @@ def in_process(gateway: Served, upstream: Upstream, canary: Canary) -> tuple[str
 
 
 Expected = dict[tuple[str, str], tuple[str, Bodies]]
-Told = dict[tuple[str, str, str, str], tuple[list[dict[str, Any]], Bodies]]
-"""By wire, canary, client and view: what came of each turn, and what went upstream."""
+"""By wire and canary: the model, and what it gets."""
 
 
 @pytest.fixture(scope="module")
@@ -87,34 +88,36 @@ def expected(gateway: Served, upstream: Upstream) -> Expected:
     return {(canary.row, canary.name): in_process(gateway, upstream, canary) for canary in WHOLE}
 
 
-@pytest.fixture(scope="module")
-def told(gateway: Served, upstream: Upstream, expected: Expected) -> Told:
-    """All of them, in one process of Node."""
-    which = [(canary, client, view) for canary in WHOLE for client, view in CLIENTS]
+@pytest.mark.parametrize(
+    ("converse", "clients"),
+    [
+        pytest.param(agui_client.converse, CLIENTS[:3], id="python"),
+        pytest.param(agui_node.converse, CLIENTS, id="packages", marks=pytest.mark.needs("node")),
+    ],
+)
+def test_clients_give_back_the_history(
+    gateway: Served, upstream: Upstream, expected: Expected, converse: Converse, clients: list[tuple[str, str]]
+) -> None:
+    which = [(canary, client, view) for canary in WHOLE for client, view in clients]
     conversations = []
     for number, (canary, client, view) in enumerate(which):
         model, _ = expected[canary.row, canary.name]
         url = gateway.url + path_of(model, effort="high", view=view)
-        turns = [{"messages": [message], "tools": [WEATHER], "answers": {"weather": "rain"}} for message in (USER, ON)]
-        turns.append({"messages": [LAST], "tools": [WEATHER], "answers": {"weather": "rain"}})
+        answers = {"tools": [WEATHER], "answers": {"weather": "rain"}}
+        turns = [{"messages": [message], **answers} for message in (USER, ON, LAST)]
         conversations.append({"client": client, "url": url, "threadId": f"thread {number}", "turns": turns})
-    out: Told = {}
-    places = {model: len(bodies) for model, bodies in expected.values()}
-    for (canary, client, view), turns in zip(which, agui_node.converse(conversations), strict=True):
-        model, _ = expected[canary.row, canary.name]
-        place = places[model]
-        places[model] += 3
-        out[canary.row, canary.name, client, view] = turns, got(upstream, model)[place : place + 3]
-    return out
+    places = {model: len(sent(upstream, model)) for model, _ in expected.values()}
+    with Cases() as case:
+        for (canary, client, view), turns in zip(which, converse(conversations), strict=True):
+            model, bodies = expected[canary.row, canary.name]
+            place = places[model]
+            places[model] += 3
+            with case(f"{canary.row}-{canary.name}, {client}, {view}"):
+                assert got(upstream, model, place)[:3] == bodies
+                check_turns(canary, view, turns)
 
 
-@pytest.mark.parametrize(("client", "view"), CLIENTS)
-@pytest.mark.parametrize("canary", WHOLE, ids=lambda canary: f"{canary.row}-{canary.name}")
-def test_official_clients_give_back_the_history(
-    told: Told, expected: Expected, canary: Canary, client: str, view: str
-) -> None:
-    turns, bodies = told[canary.row, canary.name, client, view]
-    assert bodies == expected[canary.row, canary.name][1]
+def check_turns(canary: Canary, view: str, turns: list[dict[str, Any]]) -> None:
     for turn in turns:
         assert (turn["error"], turn["warnings"]) == (None, [])
         assert bool(turn["failed"]) is (canary in BROKEN)
@@ -125,16 +128,16 @@ def test_official_clients_give_back_the_history(
 
 
 @pytest.mark.parametrize("view", ["raw", "sealed"])
-@pytest.mark.parametrize(
-    "canary", [one for one in WHOLE if one not in BROKEN], ids=lambda canary: f"{canary.row}-{canary.name}"
-)
 def test_a_client_of_the_proposal_gives_it_back(
-    gateway: Served,
-    upstream: Upstream,
-    expected: Expected,
-    canary: Canary,
-    view: str,
+    gateway: Served, upstream: Upstream, expected: Expected, view: str
 ) -> None:
+    with Cases() as case:
+        for canary in [one for one in WHOLE if one not in BROKEN]:
+            with case(f"{canary.row}-{canary.name}"):
+                check_proposal(gateway, upstream, expected, canary, view)
+
+
+def check_proposal(gateway: Served, upstream: Upstream, expected: Expected, canary: Canary, view: str) -> None:
     model, bodies = expected[canary.row, canary.name]
     before = len(sent(upstream, model))
     messages: list[dict[str, Any]] = []
@@ -189,9 +192,14 @@ def changed(messages: list[dict[str, Any]], at: int, **fields: Any) -> list[dict
     return [{**message, **fields} if place == at else message for place, message in enumerate(messages)]
 
 
-def answer(gateway: Served, model: str, messages: list[dict[str, Any]], **more: Any) -> Any:
-    thread = more.pop("thread", "t")
-    return post(gateway, model, asked(*messages, ON, thread=thread, run="r2", tools=[WEATHER]), **more)
+def answer(
+    gateway: Served,
+    model: str,
+    messages: list[dict[str, Any]],
+    thread: str = "t",
+    headers: dict[str, str] | None = None,
+) -> Reply:
+    return post(gateway, model, asked(*messages, ON, thread=thread, run="r2", tools=[WEATHER]), headers)
 
 
 def test_given_back_as_it_came_it_is_taken(gateway: Served, claude: str, said: list[dict[str, Any]]) -> None:

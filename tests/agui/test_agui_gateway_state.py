@@ -15,13 +15,16 @@ from redis import Redis
 
 from pellucid.server.access import Policy
 from pellucid.telemetry import log
+from pellucid.view import VIEWS
 from tests.agui.agui_gateway_kit import ON, USER, WEATHER, asked, begin, plainly, post, refused, run, streamed, texts
+from tests.agui.agui_kit import DIALECTS
 from tests.scripted import Call, Reply, Upstream, delta, say
 from tests.scripted.gateway import Served, serve
 from tests.server.state_kit import Caller, breaks, calls, config_of, hangs, make_keys, serving
 from tests.service_postgres import PostgresServer, postgres_server
 from tests.service_redis import RedisService
 from tests.service_redis import redis as redis_server
+from tests.waiting import LIMIT_SECONDS
 
 __all__ = ["postgres_server", "redis_server"]
 
@@ -58,10 +61,10 @@ def say_all(gateway: Served, upstream: Upstream, **query: Any) -> None:
     model = f"vllm:{upstream.plays(everything)}"
     user = {**USER, "content": f"{MARK}-prompt"}
     more: dict[str, Any] = {"tools": [WEATHER], "state": {"x": MARK}, "context": [{"description": MARK, "value": MARK}]}
-    for dialect in ("1.0", "0.x", "thinking", "proposal"):
+    for dialect in DIALECTS:
         props = {"pellucid": {"dialect": dialect, "snapshot": True}, "theirs": MARK}
         body = asked(user, run=f"{MARK}-{dialect}", thread=f"{MARK}-thread", **more, forwardedProps=props)
-        events = streamed(post(gateway, model, body, **query), dialect)  # type: ignore[arg-type]
+        events = streamed(post(gateway, model, body, **query), dialect)
         messages = events[-2]["messages"]
         [call] = [made["id"] for said in messages for made in said.get("toolCalls") or []][-1:]
         on = [*messages, {"id": "result", "role": "tool", "toolCallId": call, "content": f"{MARK}-result"}, ON]
@@ -77,24 +80,30 @@ def say_all(gateway: Served, upstream: Upstream, **query: Any) -> None:
     gateway.idle()
 
 
+@pytest.mark.parametrize("relay", ["memory", pytest.param("redis", marks=pytest.mark.needs("redis"))])
 @pytest.mark.parametrize("query", [{}, {"store": "false"}, {"store": "true"}], ids=["unasked", "false", "true"])
 def test_what_is_not_to_be_stored_is_nowhere(
     upstream: Upstream,
     tmp_path: Path,
-    redis_server: RedisService,
+    request: pytest.FixtureRequest,
     caplog: pytest.LogCaptureFixture,
+    relay: str,
     query: dict[str, str],
 ) -> None:
     """Neither in the database's file, nor between replicas, nor in the log; unless it is: then it could be found."""
     caplog.set_level(logging.DEBUG)
     caplog.set_level(logging.DEBUG, logger=log.name)
-    with Redis.from_url(redis_server.url) as door:
-        door.flushall()
-    functions = {"functions": ["tests.server.state_kit:look_up"]}
+    more: dict[str, Any] = {"tools": {"functions": ["tests.server.state_kit:look_up"]}}
+    redis_url: str | None = None
+    if relay == "redis":
+        redis_url = request.getfixturevalue("redis_server").url
+        more["relay"] = {"url": redis_url}
+        with Redis.from_url(redis_url) as connection:
+            connection.flushall()
     url = f"sqlite:///{tmp_path / 'store.sqlite'}"
-    with serving(upstream, url, relay={"url": redis_server.url}, tools=functions) as running:
+    with serving(upstream, url, **more) as running:
         say_all(running, upstream, **query)
-        relayed = all_of_redis(redis_server.url)
+        relayed = all_of_redis(redis_url) if redis_url else b""
         found = every_byte(tmp_path)
         assert (tmp_path / "store.sqlite-wal").exists()
     found += every_byte(tmp_path)
@@ -117,7 +126,7 @@ class Halves:
     async def __call__(self, call: Call) -> None:
         await call.head()
         await call.event(delta(reasoning_content="Let me see."))
-        await asyncio.to_thread(self.may.wait, 10)
+        await asyncio.to_thread(self.may.wait, LIMIT_SECONDS)
         await call.event(delta(content="It is 42."))
         await call.event(delta("stop"))
         await call.event({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 9}})
@@ -125,14 +134,17 @@ class Halves:
         await call.end()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=["one", pytest.param("two", marks=pytest.mark.needs("postgresql", "redis"))])
 def replicas(
-    upstream: Upstream,
-    postgres_server: PostgresServer,
-    redis_server: RedisService,
-    tmp_path_factory: pytest.TempPathFactory,
+    upstream: Upstream, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Served, Served]]:
-    """Two gateways on one PostgreSQL, one Redis and one file of keys."""
+    """A gateway, twice; or two gateways on one PostgreSQL, one Redis and one file of keys."""
+    if request.param == "one":
+        with serve(config_of(upstream)) as only:
+            yield only, only
+        return
+    postgres_server: PostgresServer = request.getfixturevalue("postgres_server")
+    redis_server: RedisService = request.getfixturevalue("redis_server")
     shared = {
         "storage": {"url": postgres_server.database()},
         "relay": {"url": f"{redis_server.url}?prefix=agui:"},
@@ -162,7 +174,7 @@ def test_a_run_is_told_again_on_any_replica_live_and_finished(
         follower.start()
         script.may.set()
         first = stream.rest()
-        follower.join(10)
+        follower.join(LIMIT_SECONDS)
     assert live == [first]
     for replica in replicas:
         again = kept(replica, id)
@@ -194,7 +206,7 @@ def test_it_is_cancelled_from_another_replica_and_that_is_how_it_ends(
         assert kept(two, "stop", "POST", path="/ag-ui/cancel").json["status"] == "cancelled"
         said = stream.rest()
     [call] = upstream.calls(name)
-    assert call.connection.closed.wait(2)
+    assert call.connection.closed.wait(LIMIT_SECONDS)
     events = streamed(kept(two, "stop"), "1.0")
     assert events[-1]["outcome"] == {"type": "cancelled"}
     assert kept(two, "stop").body == said
@@ -236,7 +248,7 @@ def test_of_many_that_begin_the_same_run_one_does(replicas: tuple[Served, Served
         thread.start()
     script.may.set()
     for thread in threads:
-        thread.join(10)
+        thread.join(LIMIT_SECONDS)
     first, *others = sorted(replies, key=lambda reply: reply.status)
     assert texts(streamed(first), "TEXT_MESSAGE") == "It is 42."
     assert [refused(other)[:2] for other in others] == [("already_exists", "runId")] * 5
@@ -259,7 +271,7 @@ def test_the_next_turn_needs_nothing_that_is_kept(replicas: tuple[Served, Served
 
 def test_a_run_is_its_tenant_s_and_is_read_by_each_key_as_that_may(upstream: Upstream, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'store.sqlite'}"
-    views = {f"acme/{view}": Policy(view=view) for view in ("raw", "sealed", "hidden")}  # type: ignore[arg-type]
+    views = {f"acme/{view}": Policy(view=view) for view in VIEWS if view != "summary"}
     keys = make_keys(url, {**views, "acme/forgetful": Policy(store=False), "other": None})
     with serving(upstream, url, access={"keys": True}) as gateway:
         callers = {name: Caller(gateway, key) for name, key in keys.items()}

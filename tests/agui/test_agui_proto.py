@@ -17,9 +17,16 @@ from pellucid.protocols.agui.proto import MEDIA_TYPE, delta_frames, encode_frame
 from pellucid.protocols.agui.shapes import EVENTS
 from pellucid.protocols.agui.verify import verify
 from tests.agui import agui_node
-from tests.agui.agui_kit import encoded, runs, slow
+from tests.agui.agui_kit import encoded, runs
 
-JSON = {"n": None, "b": [True, False], "f": -1.5, "i": 2**53, "s": "é\U0001f600", "deep": {"": [[], {}]}}
+JSON: dict[str, Any] = {
+    "n": None,
+    "b": [True, False],
+    "f": -1.5,
+    "i": 2**53,
+    "s": "é\U0001f600",
+    "deep": {"": [[], {}]},
+}
 BASE = {"timestamp": 2**53 - 1, "rawEvent": [1, {"x": None}], "metadata": {"pellucid": {"form": "raw"}, "no": None}}
 OWN = {**BASE, "subagentRunId": "s"}
 SOURCES = [
@@ -151,6 +158,7 @@ SAMPLES: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.needs("node")
 def test_every_event_is_decoded_to_itself() -> None:
     assert {sample["type"] for sample in SAMPLES} == set(EVENTS)
     for sample, gave in zip(SAMPLES, agui_node.decode([encode_message(one) for one in SAMPLES]), strict=True):
@@ -162,6 +170,7 @@ def test_our_classes_are_written_like_the_objects_that_they_are() -> None:
         assert encode_message(e.decode_event(sample)) == encode_message(sample), sample["type"]
 
 
+@pytest.mark.needs("node")
 def test_the_client_reads_frames_as_it_reads_lines() -> None:
     events = [
         {"type": "RUN_STARTED", "threadId": "t", "runId": "r", "protocolVersion": "1.0"},
@@ -218,7 +227,6 @@ def test_every_length_around_a_byte_is_the_same() -> None:
             assert frame("x" * size) == encode_frame(make("m", "x" * size))
 
 
-@slow
 @given(runs(), st.booleans(), st.booleans())
 def test_a_run_with_templates_is_the_same_bytes(batches: list[list[Event]], chunks: bool, timestamps: bool) -> None:
     each = encoded(batches, chunks=chunks, timestamps=timestamps, frame=encode_frame)

@@ -327,7 +327,9 @@ def test_any_input_is_understood_or_refused_with_its_place(data: st.DataObject) 
             if isinstance(holder[key], dict | list) and data.draw(st.booleans()):
                 holder = holder[key]
                 continue
-            odd = st.sampled_from([None, 1, True, "", "x", [], {}, "\ud800", [[]], {"pellucid": []}])
+            odd: st.SearchStrategy[Any] = st.sampled_from(
+                [None, 1, True, "", "x", [], {}, "\ud800", [[]], {"pellucid": []}]
+            )
             holder[key] = data.draw(odd)
             break
     refused = call = None

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import Phase, given, seed, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.errors import IllegalEvent
@@ -24,7 +24,8 @@ from pellucid.protocols.agui.messages import (
 )
 from pellucid.protocols.agui.verify import verify
 from tests.agui import agui_node
-from tests.agui.agui_kit import DIALECTS, events_of, slow, turn, types
+from tests.agui.agui_kit import DIALECTS, events_of, several, turn, types
+from tests.examples import many
 
 ids = st.sampled_from(["a", "b", "c"])
 owners = st.sampled_from([None, None, None, "a", "b"])
@@ -103,7 +104,7 @@ def legal(events: list[dict[str, Any]], dialect: DialectName) -> None:
     assert found is None, f"{found}\n" + "\n".join(map(json.dumps, events))
 
 
-@settings(slow, max_examples=500)
+@many
 @given(lists, st.sampled_from(DIALECTS), st.sampled_from([None, True]), st.booleans())
 def test_whatever_an_agent_says_the_stream_is_legal(
     events: list[Any], dialect: DialectName, snapshot: bool | None, chunks: bool
@@ -114,12 +115,13 @@ def test_whatever_an_agent_says_the_stream_is_legal(
 plain = lists.map(lambda events: [one for one in events if not isinstance(one, e.MessagesSnapshotEvent)])
 
 
-@slow
-@given(plain, st.sampled_from(DIALECTS), st.booleans(), st.randoms())
-def test_so_it_is_between_what_a_model_says(events: list[Any], dialect: DialectName, chunks: bool, random: Any) -> None:
+@given(plain, st.sampled_from(DIALECTS), st.booleans(), st.lists(st.integers(0, 99), min_size=25, max_size=25))
+def test_so_it_is_between_what_a_model_says(
+    events: list[Any], dialect: DialectName, chunks: bool, at: list[int]
+) -> None:
     script = [("thinking", 0, "hm"), ("close", 0, ""), ("text", 0, "Hi"), ("text", 0, " you"), ("call", 1, "")]
     batches: list[list[Event]] = [[event] for batch in turn(*script) for event in batch]
-    places = sorted(random.randint(0, len(batches) - 1) for _ in events)
+    places = sorted(place % len(batches) for place, _ in zip(at, events, strict=False))
     for place, one in reversed(list(zip(places, events, strict=True))):
         batches.insert(place, [side(one)])
     encoder = Encoder("t", "r", dialect, chunks=chunks)
@@ -215,17 +217,10 @@ def test_a_snapshot_of_the_agents_replaces_what_was_said() -> None:
     assert [one["id"] for one in events[-2]["messages"]] == ["u", "n"]
 
 
+@pytest.mark.needs("node")
 @pytest.mark.parametrize(("client", "dialect"), [("1.0.0", "1.0"), ("1.0.0", "0.x"), ("0.0.58", "0.x")])
-def test_clients_take_it_all_and_a_snapshot_takes_nothing_away(client: Any, dialect: DialectName) -> None:
-    found: list[list[Any]] = [SPOKEN]
-
-    @seed(7)
-    @settings(slow, max_examples=60, database=None, phases=[Phase.generate])
-    @given(lists)
-    def collect(one: list[Any]) -> None:
-        found.append(one)
-
-    collect()
+def test_clients_take_it_all_and_a_snapshot_takes_nothing_away(client: agui_node.Client, dialect: DialectName) -> None:
+    found: list[list[Any]] = [SPOKEN, *several(lists, share=3)]
     without = agui_node.play(client, [told(one, dialect) for one in found])
     after = agui_node.play(client, [told(one, dialect, snapshot=True) for one in found])
     for said, gave, snapshot in zip(found, without, after, strict=True):
