@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from pydantic import BaseModel
-from pydantic_ai import Agent, NativeOutput
+from pydantic_ai import Agent, AgentRunResultEvent, NativeOutput
 from pydantic_ai import messages as theirs
 from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError
 from pydantic_ai.models import ModelRequestParameters
@@ -162,7 +162,9 @@ def test_a_tool_loop_gives_the_thought_back(upstream: Upstream, streamed: bool) 
             if not streamed:
                 return (await agent.run("And?")).all_messages()
             async with agent.run_stream_events("And?") as stream:
-                return [event async for event in stream][-1].result.all_messages()  # type: ignore[union-attr]
+                last = [event async for event in stream][-1]
+            assert isinstance(last, AgentRunResultEvent)
+            return last.result.all_messages()
 
     messages = asyncio.run(ask())
     assert [message.kind for message in messages] == ["request", "response", "request", "response"]

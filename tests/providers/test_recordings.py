@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
-from hypothesis import settings
 
 from pellucid.fold import Fold, fold
 from pellucid.parts import ModelResponse, TextPart, ThinkingPart
@@ -21,7 +20,7 @@ from pellucid.providers.openai_chat import encode
 from pellucid.providers.profiles import Profile
 from pellucid.settings import ModelCall
 from tests.cases import Cases
-from tests.cutting import cut, merged
+from tests.cutting import cut, merged, places_to_cut
 from tests.providers.wire_kit import ROWS, events_of
 from tests.recordings import recordings, recordings_root
 
@@ -198,27 +197,15 @@ def test_what_goes_back_is_the_reasoning_that_came(provider: str) -> None:
 
 @each_provider
 def test_any_cut_in_two_gives_the_same_events(provider: str) -> None:
-    """Every cut of a small body; of a large one those around frame boundaries and markers, and some anywhere.
-
-    How many, and what is small, follows the profile.
-    """
-    effort = settings().max_examples
+    """Every cut of a small body; of a large one those around frame boundaries and markers, and some anywhere."""
     with Cases() as case:
         for name in names(provider):
             with case(name):
                 recording = load(name)
                 data, row = recording.body, recording.row
                 whole = merged(events_of(row, data))
-                if len(data) <= 15 * effort:
-                    places = list(range(len(data)))
-                else:
-                    dice = random.Random(name)
-                    count = 10_000 * effort // len(data) + 20
-                    ends = [at for at in range(len(data)) if data.startswith((b"\n\n", b"think>", b'"}'), at)]
-                    places = [at + dice.randrange(-2, 4) for at in dice.choices(ends, k=count)] if ends else []
-                    places += [dice.randrange(len(data)) for _ in range(count)]
-                for place in places:
-                    assert merged(events_of(row, cut(data, [max(place, 0)]))) == whole, f"cut at {place}"
+                for place in places_to_cut(data, b"\n\n", b"think>", b'"}', seed=name):
+                    assert merged(events_of(row, cut(data, [place]))) == whole, f"cut at {place}"
 
 
 @each_provider

@@ -231,7 +231,8 @@ def test_a_reference_before_any_text_is_kept() -> None:
 def test_what_came_between_and_said_nothing_moves_no_reference() -> None:
     data = sse(chunk("ab"), chunk([thinking("")]), chunk(tool_calls=[{}]), chunk([text("c"), reference(1)], "stop"))
     (part,) = response_of("mistral", data).parts
-    assert part.provider_details == {"inserted": [{"at": 3, "chunk": reference(1)}]}  # type: ignore[union-attr]
+    assert isinstance(part, TextPart)
+    assert part.provider_details == {"inserted": [{"at": 3, "chunk": reference(1)}]}
 
 
 # --- calls, provider's tools -------------------------------------------------------------------------------------
@@ -319,7 +320,8 @@ def test_a_stream_that_broke_off() -> None:
         error, response = error_of("mistral", broken_off)
         assert error.code == "stream_truncated"
         assert said(response) == [("thinking", "a"), ("text", "b")]
-        assert response.parts[-1].complete is False  # type: ignore[union-attr]
+        assert isinstance(response.parts[-1], TextPart)
+        assert response.parts[-1].complete is False
 
 
 @pytest.mark.parametrize(
@@ -385,7 +387,8 @@ def test_tags_of_the_oldest_models() -> None:
     data = sse(chunk("<thi"), chunk("nk>\na"), chunk("b\n</think>\n\nso"), chunk("", "stop"))
     response = response_of("mistral", data, model=OLD)
     assert said(response) == [("thinking", "ab"), ("text", "so")]
-    assert response.parts[0].provider_details == {"open": "<think>\n", "close": "\n</think>\n\n"}  # type: ignore[union-attr]
+    assert isinstance(response.parts[0], ThinkingPart)
+    assert response.parts[0].provider_details == {"open": "<think>\n", "close": "\n</think>\n\n"}
     check_cuts("mistral", data, model=OLD)
 
 

@@ -26,4 +26,5 @@ def test_twenty_thousand_messages_are_joined_without_comparing_them() -> None:
     calls = ModelResponse([ToolCallPart("f", "{}", f"c{number}") for number in range(10_000)])
     results = [ModelRequest([ToolReturnPart("f", "1", f"c{number}")]) for number in reversed(range(10_000))]
     _, request = joined([calls, *results])
-    assert [part.tool_call_id for part in request.parts[:3]] == ["c0", "c1", "c2"]  # type: ignore[union-attr]
+    first = [part.tool_call_id for part in request.parts[:3] if isinstance(part, ToolReturnPart)]
+    assert first == ["c0", "c1", "c2"]

@@ -50,8 +50,11 @@ def parts_of(messages: list[ModelMessage]) -> list[object]:
     return [part for message in messages for part in message.parts]
 
 
-def texts(messages: list[ModelMessage], kind: type) -> list[str]:
-    return [part.content for part in parts_of(messages) if isinstance(part, kind)]  # type: ignore[attr-defined]
+Spoken = SystemPromptPart | UserPromptPart | TextPart | ThinkingPart | ToolReturnPart
+
+
+def texts(messages: list[ModelMessage], kind: type[Spoken]) -> list[str]:
+    return [str(part.content) for part in parts_of(messages) if isinstance(part, kind)]
 
 
 def paired(messages: list[ModelMessage]) -> bool:
