@@ -22,8 +22,12 @@ from pellucid.protocols.openresponses.verify import verify
 from tests.scripted import Call, Gateway, Upstream, delta
 from tests.scripted.commands import PELLUCID
 from tests.scripted.gateway import events_of
+from tests.waiting import wait_until
 
 T = TypeVar("T")
+
+LIMIT_SECONDS = 60.0
+"""The longest wait for anything; what passes does not wait for it."""
 
 LEASE = 1.0
 """Seconds, of every replica here: the least that can be configured."""
@@ -49,13 +53,14 @@ class Replica(Gateway):
             )
 
     def started(self) -> Replica:
-        end = time.monotonic() + 30
-        while not (found := re.search(r"http://127\.0\.0\.1:(\d+)", self.said)):
-            assert self.process.poll() is None, self.said
-            assert time.monotonic() < end, self.said
-            time.sleep(0.02)
+        wait_until(lambda: self._address() or self.process.poll() is not None, "it listens", LIMIT_SECONDS)
+        found = self._address()
+        assert found, self.said
         super().__init__(int(found[1]))
         return self
+
+    def _address(self) -> re.Match[str] | None:
+        return re.search(r"http://127\.0\.0\.1:(\d+)", self.said)
 
     @property
     def said(self) -> str:
@@ -125,15 +130,20 @@ def get(gateway: Gateway, id: str, query: str = "", headers: dict[str, str] | No
     return gateway.request("GET", f"/v1/responses/{id}{query}", headers=headers)
 
 
-def until(gateway: Gateway, id: str, is_so: Callable[[dict[str, Any]], bool], within: float = 10.0) -> dict[str, Any]:
+def until(gateway: Gateway, id: str, is_so: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     """Ask again and again, until it is so."""
-    end = time.monotonic() + within
+    end = time.monotonic() + LIMIT_SECONDS
     while True:
         reply = get(gateway, id)
         if reply.status == 200 and is_so(reply.json):
             return dict(reply.json)
         assert time.monotonic() < end, reply.body
         time.sleep(0.05)
+
+
+def until_leaving(gateway: Gateway) -> None:
+    """Wait until it has understood that it is to stop."""
+    wait_until(lambda: gateway.request("GET", "/ready").status == 503)
 
 
 def over(response: dict[str, Any]) -> bool:
@@ -192,7 +202,7 @@ class Gate:
 @contextlib.asynccontextmanager
 async def clients() -> AsyncIterator[aiohttp.ClientSession]:
     connector = aiohttp.TCPConnector(limit=0)
-    async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(30)) as session:
+    async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(LIMIT_SECONDS)) as session:
         yield session
 
 
@@ -217,7 +227,7 @@ async def fetch(session: aiohttp.ClientSession, gateway: Gateway, id: str) -> di
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
     async def bounded() -> T:
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(100):
             return await coroutine
 
     return asyncio.run(bounded())

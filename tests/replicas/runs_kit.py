@@ -125,6 +125,17 @@ class MadeUp:
         return events
 
 
+class Held(MadeUp):
+    """It says nothing until it is let go."""
+
+    def __init__(self, batches: list[list[Event]], go: asyncio.Event) -> None:
+        super().__init__(batches)
+        self._go = go
+
+    async def wait(self) -> None:
+        await self._go.wait()
+
+
 def row_of(number: int) -> StoredResponse:
     id = f"resp_{number}"
     return StoredResponse(

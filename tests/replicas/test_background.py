@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import time
+
+import pytest
 
 from tests.replicas.replicas_kit import Gate, Replica, background, get, last_of, over, text_of, until
 from tests.scripted import Call, Upstream, delta
+
+pytestmark = pytest.mark.needs("postgresql", "redis")
+
+SOON = 15
+"""Seconds: much less than it takes until a signal that was lost is made up for."""
 
 
 def test_it_is_seen_from_everywhere_while_it_goes_on(both: tuple[Replica, Replica], upstream: Upstream) -> None:
@@ -52,19 +58,12 @@ def test_it_is_cancelled_from_another_replica(both: tuple[Replica, Replica], ups
     with one.open(model, background=True) as stream:
         id = stream.until("thought 2").split(b'"id":"')[1].split(b'"')[0].decode()
         [call] = upstream.calls(model)
-        began = time.monotonic()
         reply = two.request("POST", f"/v1/responses/{id}/cancel")
-        answered = time.monotonic() - began
         assert (reply.status, reply.json["status"]) == (200, "cancelled"), reply.body
         assert text_of(reply.json) == "thought 0. thought 1. thought 2. "
-        assert call.connection.closed.wait(1)
+        assert call.connection.closed.wait(SOON)
         body = stream.rest()
-        ended = time.monotonic() - began
     assert last_of(body)["type"] == "response.incomplete"
-    print(
-        f"cancelled: upstream closed after {call.connection.closed_at - began:.3f} s, answered after {answered:.3f} s"
-    )
-    assert max(answered, ended, call.connection.closed_at - began) < 1.5
     assert get(one, id).json["status"] == "cancelled"
     # Again it is as it was.
     again = two.request("POST", f"/v1/responses/{id}/cancel")
@@ -82,7 +81,7 @@ def test_it_is_cancelled_before_it_has_said_anything(both: tuple[Replica, Replic
     upstream.calls(model, at_least=1)
     assert get(two, id).json["status"] == "queued"
     assert two.request("POST", f"/v1/responses/{id}/cancel").json["status"] == "cancelled"
-    assert upstream.calls(model)[0].connection.closed.wait(1)
+    assert upstream.calls(model)[0].connection.closed.wait(SOON)
 
 
 def test_one_that_is_deleted_stops(both: tuple[Replica, Replica], upstream: Upstream) -> None:
@@ -91,7 +90,7 @@ def test_one_that_is_deleted_stops(both: tuple[Replica, Replica], upstream: Upst
     with one.open(model, background=True) as stream:
         id = stream.until("thought 2").split(b'"id":"')[1].split(b'"')[0].decode()
         assert two.request("DELETE", f"/v1/responses/{id}").json["deleted"] is True
-        assert upstream.calls(model)[0].connection.closed.wait(1)
+        assert upstream.calls(model)[0].connection.closed.wait(SOON)
         last_of(stream.rest())
     for gateway in both:
         assert get(gateway, id).status == 404

@@ -10,6 +10,9 @@ import pytest
 from pellucid.protocols.openresponses.verify import verify
 from tests.replicas.replicas_kit import OPENAI, Gate, Replica, background, clients, get, run, tails
 from tests.scripted import Call, Upstream, delta
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.needs("postgresql", "redis")
 
 
 async def everything(call: Call) -> None:
@@ -58,10 +61,14 @@ def test_every_cursor_of_what_goes_on(both: tuple[Replica, Replica], upstream: U
     gate = Gate(before=12, after=12, pace=0.004)
     model = upstream.plays(gate)
 
+    reading = 0
+
     async def read(session: aiohttp.ClientSession, id: str, cursor: int, headers: dict[str, str]) -> bytes:
+        nonlocal reading
         async with session.get(
             f"{(one, two)[cursor % 2].url}/v1/responses/{id}?stream=true&starting_after={cursor}", headers=headers
         ) as reply:
+            reading += 1
             return await reply.read()
 
     async def main() -> None:
@@ -72,7 +79,7 @@ def test_every_cursor_of_what_goes_on(both: tuple[Replica, Replica], upstream: U
                 for dialect, headers in (("ours", {}), ("openai", OPENAI))
                 for cursor in range(37)
             }
-            await asyncio.sleep(0.3)
+            await eventually(lambda: reading == len(readers))
             gate.open()
             await asyncio.gather(*readers.values())
             for dialect, headers in (("ours", {}), ("openai", OPENAI)):

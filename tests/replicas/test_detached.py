@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+import time
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,7 +26,8 @@ from pellucid.runs.log import Entry, decode_entry, encode_entry, events_of, unpa
 from pellucid.runs.replay import LiveLog
 from pellucid.storage import Store, StoredResponse, open_store
 from tests.examples import costly
-from tests.replicas.runs_kit import FaultyStore, MadeUp, batches, faulty_relay, forget_all, row_of
+from tests.replicas.runs_kit import FaultyStore, Held, MadeUp, batches, faulty_relay, forget_all, row_of
+from tests.waiting import eventually
 
 STOPPING = ErrorInfo("unavailable", "stopping", code="stopping")
 
@@ -40,7 +43,7 @@ class House:
 
     def run(self, coroutine: Any) -> Any:
         async def bounded() -> Any:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 return await coroutine
 
         return self.runner.run(bounded())
@@ -181,7 +184,7 @@ def test_of_two_drivers_one_writes_the_end(house: House, said: list[list[Event]]
                 ends.add(response.log)
             return done
 
-        house.store.responses.finish = counted  # type: ignore[method-assign]
+        house.store.responses.finish = counted  # type: ignore[assignment, method-assign]
         cut = Detached(
             FaultyStore(house.store, fault),  # type: ignore[arg-type]
             faulty_relay(relay, fault),
@@ -259,8 +262,10 @@ def test_an_end_that_the_log_takes_late_comes_all_the_same(house: House) -> None
     """The row is nobody's once its end is kept; the lease goes on until the log has it, too."""
     row = row_of(next(numbers))
     away = False
+    calls = Counter[str]()
 
     def fault(name: str) -> bool:
+        calls[name] += 1
         return away and name == "append"
 
     async def main() -> None:
@@ -271,7 +276,8 @@ def test_an_end_that_the_log_takes_late_comes_all_the_same(house: House) -> None
         follower = asyncio.create_task(read_all(home.follow(row)))
         away = True
         await over(house.store, row)
-        await asyncio.sleep(0.2)  # many renewals
+        before = calls.copy()
+        await eventually(lambda: calls["renew"] > before["renew"] + 6 and calls["append"] > before["append"] + 6)
         assert not follower.done()
         away = False
         assert (await follower)[-1] == RunEndEvent("completed")
@@ -288,7 +294,8 @@ def test_a_run_that_was_ended_elsewhere_has_an_end_in_its_log(house: House) -> N
     async def main() -> None:
         relay = MemoryRelay()
         home = Detached(house.store, relay, holder="a", lease_seconds=0.03)
-        await home.start(row, MadeUp([[SideEvent("x", "y")], [RunEndEvent("completed")]], lambda: 0.3))
+        go = asyncio.Event()
+        await home.start(row, Held([[SideEvent("x", "y")], [RunEndEvent("completed")]], go))
         follower = asyncio.create_task(read_all(home.follow(row)))
         ended = Entry(1, [RunEndEvent("failed", error=STOPPING)])
         taken = await house.store.responses.take_over(row.owner, row.id, 2**60)
@@ -298,6 +305,107 @@ def test_a_run_that_was_ended_elsewhere_has_an_end_in_its_log(house: House) -> N
         end = (await follower)[-1]
         assert isinstance(end, RunEndEvent)
         assert end.status == "failed"
+        go.set()
         await home.aclose(1, STOPPING)
+
+    house.run(main())
+
+
+SAID: list[list[Event]] = [[SideEvent("x", "y")], [RunEndEvent("completed")]]
+
+
+async def die(home: Detached) -> None:
+    """As if its process were killed: nothing of it runs any more, and nothing is written."""
+    tasks = [task for _, task in home._drivers.values()]
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def test_what_a_dead_process_left_is_ended_by_the_next(house: House) -> None:
+    """Also where its relay went with it, as it does in memory."""
+
+    async def main() -> None:
+        for shared in (True, False):
+            row, relay = row_of(next(numbers)), MemoryRelay()
+            before = Detached(house.store, relay, holder="a", lease_seconds=0.03)
+            await before.start(row, Held(SAID, asyncio.Event()))
+            await die(before)
+            left = await house.store.responses.get(row.owner, row.id)
+            assert left is not None
+            assert not left.finished
+            after = Detached(house.store, relay if shared else MemoryRelay(), holder="b", lease_seconds=0.03)
+            after.watch()
+            kept = await over(house.store, row)
+            assert (kept.status, b"abandoned" in (kept.error or b"")) == ("failed", True)
+            end = (await read_all(after.follow(row)))[-1]
+            assert isinstance(end, RunEndEvent)
+            assert end.status == "failed"
+            await after.aclose(0, STOPPING)
+
+    house.run(main())
+
+
+def test_what_another_process_drives_is_left_alone(house: House) -> None:
+    """Without a common relay, the row alone says that somebody drives it."""
+
+    async def main() -> None:
+        driven, left = row_of(next(numbers)), row_of(next(numbers))
+        go, began = asyncio.Event(), time.time()
+        one = Detached(house.store, MemoryRelay(), holder="a", lease_seconds=0.03)
+        await one.start(driven, Held(SAID, go))
+        while True:  # it says so soon
+            row = await house.store.responses.get(driven.owner, driven.id)
+            assert row is not None
+            if row.updated_at >= began:
+                break
+            await asyncio.sleep(0.002)
+        await house.store.responses.begin(left, 1)  # and this is nobody's
+        other = Detached(house.store, MemoryRelay(), holder="b", lease_seconds=60)
+        other.watch()
+        assert (await over(house.store, left)).status == "failed"
+        go.set()
+        assert (await over(house.store, driven)).status == "completed"
+        for home in (one, other):
+            await home.aclose(1, STOPPING)
+
+    house.run(main())
+
+
+def test_one_that_stood_still_goes_on_with_what_nobody_took(house: House) -> None:
+    now = 1000.0
+
+    async def main() -> None:
+        nonlocal now
+        row, left = row_of(next(numbers)), row_of(next(numbers))
+        go, relay = asyncio.Event(), MemoryRelay(lambda: now)
+        home = Detached(house.store, relay, holder="a", lease_seconds=0.03)
+        await home.start(row, Held(SAID, go))
+        now += 100
+        assert await relay.lapsed() == [name_of(row.owner, row.id)]
+        await house.store.responses.begin(left, 1)  # it looks after what is nobody's
+        home.watch()
+        assert (await over(house.store, left)).status == "failed"
+        go.set()
+        assert (await over(house.store, row)).status == "completed"
+        await home.aclose(1, STOPPING)
+
+    house.run(main())
+
+
+def test_what_is_under_way_when_it_stops_finishes_in_its_time_or_is_ended(house: House) -> None:
+    async def main() -> None:
+        home = Detached(house.store, MemoryRelay(), holder="a", lease_seconds=60)
+        quick, slow = row_of(next(numbers)), row_of(next(numbers))
+        go = asyncio.Event()
+        await home.start(quick, Held(SAID, go))
+        await home.start(slow, Held(SAID, asyncio.Event()))
+        closing = asyncio.create_task(home.aclose(0.1, STOPPING))
+        go.set()
+        await closing
+        kept = [await house.store.responses.get(row.owner, row.id) for row in (quick, slow)]
+        assert [row and row.status for row in kept] == ["completed", "failed"]
+        assert kept[1] is not None
+        assert b"stopping" in (kept[1].error or b"")
 
     house.run(main())

@@ -26,8 +26,9 @@ from pellucid.runs.keeping import KeptRun
 from pellucid.runs.log import Entry, decode_entry, encode_entry, events_of, unpack
 from pellucid.storage import ConversationEntry, Store, StoredConversation, StoredResponse, open_store
 from pellucid.storage.errors import Unanswered
+from tests.empty_stores import POSTGRESQL
 from tests.examples import costly
-from tests.replicas.runs_kit import MadeUp, batches, row_of
+from tests.replicas.runs_kit import Held, MadeUp, batches, row_of
 from tests.service_postgres import PostgresServer
 
 STOPPING = ErrorInfo("unavailable", "the gateway is stopping", code="stopping")
@@ -59,18 +60,7 @@ class Mishaps:
         return done
 
 
-class Held(MadeUp):
-    """It says nothing until it is let go."""
-
-    def __init__(self, batches: list[list[Event]], go: asyncio.Event) -> None:
-        super().__init__(batches)
-        self._go = go
-
-    async def wait(self) -> None:
-        await self._go.wait()
-
-
-@pytest.fixture(params=["sqlite", "postgresql"], scope="module")
+@pytest.fixture(params=["sqlite", POSTGRESQL], scope="module")
 def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path_factory.mktemp('kept')}/kept.sqlite"

@@ -9,14 +9,29 @@ from pathlib import Path
 import pytest
 
 from pellucid.protocols.openresponses.verify import verify
-from tests.replicas.replicas_kit import Gate, background, config_of, get, last_of, over, replicas, text_of, until
+from tests.replicas.replicas_kit import (
+    LIMIT_SECONDS,
+    Gate,
+    background,
+    config_of,
+    get,
+    last_of,
+    over,
+    replicas,
+    text_of,
+    until,
+    until_leaving,
+)
 from tests.scripted import Upstream
 from tests.scripted.gateway import events_of
 from tests.service_postgres import PostgresServer
 
+pytestmark = pytest.mark.needs("long", "redis")
 
+
+@pytest.mark.needs("postgresql")
 def test_what_is_under_way_finishes_or_is_ended(upstream: Upstream, database: PostgresServer, relay_url: str) -> None:
-    config = config_of(upstream, database.database(), relay_url, shutdown_seconds=2)
+    config = config_of(upstream, database.database(), relay_url, shutdown_seconds=8)
     read, quick, slow = Gate(), Gate(), Gate()
     with replicas(config, config) as (leaving, staying):
         finishing = background(leaving, upstream.plays(quick))
@@ -26,7 +41,7 @@ def test_what_is_under_way_finishes_or_is_ended(upstream: Upstream, database: Po
         with leaving.open(upstream.plays(read)) as attached:
             attached.until("thought 2")
             leaving.signal(signal.SIGTERM)
-            time.sleep(0.3)
+            until_leaving(leaving)
             leaving.signal(signal.SIGTERM)  # impatient, as some supervisors are
             read.open()
             quick.open()
@@ -34,7 +49,7 @@ def test_what_is_under_way_finishes_or_is_ended(upstream: Upstream, database: Po
             assert verify(body) == []
             assert text_of(events_of(body)[-1]["response"]) == read.whole
         began = time.monotonic()
-        assert leaving.process.wait(10) == 0
+        assert leaving.process.wait(LIMIT_SECONDS) == 0
         print(f"gone {time.monotonic() - began:.2f} s after its last client")
         assert "Traceback" not in leaving.said
         done, ended = get(staying, finishing).json, get(staying, hanging).json
@@ -48,17 +63,17 @@ def test_what_is_under_way_finishes_or_is_ended(upstream: Upstream, database: Po
 @pytest.mark.parametrize("relayed", [True, False])
 def test_a_second_ctrl_c_ends_them_at_once(upstream: Upstream, tmp_path: Path, relay_url: str, relayed: bool) -> None:
     config = config_of(
-        upstream, f"sqlite:///{tmp_path}/kept.sqlite", relay_url if relayed else None, shutdown_seconds=60
+        upstream, f"sqlite:///{tmp_path}/kept.sqlite", relay_url if relayed else None, shutdown_seconds=300
     )
     gate = Gate()
     with replicas(config) as [leaving]:
         id = background(leaving, upstream.plays(gate))
         until(leaving, id, lambda response: response["status"] == "in_progress")
         leaving.signal(signal.SIGINT)
-        time.sleep(0.5)
+        until_leaving(leaving)
         assert leaving.process.poll() is None
         leaving.signal(signal.SIGINT)
-        leaving.process.wait(20)
+        leaving.process.wait(LIMIT_SECONDS)
         assert "Traceback" not in leaving.said
     with replicas(config) as [after]:
         response = get(after, id).json

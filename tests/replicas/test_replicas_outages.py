@@ -9,6 +9,7 @@ import pytest
 
 from tests.replicas.replicas_kit import (
     LEASE,
+    LIMIT_SECONDS,
     Gate,
     Replica,
     background,
@@ -29,17 +30,19 @@ from tests.scripted import Upstream
 from tests.service_postgres import PostgresServer, postgres
 from tests.service_redis import redis_service
 
+pytestmark = pytest.mark.needs("long", "postgresql", "redis")
+
 MANY = 50
 
 
-def works_again(gateway: Replica, upstream: Upstream, within: float) -> float:
+def works_again(gateway: Replica, upstream: Upstream) -> float:
     """Seconds until a background request is taken again."""
     began = time.monotonic()
     model = upstream.plays(gate := Gate(1, 1))
     gate.open()
     while (reply := gateway.ask(model, background=True)).status != 200:
         assert reply.status == 503, reply.body
-        assert time.monotonic() - began < within, reply.body
+        assert time.monotonic() - began < LIMIT_SECONDS, reply.body
         time.sleep(0.1)
     took = time.monotonic() - began
     assert text_of(until(gateway, reply.json["id"], over)) == gate.whole
@@ -63,7 +66,7 @@ def test_redis_goes_and_comes_back_empty(upstream: Upstream, database: PostgresS
             assert (status, refused["error"]["code"]) == (503, "relay_unavailable"), refused
             for gate in gates[:10]:
                 gate.open()  # these end while it is away
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(0.5)  # it is away for a while
             redis.start()
             at = time.monotonic()
             await asyncio.sleep(2 * LEASE)
@@ -90,7 +93,7 @@ def test_redis_goes_and_comes_back_empty(upstream: Upstream, database: PostgresS
         with replicas(config, config) as (one, two):
             run(main(one, two))
             for gateway in (one, two):
-                assert works_again(gateway, upstream, 5) < 2
+                works_again(gateway, upstream)
             assert "ended here" not in one.said + two.said
 
 
@@ -109,9 +112,9 @@ def test_postgresql_goes_and_comes_back(upstream: Upstream, mode: str, relay_url
         assert (reply.status, reply.error["code"]) == (503, "storage_unavailable")
         for gate in gates[:10]:
             gate.open()  # these end while it is away
-        time.sleep(1)
+        time.sleep(1)  # it is away for a while
         store.start()
-        took = works_again(gateway, upstream, 10)
+        took = works_again(gateway, upstream)
         for gate in gates[10:]:
             gate.open()
         began = time.monotonic()
