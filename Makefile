@@ -1,6 +1,7 @@
 # make run    set everything up and start the gateway with a model of its own
 # make test   install what the core tests need (Python packages), and run them: minutes
 # make test-all  all tests: also those with browsers, Node, PostgreSQL, Redis, replicas and the embedded model
+# make golden  this checkout against an older version, to the byte (CONTRIBUTING.md)
 # make check  formatting, lint, types, floors
 # make page   build the chat page from ui/ into the package (it is committed: to run it takes no Node)
 # make check-page  its types and tests, and whether what is committed is what ui/ builds
@@ -15,7 +16,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 TEST_WORKERS ?= auto
 
-.PHONY: run test test-all check format bench clean page check-page
+.PHONY: run test test-all golden check format bench clean page check-page
 .DEFAULT_GOAL := run
 
 run: .venv/run
@@ -27,6 +28,9 @@ test: .venv/dev
 test-all: .venv/all
 	tests/needs.sh
 	$(BIN)/python -m pytest --numprocesses $(TEST_WORKERS) --circle all --hypothesis-profile long
+
+golden: .venv/all
+	$(BIN)/python tools/golden.py
 
 check: .venv/dev
 	$(BIN)/ruff check .

@@ -22,6 +22,9 @@ import pytest
 
 from tests.recordings import recordings_root
 from tests.schemas import published_schema
+from tools.golden import BASE
+
+ROOT = Path(__file__).parents[1]
 
 
 class Requirement(NamedTuple):
@@ -74,6 +77,11 @@ def _schema() -> str | None:
     return None if published_schema() else "the published schema is not here; PELLUCID_OPENRESPONSES_SCHEMA names it"
 
 
+def _history() -> str | None:
+    done = subprocess.run(["git", "cat-file", "-e", f"{BASE}^{{commit}}"], cwd=ROOT, capture_output=True, check=False)
+    return None if done.returncode == 0 else f"commit {BASE} is not in this clone, so there is nothing to compare with"
+
+
 REQUIREMENTS: dict[str, Requirement] = {
     "recordings": Requirement(_recordings, core=True),
     "schema": Requirement(_schema, core=True),
@@ -88,6 +96,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         _program("redis-server", install="apt-get install redis-server"), fixtures=frozenset({"redis", "relay_url"})
     ),
     "engine": Requirement(_engine, fixtures=frozenset({"tiny_weights", "engine"})),
+    "history": Requirement(_history),
     # Several processes that are killed, paused and started again, or minutes of load: not before every commit.
     "long": Requirement(lambda: None),
 }
