@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 from pellucid import Tool
 from pellucid.parts import Image, Text
+from tests.waiting import LIMIT_SECONDS
 
 PIXEL = "iVBORw0KGgo="
 ran: list[tuple[str, float, float]] = []
 """What ran, from when to when."""
+meeting: threading.Barrier | None = None
+"""Where those that take a nap wait for each other."""
+released = threading.Event()
+"""Ends what does not return in time."""
 
 
 def add(a: int, b: int) -> int:
@@ -25,7 +31,8 @@ def weather(city: str) -> dict[str, str]:
 def nap(who: str) -> str:
     """Take a while."""
     began = time.monotonic()
-    time.sleep(0.15)
+    if meeting is not None:
+        meeting.wait(LIMIT_SECONDS)
     ran.append((who, began, time.monotonic()))
     return who
 
@@ -42,7 +49,7 @@ def picture() -> list[Text | Image]:
 
 def hang() -> str:
     """Never return in time."""
-    time.sleep(2)
+    released.wait(LIMIT_SECONDS)
     return "late"
 
 

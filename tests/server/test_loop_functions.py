@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
@@ -76,9 +77,12 @@ def test_who_asks_for_no_end_is_given_one(upstream: Upstream) -> None:
             assert kinds(response["output"]).count("function_call_output") == carried_out
 
 
-def test_calls_of_one_turn_run_together_unless_told_not_to(looping: Served, upstream: Upstream) -> None:
+def test_calls_of_one_turn_run_together_unless_told_not_to(
+    looping: Served, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for parallel in (True, False):
         loop_tools.ran.clear()
+        monkeypatch.setattr(loop_tools, "meeting", threading.Barrier(3) if parallel else None)
         model = upstream.plays(
             turn("", "", *(calling("nap", f"c{n}", who=str(n)) for n in range(3))), turn("", "Awake.")
         )
@@ -96,7 +100,9 @@ def test_a_function_that_fails_or_takes_too_long_does_not_end_the_run(looping: S
         turn("", "", calling("boom", "c1"), calling("slow", "c2"), calling("add", "c3", a="x", b=1)),
         turn("", "Never mind."),
     )
+    loop_tools.released.clear()
     reply = looping.ask(model, stream=True)
+    loop_tools.released.set()
     items = output(reply)
     said = outputs(items)
     assert said["c1"] == "The tool failed (RuntimeError)."
