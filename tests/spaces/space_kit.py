@@ -99,6 +99,16 @@ async def whole_log(space: Space) -> list[StoredEnvelope]:
 
 
 @asynccontextmanager
+async def opened_store(url: str) -> AsyncIterator[Store]:
+    """A store, as another process opens it."""
+    store = await open_store(url)
+    try:
+        yield store
+    finally:
+        await store.aclose()
+
+
+@asynccontextmanager
 async def opened(
     url: str = "sqlite://", settings: dict[str, Any] | SpaceSettings | None = None, **options: Any
 ) -> AsyncIterator[tuple[Spaces, Space, Store]]:

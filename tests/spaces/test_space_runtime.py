@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -18,7 +19,7 @@ from pellucid.spaces.runtime.space import Space
 from pellucid.spaces.runtime.state import SpaceState
 from pellucid.storage import Append, StoredEnvelope
 from pellucid.storage.errors import StoreError, Unanswered
-from tests.spaces.space_kit import OWNER, QUICK, Sink, chat, frame, opened, sat, whole_log
+from tests.spaces.space_kit import OWNER, QUICK, Sink, chat, frame, opened, opened_store, sat, whole_log
 from tests.waiting import eventually
 
 
@@ -27,16 +28,17 @@ async def heard(space: Space, sink: Sink, count: int = 1, kind: str = "chat") ->
     return sink.of(kind)
 
 
-def test_the_echo_is_the_acknowledgement() -> None:
-    """It has its number, and is in the store."""
+def test_the_echo_is_the_acknowledgement(tmp_path: Path) -> None:
+    """It has its number, and is in the store, where another process would find it."""
+    url = f"sqlite:///{tmp_path / 'kept.sqlite'}"
 
     async def scene() -> None:
-        async with opened() as (_, space, store):
+        async with opened(url) as (_, space, _store), opened_store(url) as other:
             ada, mine = await sat(space, "ada")
             _, others = await sat(space, "bob")
             await ada.hear(chat("one", id="m-1"))
             (echo,) = await heard(space, mine)
-            kept = await store.spaces.one(OWNER, "room", echo["seq"])
+            kept = await other.spaces.one(OWNER, "room", echo["seq"])
             assert kept is not None
             assert (kept.envelope.id, kept.envelope.sender) == ("m-1", "ada")
             assert await heard(space, others) == [echo]
@@ -429,7 +431,7 @@ def test_a_change_of_settings_holds_at_once() -> None:
     asyncio.run(scene())
 
 
-def test_a_space_is_opened_again_as_it_was_left(tmp_path: Any) -> None:
+def test_a_space_is_opened_again_as_it_was_left(tmp_path: Path) -> None:
     """Over snapshots, too."""
 
     async def scene() -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.scripted.gateway import Served
 from tests.spaces_server.space_wire_kit import TALKS, Body, served
 
-ROOMS = 250
+ROOMS = 120
 WHO = {
     "human": ["*"],
     "agent": TALKS,
