@@ -1,8 +1,11 @@
-"""An MCP server with tools that do well, and tools that do not: `mcp_peer.py stdio`, `mcp_peer.py http PORT [json]`."""
+"""An MCP server with tools that do well, and tools that do not: `mcp_peer.py stdio`, `mcp_peer.py http PORT [json]
+[reserved]`. A `reserved` port is one that whoever starts it holds, so that no other program gets it.
+"""
 
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from typing import Any
 
@@ -26,6 +29,7 @@ NAMES = [
     "env",
     "fail",
     "huge",
+    "meet",
     "pid",
     "picture",
     "refuse",
@@ -33,7 +37,8 @@ NAMES = [
     "slow",
     "two.parts",
 ]
-started: list[str] = []
+meeting: list[anyio.Event] = []
+"""Calls of `meet` that wait for the others."""
 
 
 def text(said: str) -> types.TextContent:
@@ -42,8 +47,6 @@ def text(said: str) -> types.TextContent:
 
 async def list_tools(_: Any, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
     """Its own tools, and 300 in all, 50 on a page."""
-    if len(sys.argv) > 1 and sys.argv[-1] == "endless":
-        return types.ListToolsResult(tools=[], next_cursor="again")
     names = [*NAMES, *(f"tool_{number}" for number in range(300 - len(NAMES)))]
     start = int(params.cursor) if params and params.cursor else 0
     tools = [
@@ -73,8 +76,15 @@ async def call_tool(_: Any, params: types.CallToolRequestParams) -> types.CallTo
             return types.CallToolResult(content=[text(os.environ.get(given["name"], "none"))])
         case "huge":
             return types.CallToolResult(content=[text("x" * given["n"])])
+        case "meet":
+            meeting.append(here := anyio.Event())
+            if len(meeting) == given["count"]:
+                for waiting in meeting:
+                    waiting.set()
+                meeting.clear()
+            await here.wait()
+            return types.CallToolResult(content=[text("met")])
         case "slow":
-            started.append("slow")
             await anyio.sleep(given["seconds"])
             return types.CallToolResult(content=[text("at last")])
         case "shape":
@@ -106,4 +116,9 @@ if __name__ == "__main__":
         # It is also reached under made-up names.
         security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
         app = server.streamable_http_app(json_response="json" in sys.argv, transport_security=security)
-        uvicorn.run(app, port=int(sys.argv[2]), log_level="error")
+        with socket.socket() as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if "reserved" in sys.argv:
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            listener.bind(("127.0.0.1", int(sys.argv[2])))
+            uvicorn.Server(uvicorn.Config(app, log_level="error")).run([listener])

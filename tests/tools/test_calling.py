@@ -6,7 +6,7 @@ import asyncio
 import logging
 import sys
 import threading
-import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from pellucid.tools import (
     call_all,
     load_tools,
 )
+from tests.waiting import LIMIT_SECONDS, loop_turns
 
 pytestmark = pytest.mark.anyio
 CONTEXT: RunContext[None] = RunContext(None, None)
@@ -73,11 +74,11 @@ async def cancels() -> None:
 
 
 async def slow() -> None:
-    await asyncio.sleep(60)
+    await asyncio.Event().wait()
 
 
 def hangs() -> None:
-    time.sleep(5)
+    threading.Event().wait(LIMIT_SECONDS)
 
 
 def odd() -> object:
@@ -88,7 +89,10 @@ def picture() -> Image:
     return Image(data="AA==", media_type="image/png")
 
 
-EVERY = [fine, breaks, asks_again, fails, exits, interrupts, cancels, slow, hangs, odd, picture]
+EVERY: list[Tool | Callable[..., Any]] = [
+    *(fine, breaks, asks_again, fails, exits, interrupts, cancels),
+    *(Tool(slow, timeout=0.1), Tool(hangs, timeout=0.1), odd, picture),
+]
 TOLD: dict[str, tuple[str, Any]] = {
     "fine": ("success", "fine"),
     "breaks": ("failed", "The tool failed (ValueError)."),
@@ -107,7 +111,7 @@ TOLD: dict[str, tuple[str, Any]] = {
 @pytest.mark.parametrize("parallel", [True, False])
 async def test_no_tool_of_a_server_ends_a_run(parallel: bool, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    tools = ServerTools(EVERY, timeout=0.1, parallel=parallel)
+    tools = ServerTools(EVERY, timeout=LIMIT_SECONDS, parallel=parallel)
     assert tools.names == set(TOLD)
     assert [definition.name for definition in tools.definitions] == list(TOLD)
     results = await tools.call(calls(*TOLD), CONTEXT)
@@ -115,13 +119,21 @@ async def test_no_tool_of_a_server_ends_a_run(parallel: bool, caplog: pytest.Log
         assert isinstance(result, ToolReturnPart)
         assert (result.tool_name, result.tool_call_id, (result.outcome, result.content)) == (name, str(index), told)
     assert "hunter2" not in caplog.text
-    assert "the tool breaks failed: ValueError at test_calling" in caplog.text
+    assert f"the tool breaks failed: ValueError at {__name__}:" in caplog.text
 
 
 async def test_whoever_cancels_the_run_cancels_its_tools() -> None:
-    for names in (["slow"], ["slow", "slow"]):
-        task = asyncio.create_task(ServerTools([slow]).call(calls(*names), CONTEXT))
-        await asyncio.sleep(0.01)
+    running: list[None] = []
+
+    async def slow() -> None:
+        running.append(None)
+        await asyncio.Event().wait()
+
+    for count in (1, 2):
+        running.clear()
+        task = asyncio.create_task(ServerTools([slow]).call(calls(*["slow"] * count), CONTEXT))
+        while len(running) < count:
+            await loop_turns()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -160,7 +172,7 @@ def test_results_come_in_the_order_of_the_calls(names: list[str], parallel: bool
 
 
 async def test_an_agent_s_rules_raise() -> None:
-    box = Toolbox([breaks, asks_again, fails, slow], Rules(retries=1, timeout=0.05))
+    box = Toolbox([breaks, asks_again, fails, Tool(slow, timeout=0.05)], Rules(retries=1, timeout=LIMIT_SECONDS))
     attempts = Attempts(lambda message, code, said: RuntimeError(f"{code}: {message}: {said}"))
     with pytest.raises(ValueError, match="hunter2"):
         await call_all(box, calls("breaks"), CONTEXT, attempts)
@@ -177,15 +189,18 @@ async def test_functions_that_hang_keep_nobody_else_waiting() -> None:
     release = threading.Event()
 
     def waits() -> None:
-        release.wait(30)
+        release.wait()
 
-    tools = ServerTools([waits, fine], timeout=0.05)
-    hung = await tools.call(calls(*["waits"] * 50), CONTEXT)
-    assert {result.outcome for result in hung if isinstance(result, ToolReturnPart)} == {"failed"}
-    [result] = await tools.call(calls("fine"), CONTEXT)
-    assert result.content == "fine"
-    assert await asyncio.wait_for(asyncio.to_thread(lambda: 1), 1) == 1  # the pool that resolves names is free
-    release.set()
+    tools = ServerTools([Tool(waits, timeout=0.05), fine], timeout=LIMIT_SECONDS)
+    try:
+        hung = await tools.call(calls(*["waits"] * 50), CONTEXT)
+        assert {result.outcome for result in hung if isinstance(result, ToolReturnPart)} == {"failed"}
+        [result] = await tools.call(calls("fine"), CONTEXT)
+        assert result.content == "fine"
+        # The pool that resolves names is free.
+        assert await asyncio.wait_for(asyncio.to_thread(lambda: 1), LIMIT_SECONDS) == 1
+    finally:
+        release.set()
 
 
 async def test_anything_with_the_right_members_is_a_tool() -> None:
