@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +19,21 @@ pytestmark = pytest.mark.anyio
 EXAMPLE = Path(__file__).parents[2] / "examples" / "space_review"
 
 
-async def test_three_agents_review_a_change(
-    upstream: Upstream, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+@pytest.fixture
+def example(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The example's module `review`, which imports `tools` beside it; nothing else of these names is touched."""
+    names = ("review", "tools")
+    before = {name: module for name in names if (module := sys.modules.pop(name, None)) is not None}
     monkeypatch.syspath_prepend(str(EXAMPLE))
-    example = importlib.import_module("review")
+    yield importlib.import_module("review")
+    for name in names:
+        sys.modules.pop(name, None)
+    sys.modules.update(before)
+
+
+async def test_three_agents_review_a_change(
+    example: Any, upstream: Upstream, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr("pellucid.spaces.agents.bridge.DISCOVERY_SECONDS", 0.3)
     scripts = {
         "security": (
