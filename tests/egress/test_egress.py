@@ -19,6 +19,9 @@ from pellucid.egress import EgressError, EgressPolicy
 from pellucid.egress.addresses import special
 from pellucid.egress.httpx import cause_of
 from pellucid.errors import ConfigError
+from tests.cases import Cases
+from tests.examples import many
+from tests.waiting import LIMIT_SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -94,7 +97,7 @@ async def server() -> AsyncIterator[Server]:
 
 
 async def get(policy: EgressPolicy, url: str, **limits: Any) -> Any:
-    return await policy.fetch(url, **{"max_bytes": 1000, "seconds": 5, **limits})
+    return await policy.fetch(url, **{"max_bytes": 1000, "seconds": LIMIT_SECONDS, **limits})
 
 
 async def refusal(policy: EgressPolicy, url: str, **limits: Any) -> str | None:
@@ -120,16 +123,21 @@ PUBLIC = """
 """
 
 
-@pytest.mark.parametrize("address", NOT_PUBLIC.split())
-def test_an_address_that_is_not_public(address: str) -> None:
-    assert special(ipaddress.ip_address(address))
+def test_an_address_that_is_not_public() -> None:
+    with Cases() as case:
+        for address in NOT_PUBLIC.split():
+            with case(address):
+                assert special(ipaddress.ip_address(address))
 
 
-@pytest.mark.parametrize("address", PUBLIC.split())
-def test_an_address_that_is_public(address: str) -> None:
-    assert special(ipaddress.ip_address(address)) is None
+def test_an_address_that_is_public() -> None:
+    with Cases() as case:
+        for address in PUBLIC.split():
+            with case(address):
+                assert special(ipaddress.ip_address(address)) is None
 
 
+@many
 @given(st.ip_addresses())
 def test_python_s_own_table_knows_no_special_address_that_ours_does_not(address: Any) -> None:
     if special(address) is None:
@@ -140,6 +148,7 @@ def test_python_s_own_table_knows_no_special_address_that_ours_does_not(address:
         assert not means.is_multicast
 
 
+@many
 @given(st.ip_addresses(v=4))
 def test_an_address_is_judged_alike_however_it_is_wrapped(address: ipaddress.IPv4Address) -> None:
     number = int(address)
@@ -185,20 +194,23 @@ NASTY = [
 ]
 
 
-@pytest.mark.parametrize("url", NASTY)
-async def test_a_nasty_url_is_refused_without_a_connection(url: str) -> None:
-    names = Names(
-        good_test=[["127.0.0.1"]],
-        localhost=[["127.0.0.1", "::1"]],
-        private_test=[["10.0.0.1", "192.168.0.1"]],
-        mapped_test=[["::ffff:127.0.0.1"]],
-        nothing_test=[[]],
-        odd_test=[["fe80::1%eth0", "1.2.3"]],
-    )
-    policy = EgressPolicy(["good.test"], resolve=names)
-    assert await refusal(policy, url) in ("bad_url", "egress_refused")
+async def test_a_nasty_url_is_refused_without_a_connection() -> None:
+    with Cases() as case:
+        for url in NASTY:
+            names = Names(
+                good_test=[["127.0.0.1"]],
+                localhost=[["127.0.0.1", "::1"]],
+                private_test=[["10.0.0.1", "192.168.0.1"]],
+                mapped_test=[["::ffff:127.0.0.1"]],
+                nothing_test=[[]],
+                odd_test=[["fe80::1%eth0", "1.2.3"]],
+            )
+            policy = EgressPolicy(["good.test"], resolve=names)
+            with case(repr(url)):
+                assert await refusal(policy, url) in ("bad_url", "egress_refused")
 
 
+@many
 @given(st.text(max_size=30) | st.from_regex(r"\Ahttps?://[^/]{0,20}/.{0,5}", fullmatch=True))
 def test_any_text_is_a_url_that_may_be_fetched_or_a_refusal(text: str) -> None:
     try:
@@ -353,7 +365,7 @@ async def test_the_field_that_named_the_url_is_named(server: Server) -> None:
 
 async def test_a_slow_name_service_is_within_the_time() -> None:
     async def never(host: str) -> Sequence[str]:
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
         return []
 
     assert await refusal(EgressPolicy(resolve=never), "http://slow.test/", seconds=0.1) == "egress_timeout"
@@ -385,6 +397,7 @@ async def test_httpx_over_the_same_policy(server: Server) -> None:
         assert refused.info.code == "egress_refused"
         with pytest.raises(httpx2.StreamError, match="too large"):
             await client.get(server.url("/endless", "good.test"))
-        async with client.stream("GET", server.url("/slow", "good.test"), timeout=0.02) as slow:
-            with pytest.raises(httpx2.ReadTimeout):
+        silent = httpx2.Timeout(LIMIT_SECONDS, read=0.02)
+        with pytest.raises(httpx2.ReadTimeout):
+            async with client.stream("GET", server.url("/slow", "good.test"), timeout=silent) as slow:
                 await slow.aread()
