@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pellucid import Agent
+from pellucid.parts import ModelMessage, RetryPromptPart, ToolReturnPart
 from tests.scripted import Call, Script, delta
 
 MakeAgent = Callable[..., tuple[Agent[Any], Callable[[], list[Call]]]]
@@ -30,3 +31,10 @@ def calls(*named: tuple[str, dict[str, Any] | str], reasoning: str = "I must loo
         await call.end()
 
     return script
+
+
+def results_in(message: ModelMessage) -> list[ToolReturnPart | RetryPromptPart]:
+    """The parts of a message that holds the results of calls alone."""
+    results = [part for part in message.parts if isinstance(part, ToolReturnPart | RetryPromptPart)]
+    assert len(results) == len(message.parts)
+    return results

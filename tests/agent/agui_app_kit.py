@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import http.client
 import json
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -15,10 +16,11 @@ from pellucid import agui
 from pellucid.protocols.agui import DialectName
 from pellucid.protocols.agui.verify import verify
 from pellucid.sealing import Keys
+from tests.agui.agui_client import Converse
 from tests.agui.agui_kit import events_of
-from tests.agui.agui_node import converse, decode
-from tests.scripted import Reply
+from tests.scripted import Reply, Stream
 from tests.scripted.gateway import Served
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 KEYS = Keys.generate()
 USER = {"id": "u1", "role": "user", "content": "Why?"}
@@ -36,7 +38,7 @@ SPOKEN = {"0.0.39": "/?dialect=thinking"}
 class App(Served):
     """An application that runs, as a client sees it."""
 
-    def ask(self, *messages: Any, thread: str = "t", query: str = "", **more: Any) -> Reply:  # type: ignore[override]
+    def ask(self, *messages: Any, thread: str = "t", query: str = "", **more: Any) -> Reply:
         """POST a run's input, as a client of 1.0 does."""
         body = {"threadId": thread, "runId": "r", "protocolVersion": "1.0", "messages": list(messages) or [USER]}
         data = json.dumps({**body, **more}).encode()
@@ -50,12 +52,21 @@ class App(Served):
         assert verify(events, dialect) is None, verify(events, dialect)
         return events
 
-    def talk(self, *turns: dict[str, Any]) -> list[dict[str, Any]]:
-        """What the official client makes of a conversation (see `agui_node.converse`)."""
-        [said] = self.talks(("1.0.0", turns))
+    def stream(self, **more: Any) -> Stream:
+        """A run, begun."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=LIMIT_SECONDS)
+        body = {"threadId": "t", "runId": "r", "protocolVersion": "1.0", "messages": [USER], **more}
+        connection.request("POST", "/", json.dumps(body).encode(), {"Content-Type": "application/json"})
+        return Stream(connection.sock, connection.getresponse())
+
+    def talk(self, converse: Converse, *turns: dict[str, Any]) -> list[dict[str, Any]]:
+        """What the newest client makes of a conversation (see `agui_node.converse`)."""
+        [said] = self.talks(converse, ("1.0.0", turns))
         return said
 
-    def talks(self, *conversations: tuple[str, Sequence[dict[str, Any]]]) -> list[list[dict[str, Any]]]:
+    def talks(
+        self, converse: Converse, *conversations: tuple[str, Sequence[dict[str, Any]]]
+    ) -> list[list[dict[str, Any]]]:
         """The same for many, each by a client of some version; no client has a word to say against it."""
         gave = converse(
             [
@@ -74,6 +85,14 @@ class App(Served):
         return gave
 
 
+class _Server(uvicorn.Server):
+    """A server that ends as soon as it is to: there is one for each test."""
+
+    async def main_loop(self) -> None:
+        while not await self.on_tick(0):  # noqa: ASYNC110 (what it overrides waits so, for longer)
+            await asyncio.sleep(0.005)
+
+
 @contextmanager
 def serving(agent: Any, **options: Any) -> Iterator[App]:
     """The application of this agent on a free port of this process."""
@@ -84,19 +103,16 @@ def serving(agent: Any, **options: Any) -> Iterator[App]:
 @contextmanager
 def running(app: Any) -> Iterator[App]:
     """Any application on a free port of this process."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None))
+    server = _Server(uvicorn.Config(app, port=0, log_config=None))
     thread = threading.Thread(target=server.run, name="app")
     thread.start()
-    end = time.monotonic() + 10
-    while not server.started:
-        assert thread.is_alive()
-        assert time.monotonic() < end
-        time.sleep(0.005)
+    wait_until(lambda: server.started or not thread.is_alive(), "the application listens, or has failed to start")
+    assert thread.is_alive()
     try:
         yield App(server.servers[0].sockets[0].getsockname()[1], server, thread)
     finally:
         server.should_exit = True
-        thread.join(10)
+        thread.join(LIMIT_SECONDS)
         assert not thread.is_alive()
 
 
@@ -106,6 +122,3 @@ def of(events: list[dict[str, Any]], *types: str) -> list[dict[str, Any]]:
 
 def roles(turn: dict[str, Any]) -> list[str]:
     return [message["role"] for message in turn["messages"]]
-
-
-__all__ = ["FRONT", "KEYS", "USER", "App", "decode", "of", "roles", "running", "serving"]

@@ -12,12 +12,20 @@ from pellucid.models import Model
 from pellucid.providers.profiles import builtin_profiles
 from pellucid.transport import Limits
 from tests.agent.agent_kit import MakeAgent
+from tests.agui import agui_client, agui_node
+from tests.agui.agui_client import Converse
 from tests.scripted import Call, Script, Upstream
 
 
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(params=["python", pytest.param("packages", marks=pytest.mark.needs("node"))])
+def converse(request: pytest.FixtureRequest) -> Converse:
+    """Plays conversations with clients of AG-UI: ours in Python, and the official packages."""
+    return agui_node.converse if request.param == "packages" else agui_client.converse
 
 
 @pytest.fixture

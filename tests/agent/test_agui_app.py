@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import http.client
 import json
 import logging
 import threading
@@ -31,16 +30,23 @@ from pellucid.agent import Start, UnexpectedModelBehavior
 from pellucid.protocols.agui import (
     ActivitySnapshotEvent,
     CustomEvent,
+    DialectName,
     Interrupt,
     StateDeltaEvent,
     StateSnapshotEvent,
     StepFinishedEvent,
     StepStartedEvent,
 )
-from pellucid.protocols.agui.proto import MEDIA_TYPE
+from pellucid.protocols.agui.proto import MEDIA_TYPE, encode_message
+from pellucid.view import VIEWS, View
 from tests.agent.agent_kit import MakeAgent, calls
-from tests.agent.agui_app_kit import FRONT, USER, App, decode, of, roles, serving
+from tests.agent.agui_app_kit import FRONT, USER, of, roles, serving
+from tests.agui import agui_node
+from tests.agui.agui_client import Converse
+from tests.agui.agui_kit import DIALECTS
+from tests.cases import Cases
 from tests.scripted import Call, delta, say
+from tests.waiting import LIMIT_SECONDS
 
 CLIENTS = ["1.0.0", "0.0.58", "0.0.45", "0.0.39"]
 
@@ -53,7 +59,7 @@ def weather(city: str) -> str:
 # --- talking -----------------------------------------------------------------------------------------------------
 
 
-def test_a_conversation_with_a_function(make_agent: MakeAgent) -> None:
+def test_a_conversation_with_a_function(converse: Converse, make_agent: MakeAgent) -> None:
     scripts = [calls(("weather", {"city": "Lyon"})), say("So it rains.", "Take a coat."), say("Again.", "Yes.")]
     agent, asked = make_agent(
         *(script for _ in CLIENTS for script in scripts),
@@ -63,7 +69,7 @@ def test_a_conversation_with_a_function(make_agent: MakeAgent) -> None:
     )
     user, on = {"id": "u1", "role": "user", "content": "Coat?"}, {"id": "u2", "role": "user", "content": "Sure?"}
     with serving(agent) as app:
-        talks = app.talks(*((client, [{"messages": [user]}, {"messages": [on]}]) for client in CLIENTS))
+        talks = app.talks(converse, *((client, [{"messages": [user]}, {"messages": [on]}]) for client in CLIENTS))
     for number, (client, (first, second)) in enumerate(zip(CLIENTS, talks, strict=True)):
         thought = [] if client == "0.0.39" else ["reasoning"]
         assert roles(first) == ["user", *thought, "assistant", "tool", *thought, "assistant"]
@@ -74,10 +80,11 @@ def test_a_conversation_with_a_function(make_agent: MakeAgent) -> None:
         assert [m["content"] for m in told[:2]] == ["Be brief.", "You know the weather."]
 
 
-def test_reasoning_comes_back_from_a_client_that_cannot_read_it(make_agent: MakeAgent) -> None:
+def test_reasoning_comes_back_from_a_client_that_cannot_read_it(converse: Converse, make_agent: MakeAgent) -> None:
     agent, asked = make_agent(calls(("weather", {"city": "Lyon"})), say(), tools=[weather])
     with serving(agent, view="sealed") as app:
         [first, second] = app.talk(
+            converse,
             {"messages": [USER], "tools": [FRONT]},
             {"messages": [{"id": "u2", "role": "user", "content": "And?"}]},
         )
@@ -117,9 +124,15 @@ def test_what_was_sealed_elsewhere_is_refused_with_its_place(make_agent: MakeAge
     assert reply.json["metadata"]["pellucid"]["param"] == "messages[1].encryptedValue"
 
 
-@pytest.mark.parametrize("view", ["raw", "summary", "sealed", "hidden"])
-@pytest.mark.parametrize("dialect", ["1.0", "0.x", "thinking", "proposal"])
-def test_every_view_in_every_dialect_is_legal(make_agent: MakeAgent, view: str, dialect: Any) -> None:
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_every_view_in_every_dialect_is_legal(make_agent: MakeAgent, dialect: DialectName) -> None:
+    with Cases() as case:
+        for view in VIEWS:
+            with case(view):
+                check_view(make_agent, view, dialect)
+
+
+def check_view(make_agent: MakeAgent, view: View, dialect: DialectName) -> None:
     agent, _ = make_agent(calls(("weather", {"city": "Lyon"})), say("So it rains.", "Coat."), tools=[weather])
     with serving(agent, view=view) as app:
         events = app.events(dialect=dialect)
@@ -134,25 +147,46 @@ def test_frames_of_protobuf_for_who_asks_for_them(make_agent: MakeAgent) -> None
     head = {"Content-Type": "application/json", "Accept": MEDIA_TYPE}
     with serving(agent) as app:
         reply = app.request("POST", "/", json.dumps(body).encode(), head)
+        events = app.events()
+    frames = frames_of(reply.body)
     assert reply.headers["content-type"] == MEDIA_TYPE
-    frames, rest = [], reply.body
-    while rest:
-        size = int.from_bytes(rest[:4], "big")
-        frames, rest = [*frames, rest[4 : 4 + size]], rest[4 + size :]
-    told = [one["event"]["type"] for one in decode(frames)]
+    assert len(frames) == len(events)
+    assert [frames[0], frames[-1]] == [encode_message(events[0]), encode_message(events[-1])]
+
+
+@pytest.mark.needs("node")
+def test_the_package_decodes_frames_of_protobuf(make_agent: MakeAgent) -> None:
+    agent, _ = make_agent(say())
+    body = {"threadId": "t", "runId": "r", "protocolVersion": "1.0", "messages": [USER]}
+    head = {"Content-Type": "application/json", "Accept": MEDIA_TYPE}
+    with serving(agent) as app:
+        reply = app.request("POST", "/", json.dumps(body).encode(), head)
+    told = [one["event"]["type"] for one in agui_node.decode(frames_of(reply.body))]
     assert (told[0], told[-1]) == ("RUN_STARTED", "RUN_FINISHED")
+
+
+def frames_of(body: bytes) -> list[bytes]:
+    """The messages of a body of frames, each of which begins with its length."""
+    frames: list[bytes] = []
+    while body:
+        size = int.from_bytes(body[:4], "big")
+        frames.append(body[4 : 4 + size])
+        body = body[4 + size :]
+    return frames
 
 
 # --- the client's tools ------------------------------------------------------------------------------------------
 
 
-def test_a_tool_of_the_page_ends_the_run_and_its_result_comes_with_the_next(make_agent: MakeAgent) -> None:
+def test_a_tool_of_the_page_ends_the_run_and_its_result_comes_with_the_next(
+    converse: Converse, make_agent: MakeAgent
+) -> None:
     agent, asked = make_agent(
         calls(("weather", {"city": "Lyon"}), ("paint", {"color": "grey"})), say("Done.", "It is grey."), tools=[weather]
     )
     with serving(agent) as app:
         first, second = app.talk(
-            {"messages": [USER], "tools": [FRONT]}, {"answers": {"paint": "painted"}, "tools": [FRONT]}
+            converse, {"messages": [USER], "tools": [FRONT]}, {"answers": {"paint": "painted"}, "tools": [FRONT]}
         )
     assert first["events"][-3:] == ["TOOL_CALL_END", "TOOL_CALL_RESULT", "RUN_FINISHED"]
     assert second["messages"][-1]["content"] == "It is grey. "
@@ -232,7 +266,7 @@ def test_state_deps_and_state_of_no_type(make_agent: MakeAgent) -> None:
 
 
 @pytest.mark.parametrize("thread", [False, True], ids=["coroutine", "thread"])
-def test_what_a_function_says_leaves_while_it_works(make_agent: MakeAgent, thread: bool) -> None:
+def test_what_a_function_says_leaves_while_it_works(converse: Converse, make_agent: MakeAgent, thread: bool) -> None:
     go = threading.Event()
 
     async def slowly(ctx: RunContext[None]) -> str:
@@ -241,7 +275,7 @@ def test_what_a_function_says_leaves_while_it_works(make_agent: MakeAgent, threa
     def in_a_thread(ctx: RunContext[None]) -> str:
         ctx.emit(StepStartedEvent(step_name="look"))
         ctx.emit(StateSnapshotEvent(snapshot={"at": 1}))
-        assert go.wait(5)
+        assert go.wait(LIMIT_SECONDS)
         ctx.emit(StateDeltaEvent(delta=[{"op": "replace", "path": "/at", "value": 2}]))
         ctx.emit(ActivitySnapshotEvent(message_id="act", activity_type="plan", content={"done": True}))
         ctx.emit(CustomEvent(name="seen", value=None))
@@ -251,12 +285,12 @@ def test_what_a_function_says_leaves_while_it_works(make_agent: MakeAgent, threa
     slowly.__name__ = in_a_thread.__name__ = "slowly"
     scripts = [calls(("slowly", {})), say()]
     agent, _ = make_agent(*scripts, *scripts, tools=[in_a_thread if thread else slowly])
-    with serving(agent) as app, _stream(app) as stream:
+    with serving(agent) as app, app.stream() as stream:
         seen = stream.until(b"STATE_SNAPSHOT")
         assert b"TOOL_CALL_RESULT" not in seen
         go.set()
         rest = stream.rest()
-        [turn] = app.talk({"messages": [USER]})
+        [turn] = app.talk(converse, {"messages": [USER]})
     order = ["STATE_SNAPSHOT", "STATE_DELTA", "ACTIVITY_SNAPSHOT", "CUSTOM", "STEP_FINISHED", "TOOL_CALL_RESULT"]
     assert [rest.index(name.encode()) for name in order] == sorted(rest.index(name.encode()) for name in order)
     assert [name for name in turn["events"] if name in order] == order
@@ -294,12 +328,13 @@ SETTLED: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-def test_a_call_that_needs_leave_waits_for_it(make_agent: MakeAgent) -> None:
+def test_a_call_that_needs_leave_waits_for_it(converse: Converse, make_agent: MakeAgent) -> None:
     both = calls(("delete", {"path": "a.txt"}), ("weather", {"city": "Lyon"}))
     scripts = [both, say("Hm.", "All right.")] * len(SETTLED)
     agent, asked = make_agent(*scripts, tools=[delete, weather])
     with serving(agent) as app:
-        talks = app.talks(*((client, [{"messages": [USER]}, {"settle": settle}]) for client, settle, _ in SETTLED))
+        ask: dict[str, Any] = {"messages": [USER]}
+        talks = app.talks(converse, *((client, [ask, {"settle": settle}]) for client, settle, _ in SETTLED))
     for number, ((_, _, result), (first, second)) in enumerate(zip(SETTLED, talks, strict=True)):
         [interrupt] = first["interrupts"]
         asks = (interrupt["reason"], interrupt["message"], interrupt["metadata"])
@@ -323,14 +358,14 @@ def test_a_tool_may_always_need_leave(make_agent: MakeAgent) -> None:
     assert interrupt["responseSchema"]["required"] == ["approved"]
 
 
-def test_a_result_that_the_user_has(make_agent: MakeAgent) -> None:
+def test_a_result_that_the_user_has(converse: Converse, make_agent: MakeAgent) -> None:
     def ask(question: str) -> str:
         raise CallDeferred(message=question, response_schema={"type": "string"})
 
     agent, asked = make_agent(calls(("ask", {"question": "How old?"})), say("Hm.", "Old."), tools=[ask])
     with serving(agent) as app:
         first, second = app.talk(
-            {"messages": [USER]}, {"settle": {"status": "resolved", "payload": "as old as the hills"}}
+            converse, {"messages": [USER]}, {"settle": {"status": "resolved", "payload": "as old as the hills"}}
         )
     [interrupt] = first["interrupts"]
     assert (interrupt["reason"], interrupt["message"], interrupt["responseSchema"]) == (
@@ -379,31 +414,31 @@ WAITS = {
 PAINTED = {"id": "t1", "role": "tool", "toolCallId": "c3", "content": "painted"}
 
 
-@pytest.mark.parametrize(
-    ("messages", "resume", "code", "param"),
-    [
-        ([PAINTED], [entry("int-c1"), entry("int-zz")], "no_such_interrupt", "resume[1].interruptId"),
-        ([PAINTED], [entry("zz", "x")], "no_such_interrupt", "resume[0].interruptId"),
-        ([PAINTED], [entry("int-c1"), entry("int-c2"), entry("c3", "x")], "no_such_interrupt", "resume[2].interruptId"),
-        ([], [entry("int-c1"), entry("int-c2"), entry("int-c3")], "no_such_interrupt", "resume[2].interruptId"),
-        ([PAINTED], [entry("int-c1"), entry("c1", "x"), entry("int-c2")], "invalid_value", "resume[1].interruptId"),
-        ([PAINTED], [entry("int-c1")], "missing", "resume"),
-        ([], [entry("int-c1"), entry("int-c2")], "missing", "resume"),
-        ([PAINTED], [entry("int-c1"), entry("int-c2")], None, None),
-        ([PAINTED], [entry("int-c1"), entry("c2", "gone")], None, None),
-    ],
-)
-def test_each_answer_has_its_interrupt_and_each_interrupt_its_answer(
-    make_agent: MakeAgent, messages: Any, resume: Any, code: str | None, param: str | None
-) -> None:
+ANSWERED: list[tuple[Any, Any, str | None, str | None]] = [
+    ([PAINTED], [entry("int-c1"), entry("int-zz")], "no_such_interrupt", "resume[1].interruptId"),
+    ([PAINTED], [entry("zz", "x")], "no_such_interrupt", "resume[0].interruptId"),
+    ([PAINTED], [entry("int-c1"), entry("int-c2"), entry("c3", "x")], "no_such_interrupt", "resume[2].interruptId"),
+    ([], [entry("int-c1"), entry("int-c2"), entry("int-c3")], "no_such_interrupt", "resume[2].interruptId"),
+    ([PAINTED], [entry("int-c1"), entry("c1", "x"), entry("int-c2")], "invalid_value", "resume[1].interruptId"),
+    ([PAINTED], [entry("int-c1")], "missing", "resume"),
+    ([], [entry("int-c1"), entry("int-c2")], "missing", "resume"),
+    ([PAINTED], [entry("int-c1"), entry("int-c2")], None, None),
+    ([PAINTED], [entry("int-c1"), entry("c2", "gone")], None, None),
+]
+
+
+def test_each_answer_has_its_interrupt_and_each_interrupt_its_answer(make_agent: MakeAgent) -> None:
     agent, asked = make_agent(say(), tools=[delete])
-    with serving(agent) as app:
-        reply = app.ask(USER, WAITS, *messages, resume=resume, tools=[FRONT])
-    if code is None:
-        assert (reply.status, len(asked())) == (200, 1)
-    else:
-        assert (reply.status, asked()) == (400, [])
-        assert (reply.json["code"], reply.json["metadata"]["pellucid"]["param"]) == (code, param)
+    with serving(agent) as app, Cases() as case:
+        for messages, resume, code, param in ANSWERED:
+            with case(f"{code}, {param}"):
+                before = len(asked())
+                reply = app.ask(USER, WAITS, *messages, resume=resume, tools=[FRONT])
+                if code is None:
+                    assert (reply.status, len(asked())) == (200, before + 1)
+                else:
+                    assert (reply.status, len(asked())) == (400, before)
+                    assert (reply.json["code"], reply.json["metadata"]["pellucid"]["param"]) == (code, param)
 
 
 def test_an_answer_to_an_agent_s_own_interrupt_is_for_its_deps(make_agent: MakeAgent) -> None:
@@ -459,13 +494,15 @@ def test_the_same_without_a_client(make_agent: MakeAgent, said: Any, result: str
 # --- what goes wrong ---------------------------------------------------------------------------------------------
 
 
-def test_what_breaks_is_an_error_without_its_text(make_agent: MakeAgent, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_breaks_is_an_error_without_its_text(
+    converse: Converse, make_agent: MakeAgent, caplog: pytest.LogCaptureFixture
+) -> None:
     def breaks() -> str:
         raise ValueError("the secret word")
 
     agent, _ = make_agent(calls(("breaks", {})), tools=[breaks])
     with caplog.at_level(logging.ERROR), serving(agent) as app:
-        [turn] = app.talk({"messages": [USER]})
+        [turn] = app.talk(converse, {"messages": [USER]})
         events = app.events()
     assert turn["failed"]
     assert events[-1]["type"] == "RUN_ERROR"
@@ -490,30 +527,30 @@ def never_enough(output: str) -> str:
     raise ModelRetry("the secret word")
 
 
-@pytest.mark.parametrize("view", ["raw", "hidden"])
-@pytest.mark.parametrize(
-    ("script", "code", "message"),
-    [
-        (calls(("asks_again", {})), "retries", "the tool 'asks_again' failed more than 1 times in a row"),
-        (calls(("weather", {"city": ["the secret word"]})), "retries", "the tool 'weather' failed more than"),
-        (calls(("weather", '{"the secret word": 1}')), "retries", "the tool 'weather' failed more than"),
-        (say("Hm.", "42."), "retries", "the answer failed more than 1 times in a row"),
-        (refuses_to_say, "refusal", "the model refused"),
-    ],
-)
-def test_what_breaks_for_good_quotes_nobody(
-    make_agent: MakeAgent, script: Any, code: str, message: str, view: str
-) -> None:
-    agent, _ = make_agent(script, tools=[asks_again, weather])
-    agent.output_validator(never_enough)
-    with serving(agent, view=view) as app:
-        error = app.events()[-1]
-    assert (error["type"], error["code"]) == ("RUN_ERROR", code)
-    assert message in error["message"]
-    assert "secret" not in json.dumps(error)
-    # Whoever runs it themselves is told all of it.
-    with pytest.raises(UnexpectedModelBehavior, match=r"secret|city"):
-        agent.run_sync("Why?")
+FOR_GOOD: list[tuple[Any, str, str]] = [
+    (calls(("asks_again", {})), "retries", "the tool 'asks_again' failed more than 1 times in a row"),
+    (calls(("weather", {"city": ["the secret word"]})), "retries", "the tool 'weather' failed more than"),
+    (calls(("weather", '{"the secret word": 1}')), "retries", "the tool 'weather' failed more than"),
+    (say("Hm.", "42."), "retries", "the answer failed more than 1 times in a row"),
+    (refuses_to_say, "refusal", "the model refused"),
+]
+
+
+def test_what_breaks_for_good_quotes_nobody(make_agent: MakeAgent) -> None:
+    with Cases() as case:
+        for view in ["raw", "hidden"]:
+            for script, code, message in FOR_GOOD:
+                with case(f"{code}, {message}, {view}"):
+                    agent, _ = make_agent(script, tools=[asks_again, weather])
+                    agent.output_validator(never_enough)
+                    with serving(agent, view=view) as app:
+                        error = app.events()[-1]
+                    assert (error["type"], error["code"]) == ("RUN_ERROR", code)
+                    assert message in error["message"]
+                    assert "secret" not in json.dumps(error)
+                    # Whoever runs it themselves is told all of it.
+                    with pytest.raises(UnexpectedModelBehavior, match=r"secret|city"):
+                        agent.run_sync("Why?")
 
 
 @pytest.mark.parametrize("dialect", ["1.0", "thinking"])
@@ -558,7 +595,7 @@ def test_who_leaves_ends_the_run(make_agent: MakeAgent) -> None:
 
     async def waits() -> str:
         try:
-            await asyncio.sleep(30)
+            await asyncio.Event().wait()
         finally:
             gone.set()
         return ""
@@ -572,9 +609,9 @@ def test_who_leaves_ends_the_run(make_agent: MakeAgent) -> None:
     for agent in (make_agent(thinks)[0], make_agent(calls(("waits", {})), tools=[waits])[0]):
         gone.clear()
         with serving(agent) as app:
-            with _stream(app) as stream:
+            with app.stream() as stream:
                 stream.until(b"REASONING_MESSAGE_CONTENT" if not agent._toolbox.names else b"TOOL_CALL_END")
-            assert gone.wait(5)
+            assert gone.wait(LIMIT_SECONDS)
             app.idle()
 
 
@@ -595,16 +632,3 @@ def test_requests_that_are_none(make_agent: MakeAgent) -> None:
         agui("agent")
     with pytest.raises(RequestError, match="'loud' is not a view"):
         agui(Agent(), view="loud")  # type: ignore[arg-type]
-
-
-# --- helpers -----------------------------------------------------------------------------------------------------
-
-
-def _stream(app: App) -> Any:
-    from tests.scripted import Stream
-
-    connection = http.client.HTTPConnection("127.0.0.1", app.port, timeout=20)
-    body = {"threadId": "t", "runId": "r", "protocolVersion": "1.0", "messages": [USER]}
-    connection.request("POST", "/", json.dumps(body).encode(), {"Content-Type": "application/json"})
-    sock = connection.sock
-    return Stream(sock, connection.getresponse())

@@ -10,9 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-
-pytest.importorskip("pydantic_ai")
-
 from ag_ui import core
 from pydantic import BaseModel
 from pydantic_ai import Agent, ApprovalRequired, CallDeferred, CustomEvent, ModelRetry, RunContext, ToolReturn
@@ -25,7 +22,11 @@ from pellucid.events import Event
 from pellucid.fold import fold
 from pellucid.interop.pydantic_ai import PydanticAgent
 from pellucid.parts import ModelRequest, ModelResponse, UserPromptPart
+from pellucid.protocols.agui.verify import verify
 from tests.agent.agui_app_kit import FRONT, USER, of, roles, serving
+from tests.agui.agui_client import Converse
+from tests.agui.agui_kit import events_of
+from tests.waiting import LIMIT_SECONDS
 
 Turn = Sequence[str | dict[int, Any]]
 
@@ -57,7 +58,7 @@ def kinds(messages: list[theirs.ModelMessage]) -> list[list[str]]:
     return [[part.part_kind for part in message.parts] for message in messages]
 
 
-def test_its_functions_are_functions_and_its_thoughts_come_back_signed() -> None:
+def test_its_functions_are_functions_and_its_thoughts_come_back_signed(converse: Converse) -> None:
     agent, asked = agent_of(
         [THINKS, call("weather", {"city": "Oslo"}, "c1"), call("weather", {"city": "Rome"}, "c2", 2)],
         [{0: DeltaThinkingPart(content="Wet.")}, call("weather", {"city": "Bonn"}, "c3")],
@@ -67,7 +68,7 @@ def test_its_functions_are_functions_and_its_thoughts_come_back_signed() -> None
         instructions="Be brief.",
     )
     with serving(agent, view="sealed") as app:
-        first, second = app.talk({"messages": [USER]}, {"messages": [{**USER, "id": "u2"}]})
+        first, second = app.talk(converse, {"messages": [USER]}, {"messages": [{**USER, "id": "u2"}]})
     assert roles(first) == [
         "user",
         "reasoning",
@@ -133,6 +134,11 @@ def test_what_is_told_of_it_is_a_legal_run() -> None:
     ]
 
 
+def returned(message: theirs.ModelMessage) -> list[str]:
+    """The results of calls in a message."""
+    return [str(part.content) for part in message.parts if isinstance(part, theirs.ToolReturnPart)]
+
+
 class Recipe(BaseModel):
     title: str = "none"
     steps: list[str] = []
@@ -150,15 +156,18 @@ def test_state_and_what_it_says_beside() -> None:
     @agent.tool
     async def add(ctx: RunContext[StateDeps[Recipe]], step: str) -> ToolReturn:
         await ctx.emit(Progress(done=1))
-        assert await asyncio.to_thread(go.wait, 5)
+        assert await asyncio.to_thread(go.wait, LIMIT_SECONDS)
         state = ctx.deps.state
         state.steps.append(step)
         return ToolReturn("added", metadata=[core.StateSnapshotEvent(snapshot=state.model_dump())])
 
     known = StateDeps(Recipe())
     with serving(agent, deps=known) as app:
-        threading.Timer(0.2, go.set).start()
-        events = app.events(state={"title": "soup", "steps": ["cut"]})
+        with app.stream(state={"title": "soup", "steps": ["cut"]}) as stream:
+            assert b"STATE_SNAPSHOT" not in stream.until(b"CUSTOM")
+            go.set()
+            events = events_of(stream.rest())
+        assert verify(events, "1.0") is None
         wrong = app.ask(state={"title": []})
     assert known.state.steps == []
     assert [(e["name"], e["value"]) for e in of(events, "CUSTOM")] == [("progress", {"done": 1})]
@@ -166,7 +175,7 @@ def test_state_and_what_it_says_beside() -> None:
     assert (wrong.status, wrong.json["metadata"]["pellucid"]["param"]) == (400, "state")
 
 
-def test_a_tool_of_the_page() -> None:
+def test_a_tool_of_the_page(converse: Converse) -> None:
     agent, asked = agent_of(
         [call("weather", {"city": "Oslo"}, "c1"), call("paint", {"color": "grey"}, "c2", 2)],
         ["It is."],
@@ -174,18 +183,18 @@ def test_a_tool_of_the_page() -> None:
     )
     with serving(agent) as app:
         first, second = app.talk(
-            {"messages": [USER], "tools": [FRONT]}, {"answers": {"paint": "painted"}, "tools": [FRONT]}
+            converse, {"messages": [USER], "tools": [FRONT]}, {"answers": {"paint": "painted"}, "tools": [FRONT]}
         )
     assert [m["content"] for m in first["messages"] if m["role"] == "tool"] == ["rain in Oslo"]
     assert second["messages"][-1]["content"] == "It is."
-    assert sorted(part.content for part in asked[1][-1].parts) == ["painted", "rain in Oslo"]  # type: ignore[union-attr]
+    assert sorted(returned(asked[1][-1])) == ["painted", "rain in Oslo"]
 
 
 @pytest.mark.parametrize(
     ("payload", "result"),
     [({"approved": True, "editedArgs": {"path": "b"}}, "deleted b"), ({"approved": False, "reason": "No."}, "No.")],
 )
-def test_leave(payload: dict[str, Any], result: str) -> None:
+def test_leave(converse: Converse, payload: dict[str, Any], result: str) -> None:
     agent, asked = agent_of(
         [THINKS, call("delete", {"path": "a"}, "c1"), call("weather", {"city": "Oslo"}, "c2", 2)], ["All right."],
         tools=[weather],
@@ -198,18 +207,17 @@ def test_leave(payload: dict[str, Any], result: str) -> None:
         return f"deleted {path}"
 
     with serving(agent) as app:
-        first, second = app.talk({"messages": [USER]}, {"settle": {"status": "resolved", "payload": payload}})
+        first, second = app.talk(converse, {"messages": [USER]}, {"settle": {"status": "resolved", "payload": payload}})
     [interrupt] = first["interrupts"]
     assert (interrupt["reason"], interrupt["metadata"]) == ("tool_call", {"path": "a"})
     assert second["interrupts"] == []
     shown = {m["toolCallId"]: m["content"] for m in second["messages"] if m["role"] == "tool"}
     assert shown[interrupt["toolCallId"]] == result
     assert second["messages"][-1]["content"] == "All right."
-    answers = [part.content for part in asked[1][-1].parts + asked[1][-2].parts if part.part_kind == "tool-return"]
-    assert sorted(answers) == sorted([result, "rain in Oslo"])
+    assert sorted(returned(asked[1][-1]) + returned(asked[1][-2])) == sorted([result, "rain in Oslo"])
 
 
-def test_a_result_that_the_user_has() -> None:
+def test_a_result_that_the_user_has(converse: Converse) -> None:
     agent, asked = agent_of([call("ask", {}, "c1")], ["Old."])
 
     @agent.tool_plain
@@ -217,7 +225,9 @@ def test_a_result_that_the_user_has() -> None:
         raise CallDeferred
 
     with serving(agent) as app:
-        first, second = app.talk({"messages": [USER]}, {"settle": {"status": "resolved", "payload": "ninety"}})
+        first, second = app.talk(
+            converse, {"messages": [USER]}, {"settle": {"status": "resolved", "payload": "ninety"}}
+        )
     assert [one["reason"] for one in first["interrupts"]] == ["input_required"]
     assert second["messages"][-1]["content"] == "Old."
     assert kinds(asked[1])[-1] == ["tool-return"]
@@ -228,7 +238,7 @@ def test_a_tool_that_was_cancelled_elsewhere_ends_the_run_as_failed() -> None:
 
     @agent.tool_plain
     async def loses() -> str:
-        task = asyncio.ensure_future(asyncio.sleep(30))
+        task = asyncio.ensure_future(asyncio.Event().wait())
         await asyncio.sleep(0)
         task.cancel()
         await task
@@ -257,7 +267,7 @@ def test_what_cannot_be_asked_of_it_is_refused_with_its_place(
     assert (asked, caplog.text) == ([], "")
 
 
-def test_what_breaks_is_an_error_without_its_text_and_who_leaves_ends_the_run() -> None:
+def test_what_breaks_is_an_error_without_its_text_and_who_leaves_ends_the_run(converse: Converse) -> None:
     gone = threading.Event()
     agent, _ = agent_of([THINKS, call("breaks", {}, "c1")], [THINKS, call("waits", {}, "c2")])
 
@@ -268,15 +278,15 @@ def test_what_breaks_is_an_error_without_its_text_and_who_leaves_ends_the_run() 
     @agent.tool_plain
     async def waits() -> str:
         try:
-            await asyncio.sleep(30)
+            await asyncio.Event().wait()
         finally:
             gone.set()
         return ""
 
     with serving(agent) as app:
         events = app.events()
-        app.talk({"messages": [USER], "abort": "TOOL_CALL_END"})
-        assert gone.wait(5)
+        app.talk(converse, {"messages": [USER], "abort": "TOOL_CALL_END"})
+        assert gone.wait(LIMIT_SECONDS)
         app.idle()
     assert events[-1]["type"] == "RUN_ERROR"
     assert "secret" not in json.dumps(events)

@@ -11,6 +11,7 @@ import pytest
 from pellucid.asgi.agui import AGUIApp
 from tests.agent.agent_kit import MakeAgent, calls
 from tests.agent.agui_app_kit import USER, running, serving
+from tests.agui.agui_client import Converse
 from tests.scripted import say
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -80,7 +81,7 @@ def test_it_understands_the_proposal_s_own_examples(capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out.count("\n") == 3
 
 
-def test_the_three_lines_and_the_page_s_server(make_agent: MakeAgent) -> None:
+def test_the_three_lines_and_the_page_s_server(converse: Converse, make_agent: MakeAgent) -> None:
     assert isinstance(runpy.run_path(str(EXAMPLES / "agui_agent.py"))["app"], AGUIApp)
     page = runpy.run_path(str(EXAMPLES / "agui_page" / "server.py"))
     mail = calls(("now", {}), ("send_mail", {"to": "ada@example.org", "text": "Hello"}))
@@ -89,7 +90,7 @@ def test_the_three_lines_and_the_page_s_server(make_agent: MakeAgent) -> None:
     with running(page["app"]) as app:
         assert b"built/page.js" in app.request("GET", "/").body
         app.url += "/agent/"
-        first, second = app.talk({"messages": [USER]}, {"settle": settle})
+        first, second = app.talk(converse, {"messages": [USER]}, {"settle": settle})
     assert [one["message"] for one in first["interrupts"]] == ["Send this to ada@example.org? “Hello”"]
     assert "STEP_FINISHED" in first["events"]
     assert second["messages"][-1]["content"] == "Sent. "

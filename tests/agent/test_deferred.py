@@ -26,6 +26,7 @@ from pellucid.settings import ModelCall, ToolDefinition
 from pellucid.tools import ServerTools
 from tests.agent.agent_kit import MakeAgent, calls
 from tests.scripted import say
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -112,21 +113,24 @@ async def test_nothing_that_threads_emit_is_lost(make_agent: MakeAgent) -> None:
 
 
 async def test_who_stops_waiting_for_functions_has_stopped_them(make_agent: MakeAgent) -> None:
+    begun: list[str] = []
     over: list[str] = []
 
     async def waits(ctx: RunContext[None]) -> str:
-        ctx.emit(SideEvent("mine", "began"))
+        begun.append("begun")
         try:
-            await asyncio.sleep(30)
+            await asyncio.Event().wait()
         finally:
             await asyncio.sleep(0)
             over.append("over")
         return ""
 
     agent, _ = make_agent(calls(("waits", {}), ("waits", {})), tools=[waits])
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.3):
-            await agent.run("Why?")
+    running = asyncio.create_task(agent.run("Why?"))
+    await eventually(lambda: len(begun) == 2, "both functions have begun")
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
     assert over == ["over", "over"]
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "functions"]
 
