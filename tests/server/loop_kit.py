@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 from pellucid.protocols.openresponses.verify import verify
-from tests.openresponses.openresponses_kit import check_events
 from tests.scripted import Call, Script, delta
 from tests.scripted.gateway import Reply
+from tests.server.event_check import check_events
 
 Item = dict[str, Any]
 

@@ -11,8 +11,9 @@ import msgspec
 from websockets.sync.client import ClientConnection, connect
 
 from pellucid.protocols.openresponses.verify import verify
-from tests.openresponses.openresponses_kit import check_events, schemas
+from tests.openresponses.openresponses_kit import schemas
 from tests.scripted.gateway import Gateway
+from tests.server.event_check import check_events
 from tests.waiting import LIMIT_SECONDS
 
 Body = dict[str, Any]

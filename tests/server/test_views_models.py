@@ -24,7 +24,7 @@ from tests.server.seal_kit import CANARIES, SECRET, Canary, name_of
 from tests.server.sockets_kit import opened
 from tests.server.test_views_canary import silent
 from tests.server.test_views_http import VIEWS, shown
-from tests.server.view_keys import LESSER, SEALS, Keys, with_keys
+from tests.server.view_keys import SEALS, Keys, with_each_view, with_keys
 
 RAW = {"Pellucid-View": "raw"}
 
@@ -57,8 +57,7 @@ def over_a_socket(keyed: Keys, model: str) -> bytes:
     return json.dumps(events).encode()
 
 
-@pytest.mark.parametrize("canary", CANARIES, ids=lambda canary: f"{canary.row}-{canary.name}")
-@pytest.mark.parametrize("view", LESSER)
+@with_each_view(CANARIES)
 def test_nobody_sees_more_of_it_on_any_read(keyed: Keys, canary: Canary, view: str) -> None:
     model = public(canary, view)
     conversation = keyed.conversation()

@@ -3,22 +3,40 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import CliRunner
 
 from pellucid.cli.keys import keys
 from tests.scripted import Upstream
 from tests.scripted.gateway import Reply, Served
 from tests.server.loop_kit import function
-from tests.server.seal_kit import configured, serving
+from tests.server.seal_kit import Canary, configured, serving
 
 LESSER = ["summary", "sealed", "hidden"]
 TOOLS = [function("weather", city={"type": "string"})]
 SEALS = ["reasoning.encrypted_content"]
+
+
+def with_each_view(canaries: Sequence[Canary]) -> pytest.MarkDecorator:
+    """Parametrize a test by `canary` and `view`: every pair; in the core circle one view of each canary, in turn."""
+    return pytest.mark.parametrize(
+        ("canary", "view"),
+        [
+            pytest.param(
+                canary,
+                view,
+                id=f"{canary.row}-{canary.name}-{view}",
+                marks=() if (number + place) % len(LESSER) == 0 else pytest.mark.needs("long"),
+            )
+            for number, canary in enumerate(canaries)
+            for place, view in enumerate(LESSER)
+        ],
+    )
 
 
 class Keys:
