@@ -15,8 +15,9 @@ from pellucid.egress import EgressError, EgressPolicy
 from pellucid.errors import RequestError
 from pellucid.models import Asked, Turn, media
 from pellucid.models.media import Media, WithMedia
-from pellucid.parts import Audio, File, Image, ModelRequest, Origin, ToolReturnPart, UserPromptPart
+from pellucid.parts import Audio, File, Image, ModelRequest, Origin, Text, ToolReturnPart, UserPromptPart
 from pellucid.settings import ModelCall
+from tests.cases import Cases
 
 
 class Heard:
@@ -82,14 +83,14 @@ def test_wherever_a_url_stands_its_data_is_sent_and_fetched_once() -> None:
     async def scene(url: str, files: Files, model: WithMedia, heard: Heard) -> None:
         image = Image(url=f"{url}/9.png", detail="low")
         returned = ToolReturnPart("look", [image], "c1")
-        call = ModelCall("m", [ModelRequest([UserPromptPart(["See: ", image])]), ModelRequest([returned])])
+        call = ModelCall("m", [ModelRequest([UserPromptPart([Text("See: "), image])]), ModelRequest([returned])])
         for _ in range(3):
             await model.open(call)
         assert files.asked == ["/9.png"]
         inlined = Image(data=base64.b64encode(bytes(9)).decode(), media_type="image/png", detail="low")
         for got in heard.calls:
             assert got.messages == [
-                ModelRequest([UserPromptPart(["See: ", inlined])]),
+                ModelRequest([UserPromptPart([Text("See: "), inlined])]),
                 ModelRequest([ToolReturnPart("look", [inlined], "c1")]),
             ]
 
@@ -165,18 +166,20 @@ NOT_HANDED_ON = [
 ]
 
 
-@pytest.mark.parametrize("url", NOT_HANDED_ON)
 @pytest.mark.parametrize(
     "content", [lambda url: Image(url=url), lambda url: File(file_id=url), lambda url: Audio(data=url)]
 )
-def test_what_may_not_be_fetched_here_is_not_handed_on_to_be_fetched(url: str, content: Callable[[str], Any]) -> None:
+def test_what_may_not_be_fetched_here_is_not_handed_on_to_be_fetched(content: Callable[[str], Any]) -> None:
     policy = EgressPolicy(resolve=names)
-    returned = ToolReturnPart("look", [content(url)], "c1")
-    for call in (asks("See:", content(url)), ModelCall("m", [ModelRequest([returned])])):
-        with pytest.raises(EgressError) as refused:
-            handed(policy, call)
-        assert refused.value.info.param == "input"
-        assert refused.value.info.kind in ("forbidden", "invalid_request")
+    with Cases() as case:
+        for url in NOT_HANDED_ON:
+            with case(url.strip()):
+                returned = ToolReturnPart("look", [content(url)], "c1")
+                for call in (asks("See:", content(url)), ModelCall("m", [ModelRequest([returned])])):
+                    with pytest.raises(EgressError) as refused:
+                        handed(policy, call)
+                    assert refused.value.info.param == "input"
+                    assert refused.value.info.kind in ("forbidden", "invalid_request")
 
 
 @pytest.mark.parametrize(

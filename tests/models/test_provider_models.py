@@ -64,7 +64,9 @@ async def answer_of(model: Model, call: ModelCall = QUESTION) -> ModelResponse:
         await turn.wait()
         batch = turn.take()
         if batch is None:
-            return fold(events).response
+            response = fold(events).response
+            assert response is not None
+            return response
         events += batch
 
 

@@ -30,6 +30,7 @@ from pellucid.models.provider import ProviderModel
 from pellucid.parts import ModelRequest, SystemPromptPart, UserPromptPart
 from pellucid.providers.profiles import builtin_profiles
 from pellucid.settings import ModelCall, ModelSettings, ToolDefinition
+from tests.cases import Cases
 
 ROWS = builtin_profiles()
 TOOL = ToolDefinition("look", {"type": "object", "properties": {}})
@@ -120,15 +121,16 @@ def is_told(model: Model, given: dict[str, Any], name: str) -> bool:
     return any(warning.startswith(f"{name}: ") for warning in model.warnings(call(**given)))
 
 
-@pytest.mark.parametrize("row", ROWS)
-def test_each_setting_alone_is_sent_or_named(row: str) -> None:
-    for name in named(row):
-        model = model_of(row, name)
-        for setting, value in GIVEN.items():
-            seen, told = is_seen(model, {setting: value}, setting), is_told(model, {setting: value}, setting)
-            assert seen or told, (row, name, setting)
-            if seen and told:
-                assert setting == "thinking", (row, name, setting)  # rounded to another level
+def test_each_setting_alone_is_sent_or_named() -> None:
+    with Cases() as case:
+        for row, name in MODELS:
+            model = model_of(row, name)
+            for setting, value in GIVEN.items():
+                with case(f"{row} {name} {setting}"):
+                    seen, told = is_seen(model, {setting: value}, setting), is_told(model, {setting: value}, setting)
+                    assert seen or told
+                    if seen and told:
+                        assert setting == "thinking"  # rounded to another level
 
 
 @given(st.sampled_from(MODELS), st.sets(st.sampled_from(sorted(GIVEN)), min_size=2))
@@ -139,15 +141,17 @@ def test_each_setting_among_others_is_sent_or_named(where: tuple[str, str], name
         assert is_seen(model, given, name) or is_told(model, given, name), (where, name)
 
 
-@pytest.mark.parametrize(("row", "name"), MODELS)
-def test_unasked_nothing_is_said_about_thinking(row: str, name: str) -> None:
-    model = model_of(row, name)
+def test_unasked_nothing_is_said_about_thinking() -> None:
     # A feature may be asked for by name, in case: it begins nothing.
     other = dict.fromkeys(("messages", "input", "model", "include", "anthropic_beta"))
-    text = json.dumps(model.request(call(temperature=1.0)).body | other)
-    for word in ("think", "reason", "effort"):
-        assert word not in text.lower()
-    assert model.warnings(call()) == []
+    with Cases() as case:
+        for row, name in MODELS:
+            with case(f"{row} {name}"):
+                model = model_of(row, name)
+                text = json.dumps(model.request(call(temperature=1.0)).body | other)
+                for word in ("think", "reason", "effort"):
+                    assert word not in text.lower()
+                assert model.warnings(call()) == []
 
 
 @given(
@@ -341,7 +345,6 @@ OWN: dict[Any, tuple[Model, dict[str, tuple[Any, str, Any]]]] = {
         "bedrock_cache_messages": (True, "messages.0.content.1.cachePoint.type", "default"),
     }),
 }  # fmt: skip
-TABLE = [(cls, name) for cls, (_, table) in OWN.items() for name in table]
 
 
 @pytest.mark.parametrize("cls", OWN)
@@ -353,21 +356,23 @@ def test_every_setting_of_every_class_is_in_the_table(cls: Any) -> None:
     assert all(name.startswith(maker) for name in own)
 
 
-@pytest.mark.parametrize(("cls", "name"), TABLE)
-def test_an_own_setting_stands_where_the_provider_looks_for_it(cls: Any, name: str) -> None:
+@pytest.mark.parametrize("cls", [cls for cls, (_, table) in OWN.items() if table])
+def test_an_own_setting_stands_where_the_provider_looks_for_it(cls: Any) -> None:
     model, table = OWN[cls]
-    value, place, expected = table[name]
-    if name == "google_cloud_service_tier":
-        model = GoogleModel("gemini-2.5-pro", profile="google-vertex", base_url="https://host")
-    request = model.request(call(**{name: value}), "key")
-    if place == "url":
-        assert request.url.endswith(expected)
-        return
-    found: Any = {**request.headers, **request.body}
-    for step in [place] if place in found else place.split("."):
-        found = found[int(step) if step.isdecimal() else step]
-    assert found == expected
-    assert model.warnings(call(**{name: value})) == []
+    with Cases() as case:
+        for name, (value, place, expected) in table.items():
+            with case(name):
+                on_vertex = GoogleModel("gemini-2.5-pro", profile="google-vertex", base_url="https://host")
+                serves = on_vertex if name == "google_cloud_service_tier" else model
+                request = serves.request(call(**{name: value}), "key")
+                if place == "url":
+                    assert request.url.endswith(expected)
+                    continue
+                found: Any = {**request.headers, **request.body}
+                for step in [place] if place in found else place.split("."):
+                    found = found[int(step) if step.isdecimal() else step]
+                assert found == expected
+                assert serves.warnings(call(**{name: value})) == []
 
 
 TWINS = [
