@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 
 from tests.scripted import Call, Script, delta, say
+from tests.waiting import eventually
 
 KEY = "a-key-that-nobody-can-guess-0123456789"
 ENV = "PELLUCID_TEST_CLIENTS_KEY"
@@ -46,8 +46,7 @@ def waits(until: threading.Event) -> Script:
     async def script(call: Call) -> None:
         await call.head()
         await call.event(delta(reasoning_content="Let me "))
-        while not until.is_set():  # noqa: ASYNC110 (another thread sets it)
-            await asyncio.sleep(0.005)
+        await eventually(until.is_set)
         await call.event(delta(reasoning_content="see. "))
         await call.event(delta(content=ANSWER))
         await call.event(delta("stop"))

@@ -13,7 +13,7 @@ from tests.scripted import Upstream, serve
 from tests.scripted.gateway import Served
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def gateway(upstream: Upstream) -> Iterator[Served]:
     """Its default model is the upstream's `unused`; any other name goes there as well. `gone:…` answers nobody."""
     vllm = {"profile": "vllm", "base_url": upstream.url}
@@ -22,7 +22,7 @@ def gateway(upstream: Upstream) -> Iterator[Served]:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def guarded(upstream: Upstream) -> Iterator[Served]:
     """With a key, whose policy knows three models and two requests a minute."""
     policy = {"models": ["model-*", "vllm:*", "missing"], "requests_per_minute": 2, "view": "summary"}

@@ -13,7 +13,7 @@ from tests.node_packages import installed
 
 HERE = Path(__file__).parent
 MODULES = ("run.mjs", "openai_sdk.mjs", "ai_sdk.mjs")
-SECONDS = 60
+SECONDS = 110
 
 
 class Node:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +13,7 @@ from tests.clients.node_kit import Node
 from tests.scripted import Upstream
 from tests.scripted.gateway import Served
 
-pytestmark = pytest.mark.skipif(shutil.which("npm") is None, reason="there is no Node here (node and npm)")
+pytestmark = pytest.mark.needs("node")
 
 TOOLS = [{"type": "function", "name": "get_weather", "parameters": WEATHER, "strict": False}]
 

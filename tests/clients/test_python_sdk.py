@@ -8,17 +8,34 @@ from typing import Any
 
 import openai
 import pytest
-from openai.types.responses import Response, ResponseReasoningItem
+from openai.types.conversations import ConversationItem, Message
+from openai.types.responses import (
+    Response,
+    ResponseCreatedEvent,
+    ResponseInputMessageItem,
+    ResponseInputText,
+    ResponseItem,
+    ResponseReasoningItem,
+)
 
 from tests.clients.clients_kit import ANSWER, KEY, THOUGHT, WEATHER, calls, says_not_now, thinks, thinks_for_ever, waits
 from tests.scripted import Upstream
 from tests.scripted.gateway import Served
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 TOOLS: Any = [{"type": "function", "name": "get_weather", "parameters": WEATHER, "strict": False}]
 
 
 def said(events: Any, kind: str) -> str:
     return "".join(event.delta for event in events if event.type == f"response.{kind}.delta")
+
+
+def text_of(item: ResponseItem | ConversationItem) -> str:
+    """The text of an input message."""
+    assert isinstance(item, ResponseInputMessageItem | Message)
+    [content] = item.content
+    assert isinstance(content, ResponseInputText)
+    return content.text
 
 
 def result(call: Any, output: str) -> dict[str, str]:
@@ -116,15 +133,16 @@ def test_reasoning_that_the_client_carries_and_cannot_read(client: openai.OpenAI
     assert reasoning.encrypted_content
     assert not reasoning.content
     assert "Ask the weather" not in first.model_dump_json()
-    echoed = [question, *first.output, result(call, "rain")]
+    echoed: Any = [question, *first.output, result(call, "rain")]
     second = client.responses.create(input=echoed, extra_headers=headers, **ask)
     assert second.output_text == ANSWER
     assert "Ask the weather." in reasoning_of(upstream, model, 1)
     with pytest.raises(openai.NotFoundError):
         client.responses.retrieve(first.id)
     broken = reasoning.model_copy(update={"encrypted_content": reasoning.encrypted_content[:-6] + "AAAAAA"})
+    spoilt: Any = [question, broken, call, result(call, "rain")]
     with pytest.raises(openai.BadRequestError) as wrong:
-        client.responses.create(input=[question, broken, call, result(call, "rain")], **ask)
+        client.responses.create(input=spoilt, **ask)
     assert wrong.value.param == "input[1].encrypted_content"
 
 
@@ -160,20 +178,22 @@ def test_a_response_in_the_background_is_polled(client: openai.OpenAI, upstream:
     assert response.status in ("queued", "in_progress")
     assert response.background
     may_answer.set()
-    while response.status in ("queued", "in_progress"):
-        response = client.responses.retrieve(response.id)
+    wait_until(lambda: client.responses.retrieve(response.id).status not in ("queued", "in_progress"))
+    response = client.responses.retrieve(response.id)
     assert (response.status, response.output_text) == ("completed", ANSWER)
 
 
 def test_a_response_is_cancelled(client: openai.OpenAI, upstream: Upstream) -> None:
     model = upstream.plays(thinks_for_ever)
     with client.responses.create(model=model, input="Why?", background=True, stream=True) as stream:
-        id = next(iter(stream)).response.id  # type: ignore[union-attr]
+        first = next(iter(stream))
+        assert isinstance(first, ResponseCreatedEvent)
+        id = first.response.id
         assert upstream.calls(model, 1)
         cancelled = client.responses.cancel(id)
         rest = list(stream)
     assert cancelled.status == "cancelled"
-    assert upstream.calls(model)[0].connection.closed.wait(2)
+    assert upstream.calls(model)[0].connection.closed.wait(LIMIT_SECONDS)
     assert client.responses.cancel(id).status == "cancelled"
     assert client.responses.retrieve(id).status == "cancelled"
     assert rest[-1].type in ("response.incomplete", "response.failed")
@@ -202,7 +222,7 @@ def test_the_input_is_listed_in_pages(client: openai.OpenAI, upstream: Upstream,
     response = client.responses.create(model=upstream.plays(thinks), input=asked)
     page = client.responses.input_items.list(response.id, limit=3, order=order)
     assert len(page.data) == 3
-    found = [item.content[0].text for item in page]  # the SDK turns the pages
+    found = [text_of(item) for item in page]  # the SDK turns the pages
     assert found == (texts if order == "asc" else texts[::-1])
 
 
@@ -222,12 +242,14 @@ def test_conversations(client: openai.OpenAI, upstream: Upstream) -> None:
     told = ["message", "reasoning", "message"]  # what was asked, thought and answered
     assert [item.type for item in kept] == ["message", *told, *told]
     added = client.conversations.items.create(conversation.id, items=items)
-    one = client.conversations.items.retrieve(added.data[0].id, conversation_id=conversation.id)
+    id = added.data[0].id
+    assert id is not None
+    one = client.conversations.items.retrieve(id, conversation_id=conversation.id)
     assert one.type == "message"
-    assert one.content[0].text == "My name is Ada."  # type: ignore[union-attr]
-    client.conversations.items.delete(one.id, conversation_id=conversation.id)
+    assert text_of(one) == "My name is Ada."
+    client.conversations.items.delete(id, conversation_id=conversation.id)
     with pytest.raises(openai.NotFoundError):
-        client.conversations.items.retrieve(one.id, conversation_id=conversation.id)
+        client.conversations.items.retrieve(id, conversation_id=conversation.id)
     assert client.conversations.delete(conversation.id).deleted
     with pytest.raises(openai.NotFoundError):
         client.conversations.retrieve(conversation.id)
