@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.examples import register_profiles
-from tests.scripted import Upstream
+
+if TYPE_CHECKING:
+    from tests.scripted import Upstream
 
 pytest_plugins = ["tests.requirements"]
 register_profiles()
@@ -23,5 +26,7 @@ def _home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def upstream() -> Iterator[Upstream]:
+    from tests.scripted import Upstream  # a server and its client, of which most tests need nothing
+
     with Upstream() as running:
         yield running

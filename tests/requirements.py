@@ -15,6 +15,7 @@ import shutil
 import subprocess
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +23,6 @@ import pytest
 
 from tests.recordings import recordings_root
 from tests.schemas import published_schema
-from tools.golden import BASE
 
 ROOT = Path(__file__).parents[1]
 
@@ -78,8 +78,12 @@ def _schema() -> str | None:
 
 
 def _history() -> str | None:
+    from tools.golden import BASE
+
+    if shutil.which("git") is None:
+        return "git is not installed"
     done = subprocess.run(["git", "cat-file", "-e", f"{BASE}^{{commit}}"], cwd=ROOT, capture_output=True, check=False)
-    return None if done.returncode == 0 else f"commit {BASE} is not in this clone, so there is nothing to compare with"
+    return None if done.returncode == 0 else f"commit {BASE}, to compare with, is not in this clone"
 
 
 REQUIREMENTS: dict[str, Requirement] = {
@@ -131,7 +135,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the tests of the other circle; skip those whose requirement is missing."""
-    missing = {name: row.missing() for name, row in REQUIREMENTS.items()}
+    missing = cache(lambda name: REQUIREMENTS[name].missing())
     everything = config.getoption("circle") == "all"
     kept: list[pytest.Item] = []
     left: list[pytest.Item] = []
@@ -140,7 +144,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if not everything and not all(REQUIREMENTS[name].core for name in needs):
             left.append(item)
             continue
-        for reason in filter(None, (missing[name] for name in needs)):
+        for reason in filter(None, map(missing, needs)):
             item.add_marker(pytest.mark.skip(reason=reason))
         kept.append(item)
     if left:
