@@ -142,8 +142,15 @@ def until(gateway: Gateway, id: str, is_so: Callable[[dict[str, Any]], bool]) ->
 
 
 def until_leaving(gateway: Gateway) -> None:
-    """Wait until it has understood that it is to stop."""
-    wait_until(lambda: gateway.request("GET", "/ready").status == 503)
+    """Wait until it has understood that it is to stop: it is not ready any more, or takes no connection."""
+
+    def is_leaving() -> bool:
+        try:
+            return gateway.request("GET", "/ready").status == 503
+        except OSError:
+            return True
+
+    wait_until(is_leaving)
 
 
 def over(response: dict[str, Any]) -> bool:

@@ -20,7 +20,6 @@ from tests.replicas.replicas_kit import (
     clients,
     config_of,
     fetch,
-    follow,
     get,
     last_of,
     over,
@@ -32,6 +31,7 @@ from tests.replicas.replicas_kit import (
 from tests.scripted import Upstream
 from tests.service_postgres import PostgresServer
 from tests.service_redis import RedisService
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.needs("long")
 
@@ -41,6 +41,8 @@ MANY = 200
 @pytest.mark.needs("postgresql", "redis")
 def test_killed_under_many_streams(upstream: Upstream, database: PostgresServer, relay: RedisService) -> None:
     config = config_of(upstream, database.database(), f"{relay.url}?prefix=death:")
+    # So long that no lease lapses of a replica that is only slow with so many.
+    config = config.replace(f"lease_seconds = {LEASE}", "lease_seconds = 5.0")
     # Some are over before, some are about to end when it is killed, most go on.
     gates = [Gate(before=3, after=place % 40, pace=0.01) for place in range(MANY)]
     models = [upstream.plays(gate) for gate in gates]
@@ -50,7 +52,19 @@ def test_killed_under_many_streams(upstream: Upstream, database: PostgresServer,
             begun = await asyncio.gather(*(begin(session, dying, model) for model in models))
             assert {status for status, _ in begun} == {200}
             ids = [response["id"] for _, response in begun]
-            followers = [asyncio.create_task(follow(session, survivor, id)) for id in ids]
+            thought = set[str]()
+
+            async def follow(id: str) -> bytes:
+                body = b""
+                async with session.get(f"{survivor.url}/v1/responses/{id}?stream=true") as reply:
+                    async for data in reply.content.iter_any():
+                        body += data
+                        if b"thought 2. " in body:
+                            thought.add(id)
+                return body
+
+            followers = [asyncio.create_task(follow(id)) for id in ids]
+            await eventually(lambda: thought == set(ids), "every run has thought", LIMIT_SECONDS)
             for gate in gates[: MANY // 2]:
                 gate.open()
             finished: dict[str, dict[str, Any]] = {}

@@ -30,6 +30,7 @@ from tests.replicas.replicas_kit import (
     replicas,
     text_of,
     until,
+    until_leaving,
 )
 from tests.scripted import Gateway, Upstream, say
 from tests.scripted.commands import PELLUCID
@@ -223,7 +224,7 @@ def test_told_to_stop_all_let_their_streams_end(upstream: Upstream, relay: Redis
         for stream in streams:
             stream.until("thought 2. ")
         replica.signal(signal.SIGTERM)
-        wait_until(lambda: Gateway(replica.port).request("GET", "/ready").status == 503)
+        until_leaving(replica)
         for gate in gates:
             gate.open()
         for stream in streams:
