@@ -22,11 +22,15 @@ from tests.scripted.commands import PELLUCID
 from tests.service_postgres import postgres
 from tests.service_redis import redis_service
 from tests.spaces_server.space_wire_kit import Client, joined, spaces_of
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.needs("long")
 
 ENOUGH = 150
 """Echoes after which they are killed."""
+
+MOST_UNANSWERED = 100
+"""Envelopes of each of them that are on their way at once."""
 
 NO_BOUND = "{ per_second = 100_000, burst = 100_000 }"
 
@@ -56,7 +60,7 @@ def begun(*configs: str) -> list[Replica]:
 
 
 class Talking:
-    """Somebody who says all they can, reasons, and keeps what came back to them, until the gateway is no more."""
+    """Somebody who talks and reasons, and keeps what came back to them, from `start` until the gateway is no more."""
 
     def __init__(self, gateway: Replica, participant: str) -> None:
         self.echoed: dict[str, tuple[int, str]] = {}
@@ -64,6 +68,9 @@ class Talking:
         self._opened = ExitStack()
         self._client: Client = self._opened.enter_context(joined(gateway, "room", participant, close_timeout=0.1))
         self._threads = [threading.Thread(target=work) for work in (self._talk, self._listen)]
+        self._unanswered = threading.Semaphore(MOST_UNANSWERED)
+
+    def start(self) -> None:
         for one in self._threads:
             one.start()
 
@@ -72,6 +79,7 @@ class Talking:
         try:
             self._client.send(kind="reasoning/start", id=root, payload={"message": "ж" * 40})
             for n in range(100_000):
+                self._unanswered.acquire()
                 said = {"kind": "chat"} if n % 2 else {"kind": "reasoning/thought", "context": root}
                 self._client.send(**said, id=f"{self._name}-{n}", payload={"text": f"{self._name} {n} " + "é" * 50})
         except (ConnectionClosed, OSError):
@@ -83,8 +91,11 @@ class Talking:
                 one = json.loads(self._client.connection.recv())
                 if one.get("from") == self._name and one["id"].startswith(f"{self._name}-"):
                     self.echoed[one["id"]] = (one["seq"], json.dumps(one["payload"], sort_keys=True))
+                    self._unanswered.release()
         except (ConnectionClosed, OSError):
             pass
+        finally:
+            self._unanswered.release(MOST_UNANSWERED)
 
     def over(self) -> None:
         for one in self._threads:
@@ -125,10 +136,14 @@ def traffic_until_killed(gateways: list[Replica]) -> dict[str, tuple[int, str]]:
     echoed: dict[str, tuple[int, str]] = {}
     try:
         talking = [Talking(gateways[number % len(gateways)], name) for number, name in enumerate(("a", "b", "c"))]
-        waiting = threading.Event()
-        while any(len(one.echoed) < ENOUGH for one in talking):
+        for one in talking:
+            one.start()
+
+        def is_enough() -> bool:
             assert all(gateway.process.poll() is None for gateway in gateways)
-            waiting.wait(0.01)
+            return all(len(one.echoed) >= ENOUGH for one in talking)
+
+        wait_until(is_enough, f"{ENOUGH} echoes for each", within=100)
         for gateway in gateways:
             gateway.kill()
         for one in talking:
