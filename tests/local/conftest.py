@@ -11,6 +11,7 @@ import pytest
 from pellucid.local.catalogue import find
 from pellucid.local.fetch import fetch
 from pellucid.local.supervise import Engine
+from tests.waiting import LIMIT_SECONDS
 
 
 @pytest.fixture(scope="session")
@@ -28,5 +29,5 @@ async def tiny_weights(anyio_backend: str) -> Path:
 async def engine(tiny_weights: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Engine]:
     log = tmp_path_factory.mktemp("engine") / "engine.log"
     async with Engine(find("smollm2-135m"), tiny_weights, log=log) as running:
-        await running.ready(60)
+        await running.ready(LIMIT_SECONDS)
         yield running

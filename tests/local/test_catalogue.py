@@ -6,12 +6,12 @@ import re
 
 import pytest
 
-from pellucid.local.catalogue import DEFAULT, data, default_threads, find, models
+from pellucid.local.catalogue import DEFAULT, Model, data, default_threads, find, models
 from pellucid.local.errors import UnknownModel
 
 
 @pytest.mark.parametrize("model", models(), ids=lambda model: model.name)
-def test_an_entry_is_complete(model):
+def test_an_entry_is_complete(model: Model) -> None:
     assert model.licence
     assert model.licence_url.startswith("https://")
     assert model.address.startswith("https://")
@@ -25,24 +25,24 @@ def test_an_entry_is_complete(model):
     assert data(model.grammar)
 
 
-def test_the_default_is_the_publishers_own_file():
+def test_the_default_is_the_publishers_own_file() -> None:
     assert models()[0] is find() is find(DEFAULT)
     assert find().bytes == 1_117_320_768
     assert find().sha256 == "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046"
     assert find("smollm2-135m").sha256.startswith("b179c9523d0e")
 
 
-def test_the_hub_can_be_another(monkeypatch):
+def test_the_hub_can_be_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "https://hub.example/")
     assert find().address.startswith("https://hub.example/Qwen/")
 
 
-def test_an_unknown_name_is_answered_with_the_known_ones():
+def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
     with pytest.raises(UnknownModel, match=r"'gpt-9'.*qwen2\.5-coder-1\.5b, smollm2-135m"):
         find("gpt-9")
 
 
 @pytest.mark.parametrize(("cores", "threads"), [(1, 1), (2, 1), (4, 3), (16, 15)])
-def test_one_core_is_left_to_the_gateway(cores, threads):
+def test_one_core_is_left_to_the_gateway(cores: int, threads: int) -> None:
     assert default_threads(cores) == threads
     assert default_threads() >= 1

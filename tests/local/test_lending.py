@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.local.catalogue import find
-from pellucid.local.lending import Borrower, Lender, LentEngine
+from pellucid.local.lending import Borrower, FromWorker, Lender, LentEngine, ToWorker
 from pellucid.local.queue import Queue
 from pellucid.local.readiness import Readiness
-from tests.examples import costly
+from tests.waiting import LIMIT_SECONDS, loop_turns
 
 
 class Engine(Readiness):
@@ -34,12 +33,18 @@ class Worker:
     def __init__(self, lender: Lender) -> None:
         self.dead = False
         loop = asyncio.get_running_loop()
-        self.engine = LentEngine(
-            find("smollm2-135m"), "key", lambda said: None if self.dead else loop.call_soon(self._to, said)
-        )
-        self.borrower: Borrower = lender.lend(lambda said: loop.call_soon(self.engine.heard, said))
 
-    def _to(self, said: Any) -> None:
+        def to_lender(said: FromWorker) -> None:
+            if not self.dead:
+                loop.call_soon(self._to, said)
+
+        def to_worker(said: ToWorker) -> None:
+            loop.call_soon(self.engine.heard, said)
+
+        self.engine = LentEngine(find("smollm2-135m"), "key", to_lender)
+        self.borrower: Borrower = lender.lend(to_worker)
+
+    def _to(self, said: FromWorker) -> None:
         if not self.dead:
             self.borrower.heard(said)
 
@@ -49,7 +54,6 @@ class Worker:
 
 
 @given(seed=st.integers(0, 2**32), workers=st.integers(1, 4), requests=st.integers(1, 20))
-@costly
 def test_one_at_a_time_and_nobody_is_forgotten(seed: int, workers: int, requests: int) -> None:
     dice = random.Random(seed)
 
@@ -61,32 +65,32 @@ def test_one_at_a_time_and_nobody_is_forgotten(seed: int, workers: int, requests
 
         async def ask(worker: Worker) -> None:
             places: list[int] = []
-            await asyncio.sleep(dice.random() * 0.004)
+            await loop_turns(dice.randrange(40))
             await worker.engine.queue.enter(places.append)
             if not worker.dead:
                 holding.append(worker)
                 assert sum(not one.dead for one in holding) == 1
                 assert places == sorted(places, reverse=True)
                 try:
-                    await asyncio.sleep(dice.random() * 0.002)
+                    await loop_turns(dice.randrange(20))
                 finally:
                     holding.remove(worker)
                     worker.engine.queue.leave()
 
         asked = [(worker, asyncio.create_task(ask(worker))) for worker in dice.choices(crew, k=requests)]
-        await asyncio.sleep(0.002)
+        await loop_turns(dice.randrange(40))
         for _, task in asked:
             if dice.random() < 0.2:
                 task.cancel()
         if workers > 1 and dice.random() < 0.5:
             crew[0].die()
         alive = [task for worker, task in asked if worker is not crew[0] or not worker.dead]
-        await asyncio.wait_for(asyncio.gather(*alive, return_exceptions=True), 5)
+        await asyncio.wait_for(asyncio.gather(*alive, return_exceptions=True), LIMIT_SECONDS)
         assert not [task for task in alive if not task.cancelled() and task.exception()]
         for worker, task in asked:
             if worker.dead:
                 task.cancel()
-        await asyncio.sleep(0.01)
+        await loop_turns(20)
         assert (engine.queue.running, engine.queue.waiting) == (0, 0)
         assert {(one.engine.queue.running, one.engine.queue.waiting) for one in crew if not one.dead} == {(0, 0)}
         lender.close()

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
 from pellucid.local.errors import QueueFull
 from pellucid.local.queue import Queue
+from tests.waiting import LIMIT_SECONDS, loop_turns
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_places_are_told_and_order_is_kept():
+async def test_places_are_told_and_order_is_kept() -> None:
     queue = Queue()
     told: dict[str, list[int]] = {name: [] for name in "abc"}
     order: list[str] = []
@@ -26,37 +28,37 @@ async def test_places_are_told_and_order_is_kept():
     tasks = []
     for name in "abc":
         tasks.append(asyncio.create_task(request(name)))
-        await asyncio.sleep(0)
+        await loop_turns(1)
     assert (queue.running, queue.waiting) == (1, 2)
     for name in "abc":
         gates[name].set()
-        await asyncio.sleep(0.01)
+        await loop_turns()
     await asyncio.gather(*tasks)
     assert order == ["a", "b", "c"]
     assert told == {"a": [], "b": [1, 0], "c": [2, 1, 0]}
     assert (queue.running, queue.waiting) == (0, 0)
 
 
-async def test_who_gives_up_leaves_no_gap():
+async def test_who_gives_up_leaves_no_gap() -> None:
     queue = Queue()
     places: list[int] = []
     async with queue.place():
 
-        async def wait(on_position=None) -> None:
+        async def wait(on_position: Callable[[int], None] | None = None) -> None:
             async with queue.place(on_position):
                 pass
 
         first, second = asyncio.create_task(wait()), asyncio.create_task(wait(places.append))
-        await asyncio.sleep(0.01)
+        await loop_turns()
         first.cancel()
-        await asyncio.sleep(0.01)
+        await loop_turns()
         assert places == [2, 1]
         assert queue.waiting == 1
     await second
     assert (queue.running, queue.waiting) == (0, 0)
 
 
-async def test_giving_up_in_the_moment_of_ones_turn_hands_it_on():
+async def test_giving_up_in_the_moment_of_ones_turn_hands_it_on() -> None:
     queue = Queue()
     holder = queue.place()
     await holder.__aenter__()
@@ -66,14 +68,14 @@ async def test_giving_up_in_the_moment_of_ones_turn_hands_it_on():
             pass
 
     first, second = asyncio.create_task(wait()), asyncio.create_task(wait())
-    await asyncio.sleep(0.01)
+    await loop_turns()
     await holder.__aexit__(None, None, None)  # the first's turn …
     first.cancel()  # … in the same moment
-    await asyncio.wait_for(second, 1)
+    await asyncio.wait_for(second, LIMIT_SECONDS)
     assert (queue.running, queue.waiting) == (0, 0)
 
 
-async def test_one_who_gives_up_just_before_their_turn_takes_nothing_along():
+async def test_one_who_gives_up_just_before_their_turn_takes_nothing_along() -> None:
     queue = Queue()
     holder = queue.place()
     await holder.__aenter__()
@@ -83,14 +85,14 @@ async def test_one_who_gives_up_just_before_their_turn_takes_nothing_along():
             pass
 
     waits = asyncio.create_task(wait())
-    await asyncio.sleep(0.01)
+    await loop_turns()
     waits.cancel()  # gives up, and before that is done …
     await holder.__aexit__(None, None, None)  # … the slot becomes free
     await asyncio.wait([waits])
     assert (queue.running, queue.waiting) == (0, 0)
 
 
-async def test_a_full_line_turns_away_at_once():
+async def test_a_full_line_turns_away_at_once() -> None:
     queue = Queue(limit=0)
     async with queue.place():
         with pytest.raises(QueueFull, match="busy") as caught:
@@ -101,7 +103,7 @@ async def test_a_full_line_turns_away_at_once():
         pass
 
 
-async def test_several_slots_run_at_once():
+async def test_several_slots_run_at_once() -> None:
     queue = Queue(slots=2)
     async with queue.place(), queue.place():
         assert (queue.running, queue.waiting) == (2, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+from typing import Any
 
 import pytest
 
@@ -16,45 +17,45 @@ TOOLS = [{"type": "function", "function": {"name": name, "parameters": {}}} for 
 JSON = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}
 
 
-def ask(**more: object) -> dict:
-    body = {"model": "m", "messages": HELLO} | more
+def ask(**more: object) -> dict[str, Any]:
+    body: dict[str, Any] = {"model": "m", "messages": HELLO} | more
     before = copy.deepcopy(body)
     out = adjust(body)
     assert body == before  # pure
     return out
 
 
-def test_thinking_is_on_and_held_by_the_grammar():
+def test_thinking_is_on_and_held_by_the_grammar() -> None:
     out = ask()
     assert out["chat_template_kwargs"] == {"enable_thinking": True}
     assert out["grammar"] == data("think.gbnf")
 
 
 @pytest.mark.parametrize("off", [{"reasoning_effort": "none"}, {"chat_template_kwargs": {"enable_thinking": False}}])
-def test_thinking_can_be_off(off):
+def test_thinking_can_be_off(off: dict[str, Any]) -> None:
     out = ask(**off)
     assert out["chat_template_kwargs"] == {"enable_thinking": False}
     assert "grammar" not in out
     assert "reasoning_effort" not in out
 
 
-def test_a_begun_reply_is_gone_on_with_as_it_is():
+def test_a_begun_reply_is_gone_on_with_as_it_is() -> None:
     out = ask(messages=[*HELLO, {"role": "assistant", "content": "Good"}])
     assert out["chat_template_kwargs"] == {"enable_thinking": False}
 
 
 @pytest.mark.parametrize("more", [{"tools": TOOLS}, {"response_format": JSON}])
-def test_the_engine_takes_no_grammar_beside_tools_or_a_format(more):
+def test_the_engine_takes_no_grammar_beside_tools_or_a_format(more: dict[str, Any]) -> None:
     out = ask(**more)
     assert "grammar" not in out
     assert out["chat_template_kwargs"] == {"enable_thinking": True}
 
 
-def test_a_grammar_of_ones_own_stays():
+def test_a_grammar_of_ones_own_stays() -> None:
     assert ask(grammar="root ::= [a-z]+")["grammar"] == "root ::= [a-z]+"
 
 
-def test_a_model_that_needs_no_grammar_gets_none():
+def test_a_model_that_needs_no_grammar_gets_none() -> None:
     assert "grammar" not in adjust({"messages": HELLO}, grammar=None)
 
 
@@ -76,28 +77,30 @@ def lines(grammar: str) -> tuple[int, ...]:
         ({"max_tokens": 1}, (1, 1, 8)),
     ],
 )
-def test_reasoning_has_as_much_room_as_the_effort_and_the_limit_leave(more, expected):
+def test_reasoning_has_as_much_room_as_the_effort_and_the_limit_leave(
+    more: dict[str, Any], expected: tuple[int, ...]
+) -> None:
     assert lines(ask(**more)["grammar"]) == expected
 
 
 @pytest.mark.parametrize("more", [{}, {"stream": False}, {"stream": True, "stream_options": {"x": 1}}])
-def test_all_is_streamed_so_that_a_disconnect_is_seen(more):
+def test_all_is_streamed_so_that_a_disconnect_is_seen(more: dict[str, Any]) -> None:
     out = ask(**more)
     assert out["stream"] is True
     assert out["stream_options"] == more.get("stream_options", {}) | {"include_usage": True}
 
 
-def test_the_token_limit_has_one_name():
+def test_the_token_limit_has_one_name() -> None:
     assert ask(max_completion_tokens=9)["max_tokens"] == 9
 
 
-def test_an_answer_has_an_end_though_the_model_find_none():
+def test_an_answer_has_an_end_though_the_model_find_none() -> None:
     assert 0 < ask()["max_tokens"] < 8192
     assert ask(max_tokens=None)["max_tokens"] == ask()["max_tokens"]
     assert ask()["grammar"] == ask(max_tokens=100_000)["grammar"]
 
 
-def test_tool_choice():
+def test_tool_choice() -> None:
     assert ask(tools=TOOLS, tool_choice="auto")["tool_choice"] == "auto"
     without = ask(tools=TOOLS, tool_choice="none")
     assert "tools" not in without
@@ -123,7 +126,7 @@ def test_tool_choice():
         ({"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]}, "messages[0].content[0].type"),
     ],
 )
-def test_what_it_cannot_do_is_refused_by_name(more, param):
+def test_what_it_cannot_do_is_refused_by_name(more: dict[str, Any], param: str) -> None:
     with pytest.raises(RequestError) as caught:
         ask(**more)
     assert caught.value.info.kind == "unsupported"
@@ -131,12 +134,13 @@ def test_what_it_cannot_do_is_refused_by_name(more, param):
 
 
 @pytest.mark.parametrize("odd", [{}, {"messages": None}, {"messages": ["x", {"content": [None, 3]}]}, {"tools": None}])
-def test_a_body_of_odd_shape_is_left_to_the_engine_to_refuse(odd):
+def test_a_body_of_odd_shape_is_left_to_the_engine_to_refuse(odd: dict[str, Any]) -> None:
     adjust(odd)
 
 
-def test_errors_are_put_into_words():
-    reply = {"error": {"type": "exceed_context_size_error", "message": "…", "n_prompt_tokens": 9356, "n_ctx": 4096}}
+def test_errors_are_put_into_words() -> None:
+    error = {"type": "exceed_context_size_error", "message": "…", "n_prompt_tokens": 9356, "n_ctx": 4096}
+    reply: dict[str, Any] = {"error": error}
     info = explain(400, reply)
     assert (info.kind, info.code, info.param) == ("too_large", "context_length_exceeded", "messages")
     assert "9356 tokens, and its context has 4096" in info.message
@@ -145,5 +149,5 @@ def test_errors_are_put_into_words():
         explain(400, {"error": {"message": "bad"}}).told == "the embedded engine refused the request (status 400): bad"
     )
     assert explain(500, {"error": {"message": "bad"}}).told == "the embedded engine failed (status 500): bad"
-    assert "4096" not in explain(400, {"error": reply["error"] | {"n_prompt_tokens": "many"}}).told
+    assert "4096" not in explain(400, {"error": error | {"n_prompt_tokens": "many"}}).told
     assert explain(500, "<html>").kind == "model_error"
