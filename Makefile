@@ -13,6 +13,8 @@ PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-c
 # Clients and the page need Node; where there is none, or an old one, the environment gets one of its own.
 NODE_IS_HERE := node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 20 || (a == 20 && b >= 19) ? 0 : 1)' 2>/dev/null
 export PATH := $(CURDIR)/$(BIN):$(PATH)
+# Tests start many processes: they start from compiled files, whatever the environment says.
+unexport PYTHONDONTWRITEBYTECODE
 
 TEST_WORKERS ?= auto
 
