@@ -137,17 +137,32 @@ def there(api: Served) -> dict[str, dict[str, str]]:
     }
 
 
+CHOICES = {"raw", "summary", "sealed", "hidden", "openresponses", "openai"}
+
+
+def may_be_accepted(case: Any) -> bool:
+    """Whether what is not as described may be served all the same.
+
+    A view and the names of events are read in capitals and with spaces, too; `Last-Event-ID` is not read where the
+    query has `after`.
+    """
+    headers, query = dict(case.headers or {}), dict(case.query or {})
+    sent = [value for value in (*headers.values(), *query.values()) if isinstance(value, str)]
+    is_in_capitals = any(value not in CHOICES and value.strip().lower() in CHOICES for value in sent)
+    return is_in_capitals or ("after" in query and "last-event-id" in map(str.lower, headers))
+
+
 def check(label: str, case: Any, api: Served) -> int:
     """Send this, and hold the answer against the description; its status."""
     response = case.call(base_url=api.url)
+    left_out: set[object] = {openapi.negative_data_rejection} if may_be_accepted(case) else set()
     if response.headers.get("content-type", [""])[0].startswith("text/event-stream"):
         # The schema is that of the events, as the specification has it; schemathesis would have it of the lines.
-        case.validate_response(response, checks=[check for check in CHECKS if check is not SCHEMA])
+        left_out.add(SCHEMA)
         if label == "POST /v1/responses":
             is_openai = b"response.reasoning_text" in response.content
             assert verify(response.content, "openai" if is_openai else "openresponses") == []
-    else:
-        case.validate_response(response, checks=CHECKS)
+    case.validate_response(response, checks=[check for check in CHECKS if check not in left_out])
     return int(response.status_code)
 
 

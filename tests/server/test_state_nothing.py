@@ -105,22 +105,31 @@ def everything_logged(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixt
     return caplog
 
 
+@pytest.fixture(params=["memory", pytest.param("redis", marks=pytest.mark.needs("redis"))])
+def relay(request: pytest.FixtureRequest) -> dict[str, str]:
+    """The configuration of a relay: in memory, or an empty Redis."""
+    if request.param == "memory":
+        return {}
+    server: RedisService = request.getfixturevalue("redis_server")
+    with Redis.from_url(server.url) as door:
+        door.flushall()
+    return {"url": server.url}
+
+
 @pytest.mark.parametrize("store", [False, True])
 def test_in_a_file_and_in_redis(
-    upstream: Upstream, tmp_path: Path, redis_server: RedisService, everything_logged: Any, store: bool
+    upstream: Upstream, tmp_path: Path, relay: dict[str, str], everything_logged: Any, store: bool
 ) -> None:
     url = f"sqlite:///{tmp_path / 'store.sqlite'}"
-    with Redis.from_url(redis_server.url) as door:
-        door.flushall()
     functions = {"functions": ["tests.server.state_kit:look_up"]}
-    with serving(upstream, url, relay={"url": redis_server.url}, tools=functions) as running:
+    with serving(upstream, url, relay=relay, tools=functions) as running:
         ids = say_all(running, upstream, store=store)
         if store:  # so that it is known that what is looked for could be found
             background = Caller(running).said(upstream.plays(everything), MARKS["prompt"], background=True)["id"]
             Caller(running).until(background, "completed")
-            assert MARK.encode() in all_of_redis(redis_server.url)
+            assert not relay or MARK.encode() in all_of_redis(relay["url"])
         else:
-            left = all_of_redis(redis_server.url)
+            left = all_of_redis(relay["url"]) if relay else b""
             assert MARK.encode() not in left
             assert not any(id.encode() in left for id in ids)
             files = {path.name for path in tmp_path.iterdir()}
@@ -150,12 +159,10 @@ def test_in_postgresql(
     assert MARK not in everything_logged.text
 
 
-def test_what_is_deleted_is_nowhere(upstream: Upstream, tmp_path: Path, redis_server: RedisService) -> None:
+def test_what_is_deleted_is_nowhere(upstream: Upstream, tmp_path: Path, relay: dict[str, str]) -> None:
     """Neither in the live log, nor in the file once the gateway has closed it."""
-    with Redis.from_url(redis_server.url) as door:
-        door.flushall()
     url, functions = f"sqlite:///{tmp_path / 'store.sqlite'}", {"functions": ["tests.server.state_kit:look_up"]}
-    with serving(upstream, url, relay={"url": redis_server.url}, tools=functions) as running:
+    with serving(upstream, url, relay=relay, tools=functions) as running:
         me, name = Caller(running), upstream.plays(everything)
         conversation = me.conversation(message(MARKS["prompt"]))
         ids = [me.said(name, MARKS["prompt"])["id"]]
@@ -164,12 +171,12 @@ def test_what_is_deleted_is_nowhere(upstream: Upstream, tmp_path: Path, redis_se
         waiting = upstream.plays(hangs)
         ids.append(me.said(waiting, MARKS["prompt"], background=True)["id"])
         upstream.calls(waiting, 1)
-        assert MARK.encode() in all_of_redis(redis_server.url)
+        assert not relay or MARK.encode() in all_of_redis(relay["url"])
         assert MARK.encode() in every_byte(tmp_path)
         for id in ids:
             assert me.do("DELETE", f"/v1/responses/{id}").status == 200
         assert me.do("DELETE", f"/v1/conversations/{conversation}").status == 200
-        assert MARK.encode() not in all_of_redis(redis_server.url)
+        assert not relay or MARK.encode() not in all_of_redis(relay["url"])
     assert MARK.encode() not in every_byte(tmp_path)
 
 
