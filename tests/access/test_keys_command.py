@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import stat
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -94,12 +96,15 @@ async def test_what_was_made_listed_and_revoked_is_what_the_door_knows(commands:
 
 
 def test_the_list_tells_the_states_and_the_owners_apart(commands: Commands) -> None:
-    one = commands.create("--expires", "1s")
+    one = commands.create("--expires", "1h")
     two = commands.create()
     three = json.loads(commands.run("create", "--owner", "b", "--json").stdout)
     commands.run("revoke", two["id"])
+    with closing(sqlite3.connect(commands.url.removeprefix("sqlite:///"), isolation_level=None)) as store:
+        store.execute("UPDATE keys SET expires_at = 1 WHERE id = ?", [one["id"]])
+    assert one["state"] == "valid"
     assert {key["id"]: key["state"] for key in json.loads(commands.run("list", "--json").stdout)} == {
-        one["id"]: one["state"],
+        one["id"]: "expired",
         two["id"]: "revoked",
         three["id"]: "valid",
     }
