@@ -13,7 +13,6 @@ import tempfile
 from pathlib import Path
 
 import uvicorn
-from tools import TOOLS
 
 from pellucid import Agent
 from pellucid.cli.space_lanes import Lanes
@@ -22,6 +21,7 @@ from pellucid.models.infer import infer_model
 from pellucid.server import create_app
 from pellucid.server.config import check_config
 from pellucid.spaces import AgentInSpace, Participant, ToolsInSpace
+from tools import TOOLS
 
 MODEL = "local:qwen2.5-coder-1.5b"
 QUESTION = "Should we deploy this auth change?"
