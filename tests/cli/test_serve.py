@@ -49,6 +49,7 @@ def test_it_serves_and_says_where(serve: ServeThread, upstream: Upstream) -> Non
         assert gateway.request("GET", "/ready").status == 200
         assert gateway.ask(model).json["status"] == "completed"
         assert gateway.ask(None).json["model"] == model
+        spoken(serving)
         serving.stop()
         status, said = serving.end()
     assert status == 0
