@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Iterator, Sequence
+from itertools import product
 from typing import Any
 from urllib.parse import quote
 
@@ -13,7 +13,7 @@ import pytest
 from pellucid.protocols import agui
 from pellucid.protocols.agui import DialectName, side
 from tests.agui import agui_client, agui_node
-from tests.agui.agui_client import VERSIONS, Converse
+from tests.agui.agui_client import VERSIONS, Converse, Version
 from tests.agui.agui_gateway_kit import ON, USER, WEATHER, Agent, path_of, plainly, run
 from tests.scripted import Upstream, say
 from tests.scripted.gateway import Served, serve
@@ -29,8 +29,8 @@ CLIENTS = [
 each = pytest.mark.parametrize("client", CLIENTS)
 
 
-def version_of(client: str) -> str:
-    return client.removeprefix(IN_PYTHON)
+def version_of(client: str) -> Version:
+    return next(version for version in VERSIONS if client.removeprefix(IN_PYTHON) == version)
 
 
 def knows_reasoning(client: str) -> bool:
@@ -109,50 +109,63 @@ def gateway(upstream: Upstream) -> Iterator[Served]:
         yield running
 
 
+Turns = tuple[str, list[dict[str, Any]]]
+"""The model, and what came of each turn."""
+
+
 class Played:
-    """By scene and client: the model, and what came of each turn."""
+    """By scene and client: the model, and what came of each turn. The packages play all scenes in one process."""
 
     def __init__(self, gateway: Served, upstream: Upstream) -> None:
         self._gateway = gateway
         self._upstream = upstream
+        self._turns: dict[tuple[str, str], Turns] = {}
 
-    def __getitem__(self, key: tuple[str, str]) -> tuple[str, list[dict[str, Any]]]:
-        return (self._in_python if key[1].startswith(IN_PYTHON) else self._by_packages)[key]
+    def __getitem__(self, key: tuple[str, str]) -> Turns:
+        if key not in self._turns:
+            if key[1].startswith(IN_PYTHON):
+                self._turns |= self._play(agui_client.converse, [key])
+            else:
+                self._turns |= self._play(agui_node.converse, [*product(SCENES, VERSIONS)])
+        return self._turns[key]
 
-    @cached_property
-    def _in_python(self) -> dict[tuple[str, str], tuple[str, list[dict[str, Any]]]]:
-        return self._play(IN_PYTHON, agui_client.converse)
+    def close(self) -> None:
+        """Cancel the runs that go on without their clients."""
+        for scene, client in self._turns:
+            if scene == "stored":
+                self._gateway.request("POST", cancel_path(client))
 
-    @cached_property
-    def _by_packages(self) -> dict[tuple[str, str], tuple[str, list[dict[str, Any]]]]:
-        """All of them in one process of Node."""
-        return self._play("", agui_node.converse)
-
-    def _play(self, prefix: str, converse: Converse) -> dict[tuple[str, str], tuple[str, list[dict[str, Any]]]]:
+    def _play(self, converse: Converse, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Turns]:
         scripts = {"front end": front_end, "server": server_side}
-        which: dict[tuple[str, str], str] = {}
+        models: list[str] = []
         conversations = []
-        for version, dialect in VERSIONS.items():
-            for name, scene in SCENES.items():
-                model = scene.model or f"vllm:{self._upstream.plays(scripts.get(scene.script, scene.script))}"
-                # Newer clients say what they speak, or are taken for what is in use; the oldest have to be named.
-                headers = {"AG-UI-Dialect": dialect} if version == "0.0.39" else {}
-                turns = list(scene.turns)
-                if version == "0.0.39" and "abort" in turns[0]:
-                    turns = [{**turns[0], "abort": "THINKING_TEXT_MESSAGE_CONTENT"}]
-                url = self._gateway.url + path_of(model, **scene.query)
-                thread = f"{name} {prefix}{version}"
-                conversations.append(
-                    {"client": version, "url": url, "headers": headers, "threadId": thread, "turns": turns}
-                )
-                which[name, f"{prefix}{version}"] = model
+        for name, client in keys:
+            scene, version = SCENES[name], version_of(client)
+            models.append(scene.model or f"vllm:{self._upstream.plays(scripts.get(scene.script, scene.script))}")
+            # Newer clients say what they speak, or are taken for what is in use; the oldest have to be named.
+            headers = {"AG-UI-Dialect": VERSIONS[version]} if version == "0.0.39" else {}
+            turns = list(scene.turns)
+            if version == "0.0.39" and "abort" in turns[0]:
+                turns = [{**turns[0], "abort": "THINKING_TEXT_MESSAGE_CONTENT"}]
+            url = self._gateway.url + path_of(models[-1], **scene.query)
+            thread = f"{name} {client}"
+            conversations.append(
+                {"client": version, "url": url, "headers": headers, "threadId": thread, "turns": turns}
+            )
         found = converse(conversations)
-        return {key: (model, turns) for (key, model), turns in zip(which.items(), found, strict=True)}
+        return {key: (model, turns) for key, model, turns in zip(keys, models, found, strict=True)}
 
 
 @pytest.fixture(scope="module")
-def played(gateway: Served, upstream: Upstream) -> Played:
-    return Played(gateway, upstream)
+def played(gateway: Served, upstream: Upstream) -> Iterator[Played]:
+    played = Played(gateway, upstream)
+    yield played
+    played.close()
+
+
+def cancel_path(client: str) -> str:
+    """Cancels the run that this client has left in the scene `stored`."""
+    return f"/ag-ui/cancel?threadId=stored%20{quote(client)}&runId=left"
 
 
 def last(played: Played, scene: str, client: str) -> list[dict[str, Any]]:
@@ -298,7 +311,7 @@ def test_a_stored_run_goes_on_without_its_client_until_it_is_cancelled(
     gateway.idle()
     run(gateway, f"vllm:{upstream.plays(say())}")
     assert not call.connection.closed.is_set()
-    reply = gateway.request("POST", f"/ag-ui/cancel?threadId=stored%20{quote(client)}&runId=left")
+    reply = gateway.request("POST", cancel_path(client))
     assert reply.json == {"threadId": f"stored {client}", "runId": "left", "status": "cancelled"}
     assert call.connection.closed.wait(LIMIT_SECONDS)
 
