@@ -52,7 +52,9 @@ def client(gateway: Served) -> Iterator[openai.OpenAI]:
 # --- read again ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("script", [THINKS, calls("ask_user"), say("", "Hi."), breaks], ids=str)
+@pytest.mark.parametrize(
+    "script", [THINKS, calls("ask_user"), say("", "Hi."), breaks], ids=["thinks", "calls", "says", "breaks"]
+)
 def test_it_is_read_again_as_it_was_told(me: Caller, upstream: Upstream, script: Any) -> None:
     name = upstream.plays(script)
     asked = {"tools": [CALLERS], "metadata": {"a": "b"}, "instructions": "Be brief.", "temperature": 0.5}
