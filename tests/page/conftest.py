@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext
 
 from pellucid.server.config import check_config
-from tests.page.page_kit import Cable, House, Said, Stage, Tab, Tabs, browser, chromium
+from tests.page.page_kit import Cable, House, Said, Stage, Tab, Tabs, browser
 from tests.scripted import Upstream
 from tests.scripted.gateway import Served, serve
 
@@ -33,8 +33,6 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.fixture
 def chrome() -> Browser:
-    if chromium() is None:
-        pytest.skip("there is no Chromium here")
     if not _running:
         _running.append(_open.enter_context(browser()))
     return _running[0]

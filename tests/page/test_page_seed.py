@@ -79,17 +79,17 @@ def test_the_table_names_tests_that_are_here() -> None:
 
 
 def opens(place: int, item: int = 0) -> bytes:
-    at = {"output_index": item, "summary_index": place, "item_id": f"rs_{item}"}
+    at: dict[str, Any] = {"output_index": item, "summary_index": place, "item_id": f"rs_{item}"}
     return openai.sse(openai.ev("reasoning_summary_part.added", part=openai.summary("")[0], **at))
 
 
 def adds(place: int, text: str, item: int = 0) -> bytes:
-    at = {"output_index": item, "summary_index": place, "item_id": f"rs_{item}"}
+    at: dict[str, Any] = {"output_index": item, "summary_index": place, "item_id": f"rs_{item}"}
     return openai.sse(openai.ev("reasoning_summary_text.delta", delta=text, **at))
 
 
 def closes(place: int, text: str, item: int = 0) -> bytes:
-    at = {"output_index": item, "summary_index": place, "item_id": f"rs_{item}"}
+    at: dict[str, Any] = {"output_index": item, "summary_index": place, "item_id": f"rs_{item}"}
     return openai.sse(
         openai.ev("reasoning_summary_text.done", text=text, **at),
         openai.ev("reasoning_summary_part.done", part=openai.summary(text)[0], **at),
@@ -527,7 +527,11 @@ def test_nothing_is_written_in_mid_stream(tab: Tab, said: Said, house: House) ->
     chat = tab.conversation
     with sqlite3.connect(house.store) as store:
         # It changes with every transaction that others commit.
-        version = lambda: store.execute("PRAGMA data_version").fetchone()[0]  # noqa: E731
+
+        def version() -> int:
+            number: int = store.execute("PRAGMA data_version").fetchone()[0]
+            return number
+
         before = version()
         for n in range(50):
             said.think(f"More {n}. ")

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from pellucid.server import page
 from pellucid.server.negotiation import encoding_of, matches, prefers_html
 from pellucid.server.page import SECURITY, read_files
+from tests.cases import Cases
 from tests.scripted.gateway import Reply, Served, serve
 
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
@@ -188,11 +189,13 @@ OUTSIDE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("path", OUTSIDE)
-def test_only_what_stands_in_the_table_exists(gateway: Served, path: str) -> None:
-    reply = get(gateway, path, Accept=BROWSER)
-    assert reply.status == 404
-    assert b"nobody" not in reply.body
+def test_only_what_stands_in_the_table_exists(gateway: Served) -> None:
+    with Cases() as case:
+        for path in OUTSIDE:
+            with case(path):
+                reply = get(gateway, path, Accept=BROWSER)
+                assert reply.status == 404
+                assert b"nobody" not in reply.body
 
 
 def test_without_a_build_it_says_how_to_make_one_and_the_rest_works(unbuilt: Served) -> None:
@@ -255,9 +258,11 @@ ACCEPTS: dict[str, bool] = {
 }
 
 
-@pytest.mark.parametrize("accept", ACCEPTS)
-def test_who_prefers_html(accept: str) -> None:
-    assert prefers_html(accept) is ACCEPTS[accept]
+def test_who_prefers_html() -> None:
+    with Cases() as case:
+        for accept, prefers in ACCEPTS.items():
+            with case(accept):
+                assert prefers_html(accept) is prefers
 
 
 @given(st.text('abgzipr*;q=0.19, "W/', max_size=60), st.sets(st.sampled_from(["br", "gzip"])))

@@ -111,7 +111,7 @@ def test_a_lane_for_each_agent_and_a_tree_for_each_context(tab: Tab, voices: Voi
     assert security.get_by_test_id("request").first.get_attribute("data-outcome") == "done"
     assert security.get_by_test_id("request").last.get_attribute("data-outcome") == "failed"
     expect(security.get_by_test_id("severity").last).to_have_text("critical")
-    expect(security).to_contain_text("perf-agent"), "whoever thinks along is named"
+    expect(security, "whoever thinks along is named").to_contain_text("perf-agent")
     docs = lane(tab, "docs-agent")
     expect(docs.get_by_test_id("context")).to_have_attribute("data-status", "open")
     expect(docs.get_by_test_id("request")).to_have_attribute("data-outcome", "waiting")
@@ -223,7 +223,7 @@ def test_the_history_is_run_through(tab: Tab, voices: Voices, space: str) -> Non
     tab.page.keyboard.press("Home")
     expect(told).to_contain_text(f"1 / {head}")
     voices.say("ops", "chat", text="Meanwhile.")
-    expect(told).to_contain_text(f"1 / {head + 2}"), "it goes on behind the page"
+    expect(told, "it goes on behind the page").to_contain_text(f"1 / {head + 2}")
     expect(tab.there("message").filter(has_text="Meanwhile.")).to_have_count(0)
     live.click()
     expect(tab.there("message").last).to_contain_text("Meanwhile.")

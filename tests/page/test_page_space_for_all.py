@@ -86,6 +86,7 @@ def test_a_whole_session_by_keys_alone(tab: Tab, voices: Voices, space: str) -> 
     expect(tab.there("open-search")).to_be_focused()
 
 
+@pytest.mark.needs("node")
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_nothing_that_axe_knows_is_wrong(tabs: Tabs, voices: Voices, space: str, theme: Any) -> None:
     axe = (installed(Path(__file__).parent) / "node_modules" / "axe-core" / "axe.min.js").read_text()

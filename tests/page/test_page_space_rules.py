@@ -3,7 +3,7 @@
 `ui/src/spaces/recorded.json` holds conversations, and what the gateway's trees say of them; the page's tests
 (`ui/src/spaces/fold.test.ts`) hold its fold to it. Here it is checked that the gateway still says so.
 
-    python tests/page/test_page_space_rules.py      # writes it anew
+    python -m tests.page.test_page_space_rules      # writes it anew
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _any(chance: random.Random, number: int, names: list[str]) -> dict[str, Any]
 
 
 def _numbered(frames: list[Any]) -> list[Envelope]:
-    said = []
+    said: list[Envelope] = []
     for number, frame in enumerate(frames, 1):
         sender = frame.pop("from", "agent")
         try:
@@ -84,7 +84,7 @@ def _with(envelope: Envelope, **changes: Any) -> Envelope:
 
 
 def _accepted(said: list[Envelope]) -> list[Envelope]:
-    life, kept = Lifecycle(), []
+    life, kept = Lifecycle(), list[Envelope]()
     for envelope in said:
         numbered = _with(envelope, seq=len(kept) + 1)
         if life.feed(numbered).accepted:
@@ -101,7 +101,7 @@ def picture(tree: Tree) -> dict[str, Any]:
         "answer": tree.answer,
         "led_to": list(tree.led_to),
         "steps": [
-            picture(said.tree) if said.tree is not None else said.envelope.seq
+            picture(said.tree) if said.tree is not None else said.envelope.seq if said.envelope is not None else None
             for said in tree.steps
             if said.tree is not None or said.envelope is not None
         ],
