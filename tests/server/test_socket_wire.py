@@ -170,6 +170,7 @@ def test_text_that_is_no_text_ends_the_socket_and_is_not_logged(
         b"\x83\x80aaaa",  # no such kind
         b"GET / HTTP/1.1\r\n\r\n",
     ],
+    ids=["not masked", "reserved bits", "a continuation of nothing", "no such kind", "a request"],
 )
 def test_what_is_no_frame_ends_the_socket(gateway: Served, nonsense: bytes) -> None:
     with raw_socket(gateway) as client:
