@@ -45,6 +45,9 @@ class Capture:
                 self._db.execute("INSERT INTO texts VALUES (?, ?)", (digest, zlib.compress(data, 1)))
             self._db.execute("INSERT INTO records VALUES (?, ?, ?, ?)", (name, n, label, digest))
 
+    def commit(self) -> None:
+        self._db.commit()
+
     def names(self) -> list[str]:
         return [name for (name,) in self._db.execute("SELECT DISTINCT name FROM records ORDER BY rowid")]
 

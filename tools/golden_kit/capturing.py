@@ -99,6 +99,8 @@ def capture(checkout: Checkout, file: Path, left: Path, recordings: Path | None,
                 print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
             out.put(name, case)
             count += 1
+            if count % 500 == 0:
+                out.commit()
 
     file.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(prefix="golden-data-") as made, Capture(file) as out:

@@ -20,7 +20,7 @@ Cut = Literal["whole", "frames", "bytes"]
 """One read; one frame a read; one to seven bytes a read."""
 End = Literal["close", "truncate", "reset", "hang"]
 
-_SMALL_CUTS = 16 * 1024
+_SMALL_CUTS = 4 * 1024
 """So much at the beginning and at the end of a long body is cut into small pieces; the middle goes frame by frame."""
 
 
