@@ -20,6 +20,7 @@ def gateway(upstream: Upstream) -> Iterator[Served]:
         "providers": {
             "vllm": patient,
             "silent": {**patient, "models": ["unused"], "limits": {"first_byte": 0.3, "idle": 0.3, "retries": 0}},
+            "slow": {**patient, "models": ["unused-still"], "limits": {"first_byte": 60, "idle": 1.0, "retries": 0}},
             "once": {**patient, "models": ["unused-too"], "limits": {"retries": 0}},
         },
     }

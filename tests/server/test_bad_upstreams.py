@@ -231,12 +231,12 @@ def test_a_slow_upstream_is_no_silent_one(gateway: Served, upstream: Upstream) -
     async def script(call: Call) -> None:
         await call.head()
         for _ in range(5):
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.25)
             await call.data(b": still at it\n\n")
         await call.event(delta("stop", content="Hi"))
         await call.end()
 
-    reply = gateway.ask(f"silent:{upstream.plays(script)}", stream=True)
+    reply = gateway.ask(f"slow:{upstream.plays(script)}", stream=True)
     assert reply.events[-1]["type"] == "response.completed"
 
 
@@ -278,14 +278,14 @@ async def closes_without_a_length(call: Call) -> None:
 async def resets(call: Call) -> None:
     await call.head()
     await call.data(THOUGHT)
-    await asyncio.sleep(0.05)  # RST overtakes what is not read yet
+    await asyncio.sleep(0.25)  # RST overtakes what is not read yet
     call.reset()
 
 
 async def breaks_its_framing(call: Call) -> None:
     await call.head()
     await call.data(THOUGHT)
-    await asyncio.sleep(0.05)  # all in one read, not even the head would count
+    await asyncio.sleep(0.25)  # all in one read, not even the head would count
     await call.raw(b"zz\r\nwhat?\r\n")
     await call.gone()
 
