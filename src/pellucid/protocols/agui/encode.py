@@ -321,7 +321,8 @@ class Encoder:
             open_ = None
         if open_ is not None:
             # The parts of a message are one text; thoughts, and words of refusal, are apart from it.
-            open_.before = APART if isinstance(part, ThinkingPart) or open_.form != form else ""
+            open_.divider = APART if isinstance(part, ThinkingPart) or open_.form != form else ""
+            open_.before = open_.divider
             open_.form = form
         elif isinstance(part, ThinkingPart):
             item.messages += 1
@@ -372,9 +373,8 @@ class Encoder:
         elif isinstance(part, ThinkingPart | TextPart | RefusalPart):
             if isinstance(part, TextPart) and part.annotations:
                 item.end = {**item.end, "annotations": [*item.end.get("annotations", []), *part.annotations]}
-            if self._thread is not None:
-                open_.said.append((APART if open_.apart else "") + part.content)
-                open_.apart = True
+            if self._thread is not None and part.content:
+                open_.said.append(open_.divider + part.content)
 
     def _close(self, metadata: dict[str, Any] | None) -> None:
         """End the open message or call."""

@@ -34,7 +34,7 @@ class Item:
 class Open:
     """An open message or call: how it ends, and the template of its deltas."""
 
-    __slots__ = ("_more", "apart", "before", "end", "form", "framed", "head", "metadata", "said", "told")
+    __slots__ = ("_more", "before", "divider", "end", "form", "framed", "head", "metadata", "said", "told")
 
     def __init__(
         self,
@@ -50,7 +50,8 @@ class Open:
         self.metadata = metadata
         self.before = ""
         """What comes before the next delta."""
-        self.apart = False
+        self.divider = ""
+        """What stands between the open part of the message and the part before it."""
         self.said: list[str] = []
         self.told = replace(more, delta="x")
         """A delta, as it is told."""

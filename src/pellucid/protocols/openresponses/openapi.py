@@ -171,7 +171,7 @@ _LISTS: dict[str, Schema] = {
         },
         ("metadata", "items"),
     ),
-    "UpdateConversation": _object({"metadata": _METADATA}),
+    "UpdateConversation": _object({"metadata": {"anyOf": [_METADATA, {"type": "null"}]}}),
     "AddItems": _object({"items": {"type": "array", "items": _KEPT_PARAMS, "minItems": 1, "maxItems": 20}}),
 }
 
