@@ -156,8 +156,11 @@ def test_a_wrong_one(run: Run, tmp_path: Path) -> None:
 
 def test_what_a_configuration_names_is_looked_for_and_nothing_is_made(run: Run, tmp_path: Path) -> None:
     home = {"XDG_DATA_HOME": str(tmp_path / "data")}
-    model = '[providers.vllm]\nbase_url = "http://127.0.0.1:9/v1"\n'  # so that no engine need be installed
-    text = model + '[tools]\nfunctions = ["shop"]\n[summaries]\nmodel = "nobody"\n[server]\nhost = "no.such.host.invalid"\n'
+    model = '[providers.vllm]\nmodels = ["m"]\n'  # so that no engine need be installed
+    text = (
+        model
+        + '[tools]\nfunctions = ["shop"]\n[summaries]\nmodel = "nobody"\n[server]\nhost = "no.such.host.invalid"\n'
+    )
     (tmp_path / "pellucid.toml").write_text(text + "allow_unauthenticated = true\n")
     first, *lines = one_sentence(run("config", "check", env=home)).splitlines()
     assert first == "The configuration is wrong:"
