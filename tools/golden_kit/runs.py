@@ -165,8 +165,8 @@ def _cell(name: str, value: Any) -> str:
     if _RANDOM.search(name):
         return "(set)"
     text = as_text(value) if isinstance(value, bytes) else str(value)
-    # A read that yielded no event may or may not have been one of its own.
-    return re.sub(r"\[\d+,\[\]\],?", "", text) if name == "log" else text
+    # How the events are divided among the entries of a log is a matter of when they were read.
+    return re.sub(r"\]\],\[\d+,\[", ",", re.sub(r"\[\d+,\[\]\],?", "", text)) if name == "log" else text
 
 
 # --- more turns ---------------------------------------------------------------------------------------------------

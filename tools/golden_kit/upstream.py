@@ -20,6 +20,8 @@ Cut = Literal["whole", "frames", "bytes"]
 """One read; one frame a read; one to seven bytes a read."""
 End = Literal["close", "truncate", "reset", "hang"]
 
+_READ = 32 * 1024
+"""What is surely one read: a longer body is several, always the same."""
 _SMALL_CUTS = 4 * 1024
 """So much at the beginning and at the end of a long body is cut into small pieces; the middle goes frame by frame."""
 
@@ -48,7 +50,7 @@ class Request(NamedTuple):
 def pieces(body: bytes, cut: Cut, content_type: str) -> list[bytes]:
     """The body, cut. The same body is cut in the same places each time."""
     if cut == "whole" or not body:
-        return [body]
+        return [body[at : at + _READ] for at in range(0, len(body), _READ)] or [body]
     if cut == "frames":
         return list(_frames(body, content_type))
     dice = random.Random(len(body))
@@ -155,13 +157,16 @@ class Upstream:
         body = play.body if play.end == "close" else play.body[: len(play.body) * 2 // 3]
         chunked = play.cut == "frames"
         framing = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {len(play.body)}"
-        head = [f"HTTP/1.1 {play.status} -", f"Content-Type: {play.content_type}", framing]
-        head += [f"{name}: {value}" for name, value in play.headers]
-        connection.sendall(("\r\n".join(head) + "\r\n\r\n").encode())
+        lines = [f"HTTP/1.1 {play.status} -", f"Content-Type: {play.content_type}", framing]
+        lines += [f"{name}: {value}" for name, value in play.headers]
+        head = ("\r\n".join(lines) + "\r\n\r\n").encode()
+        if play.cut != "whole":
+            connection.sendall(head)
+            head = b""
         for piece in pieces(body, play.cut, play.content_type):
-            if play.cut != "whole":
-                self._wait_until_read(connection, queue)
-            connection.sendall(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked and piece else piece)
+            self._wait_until_read(connection, queue)
+            connection.sendall(head + (b"%x\r\n%b\r\n" % (len(piece), piece) if chunked and piece else piece))
+            head = b""
         if play.end == "reset":
             self._wait_until_read(connection, queue)
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
