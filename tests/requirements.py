@@ -56,7 +56,7 @@ def _postgresql() -> str | None:
 
 
 def _node() -> str | None:
-    if shutil.which("npm") is None:
+    if not (shutil.which("npm") and shutil.which("node")):
         return "Node and npm are not installed"
     version = subprocess.run(["node", "--version"], capture_output=True, text=True, check=False).stdout.strip()
     major, minor, *_ = [*(int(number) for number in version.removeprefix("v").split(".")), 0]

@@ -26,6 +26,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import tomllib
 from collections import Counter
 from fnmatch import fnmatchcase
@@ -35,12 +36,13 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tools.golden_kit.captures import Capture, differences
+from tools.golden_kit.captures import BROKEN, Capture, differences
 from tools.golden_kit.capturing import capture, leave
 from tools.golden_kit.gateway import Checkout
 
 HERE = Path(__file__).parents[1]
 BASE = "15598e1"
+FRESH_SECONDS = 6 * 3600
 SHOWN = 10
 """So many differences are shown whole; the rest are counted."""
 
@@ -117,7 +119,7 @@ class Plan(NamedTuple):
 def run_captures(base: Checkout, tree: Checkout, plan: Plan, keep: Path, reuse: Path | None) -> tuple[Path, Path]:
     """Capture both sides at once (the base's only where it is not in the cache); the files."""
     left = keep / "left"
-    if reuse is not None and reuse.exists() and (reuse.parent / f"{reuse.name}.left").is_dir():
+    if reuse is not None and _is_fresh(reuse):
         left, base_file = reuse.parent / f"{reuse.name}.left", reuse
         sides = [(tree, keep / "tree.db")]
     else:
@@ -127,21 +129,35 @@ def run_captures(base: Checkout, tree: Checkout, plan: Plan, keep: Path, reuse: 
         sides = [(base, base_file), (tree, keep / "tree.db")]
     workers = []
     for checkout, file in sides:
-        args = [str(checkout.root), checkout.python, str(file), str(left), json.dumps(plan._asdict(), default=str)]
+        args = [
+            str(checkout.root),
+            checkout.python,
+            str(file),
+            str(left),
+            json.dumps({**plan._asdict(), "recordings": str(plan.recordings or "")}),
+        ]
         workers.append(subprocess.Popen([sys.executable, __file__, "--capture", *args]))
     statuses = [worker.wait() for worker in workers]
     if any(statuses):
         raise SystemExit("a capture failed")
     if reuse is not None and base_file != reuse and not plan.only:
-        shutil.copytree(left, reuse.parent / f"{reuse.name}.left", dirs_exist_ok=True)
-        shutil.copy(base_file, reuse)
+        reuse.unlink(missing_ok=True)
+        shutil.rmtree(reuse.with_name(f"{reuse.name}.left"), ignore_errors=True)
+        shutil.copytree(left, reuse.with_name(f"{reuse.name}.left"))
+        shutil.copy(base_file, reuse.with_suffix(".new"))
+        reuse.with_suffix(".new").rename(reuse)
     return base_file, keep / "tree.db"
+
+
+def _is_fresh(reuse: Path) -> bool:
+    """Whether a capture of the base can be used again: what the base left in it ages (times, logs that expire)."""
+    return reuse.exists() and time.time() - reuse.stat().st_mtime < FRESH_SECONDS
 
 
 def _capture_one(root: str, python: str, file: str, left: str, plan: str) -> None:
     """One side, in a process of its own."""
     options = json.loads(plan)
-    recordings = Path(options["recordings"]) if options["recordings"] not in (None, "None") else None
+    recordings = Path(options["recordings"]) if options["recordings"] else None
     capture(Checkout(Path(root), python), Path(file), Path(left), recordings, options["short"], options["only"])
 
 
@@ -185,13 +201,9 @@ def explained(entries: list[Allowed], used: Counter[Allowed], name: str, label: 
     """Whether the entries that cover this record, one after the other, make the one text the other."""
     for entry in entries:
         if entry.covers(name, label):
-            if entry.before is None:
-                used[entry] += 1
-                return True
-            changed = re.sub(entry.before, entry.after, one)
-            if changed != one:
-                used[entry] += 1
-                one = changed
+            changed = other if entry.before is None else re.sub(entry.before, entry.after, one)
+            used[entry] += changed != one
+            one = changed
     return one == other
 
 
@@ -212,13 +224,14 @@ def compare(base_file: Path, tree_file: Path, entries: list[Allowed]) -> int:
                 for difference in differences(base, tree, name)
                 if not explained(entries, used, name, *difference)
             ]
+            found += [(label, tree.text(text), "") for label, text in tree.digests(name) if label == BROKEN]
             if found:
                 unexplained += 1
                 if unexplained <= SHOWN:
                     _show(name, *found[0], len(found))
                 elif unexplained <= 20 * SHOWN:
                     print(f"differs: {name}: {found[0][0]}")
-    unused = [entry for entry in entries if not used[entry]]
+    unused = [entry for entry in entries if not used[entry] and any(fnmatchcase(name, entry.cases) for name in order)]
     for entry in unused:
         print(f"not needed any more: {entry.cases} {entry.records}: {entry.changelog}")
     print(
@@ -268,8 +281,6 @@ def main() -> int:
         keep = Path(options.keep or made)
         keep.mkdir(parents=True, exist_ok=True)
         files = run_captures(base, tree, plan, keep, reuse)
-        if options.only:
-            entries = []
         return 1 if compare(*files, entries) else 0
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.cases import Cases
 from tools.golden import Allowed, compare, explained, read_allowed
-from tools.golden_kit.captures import Capture, Case, differences
+from tools.golden_kit.captures import BROKEN, Capture, Case, differences
 from tools.golden_kit.fixtures import FIXTURES
 from tools.golden_kit.normal import Normaliser
 from tools.golden_kit.upstream import Cut, Play, Upstream, pieces
@@ -125,6 +125,16 @@ def test_an_entry_explains_what_it_says_and_nothing_else() -> None:
 def test_an_entry_that_explains_nothing_is_an_error(tmp_path: Path) -> None:
     _capture(tmp_path / "one", same=[("a", "x")]).close()
     assert compare(tmp_path / "one", tmp_path / "one", [Allowed("*", "A line.")]) == 1
+
+
+def test_an_entry_whose_cases_were_not_run_is_left_alone(tmp_path: Path) -> None:
+    _capture(tmp_path / "one", same=[("a", "x")]).close()
+    assert compare(tmp_path / "one", tmp_path / "one", [Allowed("other/*", "A line.")]) == 0
+
+
+def test_a_case_that_broke_is_a_fault_on_both_sides_too(tmp_path: Path) -> None:
+    _capture(tmp_path / "one", same=[(BROKEN, "TimeoutError")]).close()
+    assert compare(tmp_path / "one", tmp_path / "one", []) == 1
 
 
 def test_an_entry_needs_its_line_in_the_changelog(tmp_path: Path) -> None:

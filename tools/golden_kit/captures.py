@@ -10,6 +10,9 @@ from pathlib import Path
 
 from .normal import Normaliser, as_text
 
+BROKEN = "the case broke"
+"""The label of what a case ended with that could not be carried out. It is a fault, also where both sides have it."""
+
 
 class Case:
     """The records of one case, in order: pairs of a label and a text."""

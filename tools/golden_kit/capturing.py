@@ -28,7 +28,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from . import commands, refusals, runs, spaces
-from .captures import Capture, Case
+from .captures import BROKEN, Capture, Case
 from .fixtures import FIXTURES, Script, recorded
 from .gateway import Checkout, Gateway
 from .remains import leave_live, live_cases, remains, reopened
@@ -95,7 +95,7 @@ def capture(checkout: Checkout, file: Path, left: Path, recordings: Path | None,
             try:
                 body(case)
             except Exception as error:
-                case.add("the case broke", f"{type(error).__name__}: {error}")
+                case.add(BROKEN, f"{type(error).__name__}: {error}")
                 print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
             out.put(name, case)
             count += 1
@@ -122,7 +122,13 @@ def in_short(name: str) -> bool:
     """Whether a case belongs to the short form: fewer views and cuts, every script and protocol once."""
     group, *rest = name.split("/")
     if group == "matrix":
-        return rest[-3:] in (["raw", "stream", "frames"], ["summary", "stream", "bytes"], ["raw", "whole", "whole"])
+        return rest[-3:] in (
+            ["raw", "stream", "frames"],
+            ["summary", "stream", "bytes"],
+            ["sealed", "stream", "frames"],
+            ["hidden", "stream", "frames"],
+            ["raw", "whole", "whole"],
+        )
     if group in ("stored", "turns"):
         return rest[-1] == "raw" or rest[-2:] in (["raw", "stream"], ["sealed", "whole"])
     if group == "upstream-errors":

@@ -33,6 +33,6 @@ def _verify(on: Setting, case: Case) -> None:
     case.add("status", str(done.returncode))
     case.add("stderr", done.stderr)
     # Which chains have been signed by now is a matter of time, and their order one of random ids.
-    times = rb"(signed up to .*|not signed yet)$|(?<=_)[0-9a-f]{32}|\\d+ checkpoints?\\.$"
+    times = rb"(signed up to .*|not signed yet)$|(?<=_)[0-9a-f]{32}|\d+ checkpoints?\.$"
     lines = re.sub(times, b"", done.stdout, flags=re.MULTILINE)
-    case.add_unordered("stdout", sorted(set(lines.decode().splitlines())))
+    case.add_unordered("stdout", lines.decode().splitlines())

@@ -101,17 +101,19 @@ class Gateway:
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         sent = {"Content-Type": "application/json"} if data is not None else {}
         sent |= dict(headers)
-        if self._connection is None:
-            self._connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        self._connection.request(method, path, data, sent)
-        response = self._connection.getresponse()
+        connection, self._connection = self._connection, None  # one that breaks is not used again
+        if connection is None:
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection.request(method, path, data, sent)
+        response = connection.getresponse()
         got = [(name.lower(), value) for name, value in response.getheaders()]
         try:
-            return Reply(response.status, got, response.read())
+            reply = Reply(response.status, got, response.read())
         except http.client.IncompleteRead as error:
-            self._connection.close()
-            self._connection = None
+            connection.close()
             return Reply(response.status, got, error.partial + b"<the connection ended here>")
+        self._connection = connection
+        return reply
 
     def stop(self) -> None:
         if self._connection is not None:
