@@ -49,7 +49,5 @@ class Cases:
         if error is None and not self._count:
             raise AssertionError("there was no case: a table is empty")
         if self._failed:
-            names = ", ".join(
-                note for failure in self._failed for note in failure.__notes__ if note.startswith("case: ")
-            )
+            names = ", ".join(self._names)
             raise CasesFailed(f"{len(self._failed)} of {self._count} cases failed: {names}", self._failed)

@@ -42,7 +42,7 @@ def places_to_cut(data: bytes, *frame_ends: bytes, seed: str) -> list[int]:
 
     Args:
         data: the body.
-        frame_ends: what stands where a frame of it ends.
+        frame_ends: what stands where a frame of it ends; without any, every place is as good as another.
         seed: the recording's name; the same places are chosen each time.
 
     Returns:
@@ -53,7 +53,7 @@ def places_to_cut(data: bytes, *frame_ends: bytes, seed: str) -> list[int]:
         return list(range(len(data)))
     count = 25_000 * examples // len(data) + 10
     dice = random.Random(seed)
-    ends = [at for at in range(len(data)) if data.startswith(frame_ends, at)] or [0]
+    ends = [at for at in range(len(data)) if data.startswith(frame_ends, at)] or range(len(data))
     around = [max(at + dice.randrange(-2, 4), 0) for at in dice.choices(ends, k=count)]
     return [*around, *(dice.randrange(len(data)) for _ in range(count))]
 
