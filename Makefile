@@ -31,7 +31,7 @@ test-all: .venv/all
 	tests/needs.sh
 	$(BIN)/python -m pytest --numprocesses $(TEST_WORKERS) --circle all --hypothesis-profile long
 
-golden: .venv/all
+golden: .venv/dev
 	$(BIN)/python tools/golden.py
 
 check: .venv/dev
