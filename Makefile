@@ -1,6 +1,7 @@
 # make run    set everything up and start the gateway with a model of its own
 # make test   install what the core tests need (Python packages), and run them: minutes
 # make test-all  all tests: also those with browsers, Node, PostgreSQL, Redis, replicas and the embedded model
+# make coverage  all tests, with the lines and branches that they reach, by package
 # make golden  this checkout against an older version, to the byte (CONTRIBUTING.md)
 # make check  formatting, lint, types, floors
 # make page   build the chat page from ui/ into the package (it is committed: to run it takes no Node)
@@ -18,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 TEST_WORKERS ?= auto
 
-.PHONY: run test test-all golden check format bench clean page check-page
+.PHONY: run test test-all coverage golden check format bench clean page check-page
 .DEFAULT_GOAL := run
 
 run: .venv/run
@@ -30,6 +31,14 @@ test: .venv/dev
 test-all: .venv/all
 	tests/needs.sh
 	$(BIN)/python -m pytest --numprocesses $(TEST_WORKERS) --circle all --hypothesis-profile long
+
+coverage: .venv/all
+	tests/needs.sh
+	rm -rf .coverage
+	$(BIN)/coverage run -m pytest --numprocesses $(TEST_WORKERS) --circle all
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage json --quiet -o .coverage/report.json
+	$(BIN)/python tools/coverage_by_package.py .coverage/report.json
 
 golden: .venv/dev
 	$(BIN)/python tools/golden.py
