@@ -260,7 +260,7 @@ class Agent(Generic[Out]):
             external_tools=start.tools,
             deferred_tool_results=start.results,
         )
-        return AgentRun(replace(plan, enrich=start.enrich, served=True))
+        return AgentRun(replace(plan, stages=tuple(start.stages), served=True))
 
     async def _plan(
         self,

@@ -1,6 +1,6 @@
 """One run of an agent, while it runs.
 
-It owns an `AttachedRun`: the machine decides what comes next, this says what happens then. Before the model is asked,
+It owns a `LiveRun`: the machine decides what comes next, this says what happens then. Before the model is asked,
 processors see the messages and limits are looked at; functions are called; an answer is read as the type that was asked
 for, or goes back to the model with what is wrong.
 
@@ -34,7 +34,7 @@ from ..parts import (
     ToolReturnPart,
 )
 from ..run import Minter
-from ..runs import Answered, AttachedRun
+from ..runs import Batch, BatchReceiver, LiveRun, Stage, ToolOutcomes
 from ..settings import ModelCall
 from ..tools import (
     ApprovalRequired,
@@ -85,7 +85,7 @@ class Plan:
     pending: tuple[ToolCallPart, ...] = ()
     """Calls that the run before left, and of which `results` say whether they may be made."""
     results: DeferredToolResults = field(default_factory=DeferredToolResults)
-    enrich: Callable[[list[Event]], list[Event]] | None = None
+    stages: tuple[Stage, ...] = ()
     served: bool = False
     """Whether nobody raises what ended the run, so that it has to be logged."""
 
@@ -114,12 +114,12 @@ class AgentRun(Generic[Out]):
         self._left: list[ToolCallPart] = []
         """Calls that wait for somebody, and why."""
         self._gate = Gate()
-        self._run = AttachedRun(
+        self._run = LiveRun(
             plan.model,
             plan.call,
             Minter(plan.seed),
             self,
-            enrich=plan.enrich,
+            stages=(*plan.stages, _ResultStage(self)),
             log_faults=plan.served,
             pending=plan.pending,
         )
@@ -131,18 +131,16 @@ class AgentRun(Generic[Out]):
         try:
             if not self._opened:
                 await self.open()
-            if self._failure is not None:
+            batch = await self._run.read()
+            if batch is None and self._failure is not None:
                 raise self._failure
-            if self.is_over:
-                return None
-            await self._run.wait()
-            return self.take()
+            return None if batch is None else batch.events
         except PellucidError as error:
             # The first turn could not be asked for; later ones end the run by themselves.
             if self._failure is error:
                 raise
             self._failure = error
-            return self._heard(self._run.fail(error.info))
+            return self._run.fail(error.info)
         except BaseException:
             self.cancel()
             raise
@@ -167,7 +165,7 @@ class AgentRun(Generic[Out]):
         if not self.is_over:
             self.cancel()
 
-    # --- being served (see `runs.Running`): what goes wrong is an event, and is not raised --------------------------
+    # --- being served (see `runs.RunSource`): what goes wrong is an event, and is not raised -----------------------
 
     async def open(self) -> None:
         self._opened = True
@@ -179,26 +177,24 @@ class AgentRun(Generic[Out]):
         return self._run.origin
 
     @property
-    def waiting(self) -> bool:
-        return self._run.waiting
+    def queued(self) -> bool:
+        return self._run.queued
 
     @property
     def ended(self) -> RunEndEvent | None:
         return self._run.ended
 
-    @property
-    def now(self) -> int:
-        return self._run.now
+    async def deliver(self, receive: BatchReceiver) -> None:
+        await self._run.deliver(receive)
 
-    def wait(self) -> Awaitable[None]:
-        return self._run.wait()
+    def pause(self) -> None:
+        self._run.pause()
 
-    def take(self) -> list[Event] | None:
-        batch = self._run.take()
-        return None if batch is None else self._heard(batch)
+    def resume(self) -> None:
+        self._run.resume()
 
-    async def stop(self, error: ErrorInfo | None = None) -> list[Event]:
-        return self._heard(await self._run.stop(error))
+    async def stop(self, error: ErrorInfo | None = None) -> None:
+        await self._run.stop(error)
 
     # --- what there is -------------------------------------------------------------------------------------------
 
@@ -249,7 +245,13 @@ class AgentRun(Generic[Out]):
             sides=self._run.emit,
         )
 
-    # --- what happens between two turns (see `runs.Owner`) ---------------------------------------------------------
+    # --- what happens between two turns (see `runs.TurnHandler`) --------------------------------------------------
+
+    async def begin_run(self, call: ModelCall) -> ModelCall:
+        return call
+
+    def end_run(self) -> None:
+        pass
 
     async def prepare(self, call: ModelCall) -> ModelCall:
         """The call with what processors made of its messages, and the instructions first."""
@@ -261,7 +263,7 @@ class AgentRun(Generic[Out]):
             messages = await _called(processor, self.ctx, messages)
         return msgspec.structs.replace(call, messages=_with_instructions(messages, self._plan.instructions))
 
-    async def answer(self, calls: tuple[ToolCallPart, ...]) -> Answered:
+    async def answer(self, calls: tuple[ToolCallPart, ...]) -> ToolOutcomes:
         """Call the functions, unless one of the calls is the answer."""
         plan = self._plan
         plan.limits.check_tokens(self.usage)
@@ -271,7 +273,7 @@ class AgentRun(Generic[Out]):
                 answers[index] = await self._answered_by(call)
         if self._output:
             results = [answers.get(index) or _not_called(call) for index, call in enumerate(calls)]
-            return Answered(results, last=True)
+            return ToolOutcomes(results, last=True)
         functions = []
         for index, call in enumerate(calls):
             said = plan.results.approval(call.tool_call_id) if plan.pending else None
@@ -293,7 +295,7 @@ class AgentRun(Generic[Out]):
                 self._run.emit(interrupt_of(call, gate.left[call.tool_call_id]))
         made = {result.tool_call_id: result for result in (*answers.values(), *called)}
         results = [made[call.tool_call_id] for call in calls if call.tool_call_id in made]
-        return Answered(results, left=frozenset(gate.left))
+        return ToolOutcomes(results, left=frozenset(gate.left))
 
     async def check(self, response: ModelResponse) -> RetryPromptPart | None:
         """Whether an answer without calls is what was asked for."""
@@ -331,11 +333,11 @@ class AgentRun(Generic[Out]):
 
     # --- events --------------------------------------------------------------------------------------------------
 
-    def _heard(self, batch: list[Event]) -> list[Event]:
-        batch = self._announce(batch)
-        if batch and isinstance(batch[-1], RunEndEvent):
-            self._ended(batch[-1])
-        return batch
+    def _with_result(self, events: list[Event]) -> list[Event]:
+        events = self._announce(events)
+        if events and isinstance(events[-1], RunEndEvent):
+            self._ended(events[-1])
+        return events
 
     def _announce(self, batch: list[Event]) -> list[Event]:
         """The batch, with a word where the answer begins."""
@@ -401,6 +403,16 @@ def warn(message: str) -> None:
 
 
 _BETWEEN = ("pellucid", "asyncio", "contextlib")
+
+
+class _ResultStage(Stage):
+    """Marks where the answer begins, and makes the run's result at its end."""
+
+    def __init__(self, run: AgentRun[Any]) -> None:
+        self._run = run
+
+    def process(self, batch: Batch) -> Batch:
+        return Batch(batch.time_ms, self._run._with_result(batch.events))
 
 
 class _Everything:

@@ -1,6 +1,6 @@
 """What a run of an agent begins with when it is served: to `asgi`, agents of ours and of others look the same.
 
-`Start` says what was asked, whoever is `Startable` gives the `Running`. `StateDeps` are dependencies that hold what a
+`Start` says what was asked, whoever is `Startable` gives the `RunSource`. `StateDeps` are dependencies that hold what a
 client's page and the agent both work on; the name is Pydantic AI's, whose own will do as well.
 """
 
@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypedDict, TypeVar, runtime_checkable
 
 from ..errors import RequestError
-from ..events import Event
 from ..parts import ModelMessage
-from ..runs import Running
+from ..runs import RunSource, Stage
 from ..settings import ModelSettings, ToolDefinition
 from ..tools import DeferredToolResults, shape_of
 
@@ -44,15 +43,15 @@ class Start:
     """What came of the calls that the run before left."""
     deps: Any = None
     settings: ModelSettings = field(default_factory=ModelSettings)
-    enrich: Callable[[list[Event]], list[Event]] | None = None
-    """What sees every batch once, before anybody else does."""
+    stages: Sequence[Stage] = ()
+    """What every batch passes before it is read (see `runs.stages`)."""
 
 
 @runtime_checkable
 class Startable(Protocol):
     """An agent, as whoever serves it sees it."""
 
-    async def start(self, start: Start) -> Running:
+    async def start(self, start: Start) -> RunSource:
         """A run, not yet opened, in which faults are events and are logged. Raises `RequestError` for what this agent
         cannot be asked."""
         ...

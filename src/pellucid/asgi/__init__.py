@@ -1,7 +1,7 @@
 """Runs over HTTP, in whatever protocol: what a server and an agent's own application have in common."""
 
 from .http import ClientGone, Message, Receive, Scope, Send
-from .serving import FAULT, STOPPING, Answering, Encoder, Redact, serve_stream, serve_whole
+from .streaming import FAULT, STOPPING, Answering, Encoder, Redact, serve_response, serve_stream
 
 __all__ = [
     "FAULT",
@@ -14,6 +14,6 @@ __all__ = [
     "Redact",
     "Scope",
     "Send",
+    "serve_response",
     "serve_stream",
-    "serve_whole",
 ]

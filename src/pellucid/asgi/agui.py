@@ -30,7 +30,7 @@ from ..protocols import agui
 from ..protocols.agui import DialectName, Encoder, Request, dialect_of, parse_input
 from ..protocols.agui.history import belongs
 from ..protocols.agui.proto import MEDIA_TYPE, accepted, delta_frames, encode_frame
-from ..runs.seals import Seals
+from ..runs.seal_stage import SealStage
 from ..sealing import Attached, KeyFile, Keys, Sealed, Sealer, SealError, attach, default_key_file, env_keys
 from ..settings import ModelSettings
 from ..telemetry import log, place_of
@@ -38,7 +38,7 @@ from ..tools import DeferredToolResults
 from ..view import Reader, Redactor, View, redact_error, view_of
 from . import http
 from .resume import check_resume
-from .serving import FAULT, is_told, serve_stream
+from .streaming import FAULT, ASGIWriter, BodyWriter, is_client_error, serve_stream
 
 DIALECT_HEADER = "ag-ui-dialect"
 _TENANT = "agent"
@@ -88,7 +88,7 @@ class AGUIApp:
         except http.ClientGone:
             pass
         except Exception as error:
-            told = error.info if isinstance(error, PellucidError) and is_told(error) else None
+            told = error.info if isinstance(error, PellucidError) and is_client_error(error) else None
             if told is None:
                 log.error("a fault of an agent, before its run began: %s", place_of(error))
             if not exchange.started:
@@ -120,7 +120,7 @@ class AGUIApp:
                 results=DeferredToolResults(approvals=approvals_of(request.resume)),
                 deps=with_state(await deps if isawaitable(deps) else deps, input.state),
                 settings=ModelSettings(**asked.settings),
-                enrich=Seals(sealer.seal) if reasoning and dialect.seals != "none" else None,
+                stages=(SealStage(sealer.seal),) if reasoning and dialect.seals != "none" else (),
             )
         )
         origin = getattr(run, "origin", None)
@@ -167,9 +167,10 @@ class _Exchange:
     def query(self) -> dict[str, str]:
         return dict(parse_qsl(self.scope["query_string"].decode("latin-1"), keep_blank_values=True))
 
-    async def stream(self, content_type: str = http.EVENT_STREAM) -> None:
+    async def stream(self, content_type: str = http.EVENT_STREAM) -> BodyWriter:
         self.started = True
         await http.start_stream(self.send, http.warned(self.warnings), content_type)
+        return ASGIWriter(self.send)
 
     async def refuse(self, error: ErrorInfo) -> None:
         self.started = True

@@ -27,11 +27,11 @@ from ..events import (
 from ..models import Asked
 from ..parts import ModelRequest, ThinkingPart, ToolCallPart, UserPromptPart
 from ..run import Minter
-from ..runs import AttachedRun
+from ..runs import LiveRun
 from ..server.catalog import Catalog
 from ..server.config import Config
 from ..settings import Effort, ModelCall, ModelSettings
-from ..transport import Transport
+from ..upstream import Upstream
 from .local import embedded_model
 from .options import model_options, read_options
 from .terminal import CONTROLS
@@ -58,14 +58,13 @@ async def _ask(config: Config, text: str, name: str | None, effort: Effort | Non
     async with _models(config) as catalog:
         public_name, model = catalog.find(name)
         call = ModelCall(public_name, [ModelRequest([UserPromptPart(text)])], settings)
-        run = AttachedRun(model, call, Minter(secrets.token_bytes(16)))
+        run = LiveRun(model, call, Minter(secrets.token_bytes(16)))
         await run.open()
         try:
-            while (events := await run.read()) is not None:
-                out.show(events)
+            await run.deliver(lambda batch: out.show(batch.events))
         finally:
-            out.show(run.cancel())
-    ended = run.run.ended
+            await run.stop()
+    ended = run.ended
     if ended is not None and ended.error is not None:
         raise ModelError(ended.error)
     return 0 if ended is not None and ended.status == "completed" else 1
@@ -73,7 +72,7 @@ async def _ask(config: Config, text: str, name: str | None, effort: Effort | Non
 
 @asynccontextmanager
 async def _models(config: Config) -> AsyncIterator[Catalog]:
-    transport = Transport(config.limits)
+    transport = Upstream(config.limits)
     local: Asked | None = None
     try:
         if config.use_local:

@@ -2,6 +2,7 @@
 
 from .door import close_door
 from .infer import infer_model
-from .model import Asked, Model, Turn
+from .model import Asked, Model, ModelEventReceiver, ModelStream
+from .stream_reader import StreamReader
 
-__all__ = ["Asked", "Model", "Turn", "close_door", "infer_model"]
+__all__ = ["Asked", "Model", "ModelEventReceiver", "ModelStream", "StreamReader", "close_door", "infer_model"]

@@ -7,7 +7,6 @@ events (`queue`: `loading`, `position`), and nobody waits in silence.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
 from typing import Any
 
 import msgspec
@@ -23,8 +22,8 @@ from ..parts import Audio, File, Image, ModelMessage, Origin, ToolReturnPart, Us
 from ..providers.profiles import builtin_profiles
 from ..providers.wires import WIRES
 from ..settings import ModelCall, ModelSettings, merge_settings
-from ..transport import Limits, Transport
-from .model import MAX_ERROR_BODY, HTTPTurn, Turn
+from ..upstream import Limits, Upstream
+from .model import MAX_ERROR_BODY, HTTPModelStream, ModelEventReceiver, ModelStream
 from .unheard import unheard
 
 LOAD_SECONDS = 300.0
@@ -72,9 +71,7 @@ def embedded_warnings(
 class EmbeddedModel:
     """The engine's model, as something to ask."""
 
-    def __init__(
-        self, engine: Engine | LentEngine, transport: Transport, settings: ModelSettings | None = None
-    ) -> None:
+    def __init__(self, engine: Engine | LentEngine, transport: Upstream, settings: ModelSettings | None = None) -> None:
         self.engine = engine
         self.name = engine.model.name
         self._profile = builtin_profiles()["llama.cpp"]
@@ -93,7 +90,7 @@ class EmbeddedModel:
     async def stop(self) -> None:
         await self.engine.stop()
 
-    async def open(self, call: ModelCall) -> Turn:
+    async def open(self, call: ModelCall) -> ModelStream:
         """Ask, now or when it is this call's turn. Raises `RequestError` for what this model cannot do."""
         settings = merge_settings(self.settings, call.settings)
         call = replace(call, model=self.name, settings=settings, stream=True)
@@ -107,13 +104,13 @@ class EmbeddedModel:
                 if error.info.code != "unreachable":
                     raise
                 # It died this moment. Another is being started, and can be waited for like the first.
-        return _WaitingTurn(self, data)
+        return _QueuedStream(self, data)
 
     def warnings(self, call: ModelCall) -> list[str]:
         """One sentence for each setting, of the call or the model's own, that this model cannot honour as given."""
         return embedded_warnings(call, self.settings, self.origin, self.engine.model.grammar)
 
-    async def _ask(self, body: bytes) -> Turn:
+    async def _ask(self, body: bytes) -> ModelStream:
         """Ask while holding a slot; the turn gives it back. Raises `ModelError`, and then it is given back here."""
         try:
             engine = self.engine
@@ -123,13 +120,14 @@ class EmbeddedModel:
                 # It closes the connection after a stream while it says that it will keep it.
                 "Connection": "close",
             }
-            answer = await self._transport.open(f"{engine.base_url}{self._profile.path}", headers, body, LIMITS)
-            if answer.status != 200:
-                raise ModelError(_explained(answer.status, await answer.read_all(MAX_ERROR_BODY)))
+            response = await self._transport.open(f"{engine.base_url}{self._profile.path}", headers, body, LIMITS)
+            if response.status != 200:
+                raise ModelError(_explained(response.status, await response.read_all(MAX_ERROR_BODY)))
         except BaseException:
             self.engine.queue.leave()
             raise
-        return _HeldTurn(HTTPTurn(answer, self._wire.decoder(self._profile, self.origin, answer.content_type)), self)
+        decoder = self._wire.decoder(self._profile, self.origin, response.content_type)
+        return _SlotStream(HTTPModelStream(response, decoder), self)
 
 
 def _explained(status: int, body: bytes) -> ErrorInfo:
@@ -139,109 +137,123 @@ def _explained(status: int, body: bytes) -> ErrorInfo:
         return explain(status, body.decode("utf-8", "replace"))
 
 
-class _HeldTurn:
-    """A turn that holds one of the engine's slots while it lasts."""
+class _SlotStream:
+    """A stream that holds one of the engine's slots until its turn is over."""
 
-    waiting = False
+    queued = False
 
-    def __init__(self, turn: Turn, model: EmbeddedModel) -> None:
-        self._turn = turn
+    def __init__(self, stream: ModelStream, model: EmbeddedModel) -> None:
+        self._stream = stream
         self._queue = model.engine.queue
-        self._held = True
+        self._has_slot = True
+        self._receive: ModelEventReceiver | None = None
 
-    def wait(self) -> Awaitable[None]:
-        return self._turn.wait()
+    def start(self, receive: ModelEventReceiver) -> None:
+        self._receive = receive
+        self._stream.start(self._on_events)
 
-    def take(self) -> list[ModelEvent] | None:
-        batch = self._turn.take()
-        if batch is None or (batch and type(batch[-1]) is ResponseEndEvent):
-            self._leave()
-        return batch
+    def _on_events(self, events: list[ModelEvent] | None) -> None:
+        if events is None or (events and type(events[-1]) is ResponseEndEvent):
+            self._release()
+        assert self._receive is not None
+        self._receive(events)
+
+    def pause(self) -> None:
+        self._stream.pause()
+
+    def resume(self) -> None:
+        self._stream.resume()
 
     def cancel(self, error: ErrorInfo | None = None) -> list[ModelEvent]:
         try:
-            return self._turn.cancel(error)
+            return self._stream.cancel(error)
         finally:
-            self._leave()
+            self._release()
 
-    def _leave(self) -> None:
-        if self._held:
-            self._held = False
+    def _release(self) -> None:
+        if self._has_slot:
+            self._has_slot = False
             self._queue.leave()
 
 
-class _WaitingTurn:
-    """A turn that has not begun: first the wait, told as side events, then the turn itself."""
+class _QueuedStream:
+    """A stream that has not begun: first the wait, as side events, then the turn itself."""
 
     def __init__(self, model: EmbeddedModel, body: bytes) -> None:
         self._model = model
         self._body = body
-        self._turn: Turn | None = None
-        self._news: asyncio.Queue[SideEvent | None] = asyncio.Queue()
-        """What to tell; None when the wait is over, one way or the other."""
-        self._batch: list[ModelEvent] | None = None
+        self._stream: ModelStream | None = None
+        self._receive: ModelEventReceiver | None = None
+        self._before: list[ModelEvent] = []
+        """What came before anybody received."""
+        self._paused = False
         self._over = False
-        self._begin = asyncio.create_task(self._wait_and_ask())
+        self._task = asyncio.create_task(self._wait_and_ask())
 
     @property
-    def waiting(self) -> bool:
-        return self._turn is None
+    def queued(self) -> bool:
+        return self._stream is None
 
-    def wait(self) -> Awaitable[None]:
-        return self._turn.wait() if self._turn is not None else self._wait()
+    def start(self, receive: ModelEventReceiver) -> None:
+        self._receive = receive
+        before, self._before = self._before, []
+        for event in before:
+            receive([event])
+        if self._stream is not None:
+            self._stream.start(receive)
 
-    async def _wait(self) -> None:
-        if self._over:
-            self._batch = None
-            return
-        self._batch = []
-        news = await self._news.get()
-        if news is not None:
-            self._batch = [news]
-            return
-        try:
-            self._turn = await self._begin
-        except PellucidError as error:
-            self._over = True
-            self._batch = Emitter(self._model.origin).end("error", error.info)
+    def pause(self) -> None:
+        self._paused = True
+        if self._stream is not None:
+            self._stream.pause()
 
-    def take(self) -> list[ModelEvent] | None:
-        if self._turn is None or self._batch is not None:
-            batch, self._batch = self._batch, None
-            return batch
-        return self._turn.take()
+    def resume(self) -> None:
+        self._paused = False
+        if self._stream is not None:
+            self._stream.resume()
 
     def cancel(self, error: ErrorInfo | None = None) -> list[ModelEvent]:
-        if self._turn is not None:
-            return self._turn.cancel(error)
+        if self._stream is not None:
+            return self._stream.cancel(error)
         if self._over:
             return []
         self._over = True
-        if self._begin.done() and not self._begin.cancelled() and self._begin.exception() is None:
-            return self._begin.result().cancel(error)
-        self._begin.cancel()
+        self._task.cancel()
         return Emitter(self._model.origin).end("cancelled" if error is None else "error", error)
 
-    async def _wait_and_ask(self) -> Turn:
+    async def _wait_and_ask(self) -> None:
         try:
-            for _ in range(4):
-                try:
-                    return await self._try()
-                except ModelError as error:
-                    if error.info.code != "unreachable":
-                        raise
-                    unreachable = error
-                # It died, and that will have been noticed in a moment.
-                await asyncio.sleep(0.25)
-            raise unreachable
-        finally:
-            self._news.put_nowait(None)
+            stream = await self._ask_until_reachable()
+        except PellucidError as error:
+            self._over = True
+            self._deliver(Emitter(self._model.origin).end("error", error.info))
+            return
+        if self._over:
+            stream.cancel()
+            return
+        self._stream = stream
+        if self._paused:
+            stream.pause()
+        if self._receive is not None:
+            stream.start(self._receive)
 
-    async def _try(self) -> Turn:
+    async def _ask_until_reachable(self) -> ModelStream:
+        for _ in range(4):
+            try:
+                return await self._try()
+            except ModelError as error:
+                if error.info.code != "unreachable":
+                    raise
+                unreachable = error
+            # It died, and that will have been noticed in a moment.
+            await asyncio.sleep(0.25)
+        raise unreachable
+
+    async def _try(self) -> ModelStream:
         engine = self._model.engine
-        await engine.queue.enter(self._tell)
+        await engine.queue.enter(self._on_position)
         if not self._model.ready:
-            self._news.put_nowait(SideEvent("queue", "loading"))
+            self._deliver([SideEvent("queue", "loading")])
             try:
                 await engine.ready(LOAD_SECONDS)
             except BaseException:
@@ -249,5 +261,11 @@ class _WaitingTurn:
                 raise
         return await self._model._ask(self._body)
 
-    def _tell(self, position: int) -> None:
-        self._news.put_nowait(SideEvent("queue", "position", position))
+    def _on_position(self, position: int) -> None:
+        self._deliver([SideEvent("queue", "position", position)])
+
+    def _deliver(self, events: list[ModelEvent]) -> None:
+        if self._receive is not None:
+            self._receive(events)
+        else:
+            self._before += events

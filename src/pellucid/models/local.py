@@ -10,18 +10,18 @@ from ..local.errors import LocalError
 from ..local.supervise import Engine
 from ..parts import Origin
 from ..settings import ModelCall, ModelSettings
-from ..transport import Transport
+from ..upstream import Upstream
 from .door import door
 from .embedded import EmbeddedModel, embedded_warnings
 from .held import Held
-from .model import Turn
+from .model import ModelStream
 
 
 class LocalModel:
     """A model of the catalogue (`default` for the default one), or a GGUF file, run by this process's own engine."""
 
     def __init__(
-        self, name: str = "default", *, settings: ModelSettings | None = None, transport: Transport | None = None
+        self, name: str = "default", *, settings: ModelSettings | None = None, transport: Upstream | None = None
     ) -> None:
         self._path = Path(name).expanduser() if name.endswith(".gguf") else None
         try:
@@ -35,7 +35,7 @@ class LocalModel:
         self._transport = transport
         self._running = Held(self._start, self._stop)
 
-    async def open(self, call: ModelCall) -> Turn:
+    async def open(self, call: ModelCall) -> ModelStream:
         """Ask, when the model is there. Raises `ModelError` where it cannot be fetched or started."""
         try:
             running = await self._running.get()

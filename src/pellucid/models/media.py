@@ -30,7 +30,7 @@ from ..parts import (
     Video,
 )
 from ..settings import ModelCall
-from .model import Asked, Turn
+from .model import Asked, ModelStream
 
 MAX_BYTES = 20 * 1024 * 1024
 """Of one file."""
@@ -140,7 +140,7 @@ class WithMedia:
         self._media = media
         self._inline = inline
 
-    async def open(self, call: ModelCall) -> Turn:
+    async def open(self, call: ModelCall) -> ModelStream:
         """Raises `EgressError` for what may not or cannot be fetched, and whatever the model raises."""
         if self._inline and any(_names(part) for message in call.messages for part in message.parts):
             call = replace(call, messages=await _Inlining(self._media).messages(call.messages))

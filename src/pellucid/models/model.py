@@ -1,4 +1,4 @@
-"""One model at one upstream: asked with a `ModelCall`, it answers with a `Turn` of event batches.
+"""One model at one upstream: called with a `ModelCall`, it answers with a `ModelStream` of events.
 
 What is sent is made by a pure function of the call (`Model.request`); what of the settings the request does not show,
 `Model.warnings` tells.
@@ -7,8 +7,8 @@ What is sent is made by a pure function of the call (`Model.request`); what of t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
@@ -22,7 +22,7 @@ from ..providers.profiles import Profile
 from ..providers.wires import WIRES, Decoder
 from ..settings import ModelCall, ModelSettings, merge_settings
 from ..telemetry.names import UPSTREAM_ID_HEADERS
-from ..transport import Answer, Limits, Transport
+from ..upstream import Limits, Upstream, UpstreamResponse
 from .door import door
 from .sigv4 import sign
 from .unheard import unheard
@@ -30,30 +30,37 @@ from .unheard import unheard
 MAX_ERROR_BODY = 64 * 1024
 
 
-class Turn(Protocol):
-    """What is read from a model: batches of events, one for each read of the upstream.
+ModelEventReceiver: TypeAlias = Callable[[list[ModelEvent] | None], None]
+"""Takes the events of one read; None: the stream stopped without the end of its turn."""
 
-    An agent, a replay and a remote model look the same to whoever drives a run. To wait and to take are two steps so
-    that however many hands a batch goes through, only one coroutine wakes for it.
+
+class ModelStream(Protocol):
+    """One turn of a model, pushed: the events of each read go to a receiver, in the call that read them.
+
+    A remote model, the embedded one and an agent of another library look the same to whoever drives a run.
     """
 
     @property
-    def waiting(self) -> bool:
+    def queued(self) -> bool:
         """Whether the model has not begun because others are before this turn."""
         ...
 
-    def wait(self) -> Awaitable[None]:
-        """Wait until there is something to take. Never raises for the model's faults."""
+    def start(self, receive: ModelEventReceiver) -> None:
+        """Deliver what has come, and from now on what comes. The last events end with `ResponseEndEvent`."""
         ...
 
-    def take(self) -> list[ModelEvent] | None:
-        """What has come, once `wait` is over: the next batch (it may be empty), or None when the turn is over."""
+    def pause(self) -> None:
+        """Read no more from the upstream, until `resume`. Idempotent."""
+        ...
+
+    def resume(self) -> None:
+        """Read again. Idempotent."""
         ...
 
     def cancel(self, error: ErrorInfo | None = None) -> list[ModelEvent]:
-        """Stop now, give the connection up, and close what is open: as cancelled, or as failed with `error`.
+        """Stop now and release the connection: the events that close the turn, as cancelled, or as failed with `error`.
 
-        Idempotent, and to be called also when the turn is over: what it holds is given back then.
+        Nothing is delivered afterwards. Idempotent; also called when the turn is over: what it holds is released then.
         """
         ...
 
@@ -64,7 +71,7 @@ class Asked(Protocol):
     name: str
     origin: Origin
 
-    async def open(self, call: ModelCall) -> Turn:
+    async def open(self, call: ModelCall) -> ModelStream:
         """Ask. Raises `ModelError` (nobody answered, or an error status) and `RequestError` (cannot be asked)."""
         ...
 
@@ -89,7 +96,7 @@ class Model:
         self,
         name: str,
         profile: Profile,
-        transport: Transport | None = None,
+        transport: Upstream | None = None,
         *,
         base_url: str | None = None,
         api_key: str | None = None,
@@ -113,7 +120,7 @@ class Model:
         self._headers = headers or {}
         self._unheard: tuple[str, list[str]] | None = None
 
-    async def open(self, call: ModelCall) -> Turn:
+    async def open(self, call: ModelCall) -> ModelStream:
         """Ask. Raises `ModelError` (nobody answered, or an error status) and `RequestError` (cannot be asked)."""
         api_key = self.api_key()
         call = replace(call, model=self.name, settings=merge_settings(self.settings, call.settings))
@@ -123,10 +130,10 @@ class Model:
             # In a thread: where the credentials come from, a request may be needed for them.
             headers = await asyncio.to_thread(sign, "POST", url, headers, data)
         transport = self._transport or await door()
-        answer = await transport.open(url, headers, data, self._limits, timeout)
-        if not 200 <= answer.status < 300 or answer.status in _WITHOUT_CONTENT:
-            raise ModelError(await _fault(answer, self.name), _request_id(answer))
-        return HTTPTurn(answer, self._wire.decoder(self.profile, self.origin, answer.content_type))
+        response = await transport.open(url, headers, data, self._limits, timeout)
+        if not 200 <= response.status < 300 or response.status in _WITHOUT_CONTENT:
+            raise ModelError(await _fault(response, self.name), _request_id(response))
+        return HTTPModelStream(response, self._wire.decoder(self.profile, self.origin, response.content_type))
 
     @property
     def address(self) -> tuple[str | None, int | None]:
@@ -167,68 +174,81 @@ class Model:
         return list(self._unheard[1])
 
 
-class HTTPTurn:
-    """A turn that is read from a socket."""
+class HTTPModelStream:
+    """A turn that is read from a connection: a `BodyReceiver` of its response."""
 
-    waiting = False
+    __slots__ = ("_decoder", "_over", "_receive", "_response", "request_id")
 
-    def __init__(self, answer: Answer, decoder: Decoder) -> None:
-        self.wait = answer.wait
-        self.request_id = _request_id(answer)
+    queued = False
+
+    def __init__(self, response: UpstreamResponse, decoder: Decoder) -> None:
+        self.request_id = _request_id(response)
         """What the upstream calls it, where it says so."""
-        self._answer = answer
+        self._response = response
         self._decoder = decoder
+        self._receive: ModelEventReceiver | None = None
         self._over = False
 
-    def take(self) -> list[ModelEvent] | None:
+    def start(self, receive: ModelEventReceiver) -> None:
+        self._receive = receive
+        self._response.start(self)
+
+    def pause(self) -> None:
+        if not self._over:
+            self._response.pause_reading()
+
+    def resume(self) -> None:
+        if not self._over:
+            self._response.resume_reading()
+
+    def data_received(self, data: bytes) -> None:
         if self._over:
-            return None
-        try:
-            data = self._answer.take()
-        except ModelError as error:
-            self._over = True
-            # What came is kept; the turn ends as its protocol's own kind of error.
-            return self._decoder.end("error", error.info)
-        if not data:
-            self._over = True
-            self._answer.close()
-            return self._decoder.end()
+            return
         events = self._decoder.feed(data)
         if events and type(events[-1]) is ErrorEvent:
             # Nothing that could follow an error would be shown.
-            return events + self.cancel()
-        if self._decoder.done:
             self._over = True
-            self._answer.finish()
-            return events + self._decoder.end()
-        return events
+            self._response.close()
+            events += self._decoder.end("cancelled")
+        elif self._decoder.done:
+            self._over = True
+            self._response.finish()
+            events += self._decoder.end()
+        if events and self._receive is not None:
+            self._receive(events)
+
+    def body_ended(self, error: ErrorInfo | None) -> None:
+        if not self._over and self._receive is not None:
+            self._over = True
+            # What came is kept; the turn ends as its protocol's own kind of error.
+            self._receive(self._decoder.end() if error is None else self._decoder.end("error", error))
 
     def cancel(self, error: ErrorInfo | None = None) -> list[ModelEvent]:
         if not self._over:
             self._over = True
-            self._answer.close()
+            self._response.close()
         return self._decoder.end("cancelled" if error is None else "error", error)
 
 
-def _request_id(answer: Answer) -> str | None:
-    return next((answer.headers[name] for name in UPSTREAM_ID_HEADERS if name in answer.headers), None)
+def _request_id(response: UpstreamResponse) -> str | None:
+    return next((response.headers[name] for name in UPSTREAM_ID_HEADERS if name in response.headers), None)
 
 
 _WITHOUT_CONTENT = (204, 205)
 """Success, and that was all."""
 
 
-async def _fault(answer: Answer, model: str) -> ErrorInfo:
-    status = answer.status
+async def _fault(response: UpstreamResponse, model: str) -> ErrorInfo:
+    status = response.status
     if status < 400:
-        answer.close()
-        where = answer.headers.get("Location") if status >= 300 else None
+        response.close()
+        where = response.headers.get("Location") if status >= 300 else None
         if where is not None:
             message = f"the upstream answered {status}, a redirect; its base_url must be where that leads"
             return ErrorInfo("model_error", message, code="redirect", status=status, said=where)
         why = "which says that there is no content" if status in _WITHOUT_CONTENT else "which is no answer to this"
         message = f"the upstream answered {status}, {why}; its base_url must be that of an API for models"
         return ErrorInfo("model_error", message, code="not_an_answer", status=status)
-    headers = {name.lower(): value for name, value in answer.headers.items()}
-    fault = fault_of_response(status, headers, await answer.read_all(MAX_ERROR_BODY), model)
-    return replace(fault, retry_after=answer.retry_after)
+    headers = {name.lower(): value for name, value in response.headers.items()}
+    fault = fault_of_response(status, headers, await response.read_all(MAX_ERROR_BODY), model)
+    return replace(fault, retry_after=response.retry_after)

@@ -11,7 +11,7 @@ Which turns can be left out, and what stays of them, is `pellucid.conversation`'
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+import asyncio
 
 from msgspec.structs import replace
 
@@ -20,7 +20,7 @@ from ..errors import ErrorInfo, ModelError, PellucidError
 from ..events import ErrorEvent, ModelEvent, ResponseStartEvent, SideEvent
 from ..providers.faults import TOO_LONG
 from ..settings import ModelCall
-from .model import Asked, Turn
+from .model import Asked, ModelEventReceiver, ModelStream
 
 TRIES = 8
 SHARE = 1 / 3
@@ -43,14 +43,14 @@ class Shortening:
         self._context = context
         self._tries = TRIES
 
-    async def open(self, call: ModelCall) -> Turn:
+    async def open(self, call: ModelCall) -> ModelStream:
         """Raises what `inner` raises, once there is nothing to leave out any more."""
         self._tries = TRIES
         if self._context is not None:
             self._fit(call, self._context)
-        return _Beginning(self, call, await self.ask(call))
+        return _ShorteningStream(self, call, await self.ask(call))
 
-    async def ask(self, call: ModelCall) -> Turn:
+    async def ask(self, call: ModelCall) -> ModelStream:
         while True:
             self._tries -= 1
             try:
@@ -81,66 +81,83 @@ class Shortening:
             self.left_out += 1
 
 
-class _Beginning:
-    """A turn that may turn out to be too long until it has begun to say something."""
+class _ShorteningStream:
+    """A stream that may turn out to be too long until it has begun to say something."""
 
-    def __init__(self, model: Shortening, call: ModelCall, turn: Turn) -> None:
+    def __init__(self, model: Shortening, call: ModelCall, stream: ModelStream) -> None:
         self._model = model
         self._call = call
-        self._turn = turn
+        self._stream = stream
+        self._receive: ModelEventReceiver | None = None
         self._begun = False
         self._held: list[ModelEvent] = []
         """What a turn begins with, whatever becomes of it."""
-        self._ready: list[ModelEvent] | None = []
+        self._retry: asyncio.Task[None] | None = None
+        self._paused = False
 
     @property
-    def waiting(self) -> bool:
-        return self._turn.waiting
+    def queued(self) -> bool:
+        return self._stream.queued
 
     @property
     def request_id(self) -> str | None:
-        return getattr(self._turn, "request_id", None)
+        return getattr(self._stream, "request_id", None)
 
-    def wait(self) -> Awaitable[None]:
-        return self._turn.wait() if self._begun else self._begin()
+    def start(self, receive: ModelEventReceiver) -> None:
+        self._receive = receive
+        self._stream.start(self._on_first_events)
 
-    async def _begin(self) -> None:
-        self._ready = []
-        await self._turn.wait()
-        batch = self._turn.take()
-        if batch is not None and all(type(event) in _BEFORE for event in batch):
-            self._ready = [event for event in batch if type(event) is SideEvent]
-            self._held += [event for event in batch if type(event) is not SideEvent]
+    def pause(self) -> None:
+        self._paused = True
+        self._stream.pause()
+
+    def resume(self) -> None:
+        self._paused = False
+        self._stream.resume()
+
+    def _on_first_events(self, events: list[ModelEvent] | None) -> None:
+        receive = self._receive
+        assert receive is not None
+        if self._begun:
+            receive(events)
             return
-        said = [event for event in batch or [] if type(event) not in _BEFORE]
+        if events is not None and all(type(event) in _BEFORE for event in events):
+            self._held += [event for event in events if type(event) is not SideEvent]
+            if side := [event for event in events if type(event) is SideEvent]:
+                receive([*side])
+            return
+        said = [event for event in events or [] if type(event) not in _BEFORE]
         if said and isinstance(said[0], ErrorEvent) and self._model.shorten(self._call, said[0].error):
-            self._turn.cancel()
-            try:
-                turn = await self._model.ask(self._call)
-            except PellucidError:
-                pass  # that it was too long stands
-            else:
-                self._turn, self._held = turn, []
-                return
-        self._begun = True
-        self._ready = [*self._held, *batch] if batch is not None else self._held or None
-        self._held = []
+            self._stream.cancel()
+            self._retry = asyncio.create_task(self._ask_again(events))
+            return
+        self._begin(events)
 
-    def take(self) -> list[ModelEvent] | None:
-        if not self._begun:
-            return self._ready
-        if self._ready:
-            ready, self._ready = self._ready, []
-            return ready
-        return self._turn.take()
+    def _begin(self, events: list[ModelEvent] | None) -> None:
+        self._begun = True
+        held, self._held = self._held, []
+        assert self._receive is not None
+        if events is not None or held:
+            self._receive([*held, *(events or [])])
+        if events is None:
+            self._receive(None)
+
+    async def _ask_again(self, events: list[ModelEvent] | None) -> None:
+        try:
+            stream = await self._model.ask(self._call)
+        except PellucidError:
+            self._begin(events)  # that it was too long stands
+            return
+        self._stream, self._held = stream, []
+        if self._paused:
+            stream.pause()
+        stream.start(self._on_first_events)
 
     def cancel(self, error: ErrorInfo | None = None) -> list[ModelEvent]:
-        held = [*self._held, *((self._ready or []) if self._begun else [])]
-        self._begun, self._held, self._ready = True, [], []
-        return [*held, *self._turn.cancel(error)]
+        if self._retry is not None and not self._begun:
+            self._retry.cancel()
+        held, self._held, self._begun = self._held, [], True
+        return [*held, *self._stream.cancel(error)]
 
 
 _BEFORE = (ResponseStartEvent, SideEvent)
-
-
-__all__ = ["Shortening"]

@@ -5,14 +5,17 @@ which are told in `relay`.
 """
 
 from .follower import Follower
+from .memory import MemoryRelay
 from .open import check_relay_url, open_relay
-from .relay import Fenced, Listener, LogLost, Relay, RelayError, Verdict
+from .relay import Fenced, Listener, LogEntry, LogLost, Relay, RelayError, Verdict
 
 __all__ = [
     "Fenced",
     "Follower",
     "Listener",
+    "LogEntry",
     "LogLost",
+    "MemoryRelay",
     "Relay",
     "RelayError",
     "Verdict",

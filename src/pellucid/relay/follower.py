@@ -1,20 +1,34 @@
 """One reader's place in a log: the entries that came and were not taken yet.
 
-`wait` and `take`, as everything that is read here: `wait` can be cancelled and called again without losing anything.
-Whoever feeds it calls `put`, `end` and `fail`; what was put before an end or a failure is taken first. One task reads.
+A reader either waits (`wait` can be cancelled and called again without losing anything), or is called back when there
+is something to take (`start`). Whoever feeds it calls `put`, `end` and `fail`; what was put before an end or a failure
+is taken first.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Any
 
 ROOM = 1 << 18
 """Bytes that may lie here untaken before nothing more is fetched from afar: a slow reader's entries stay in the log."""
 
 
 class Follower:
-    __slots__ = ("_closed", "_ended", "_entries", "_error", "_size", "_taken", "_waiter", "at", "doubted", "reading")
+    __slots__ = (
+        "_closed",
+        "_ended",
+        "_entries",
+        "_error",
+        "_on_ready",
+        "_size",
+        "_taken",
+        "_waiter",
+        "at",
+        "doubted",
+        "reading",
+    )
 
     def __init__(self, after: int, taken: Callable[[Follower], None]) -> None:
         self.at = after
@@ -24,11 +38,23 @@ class Follower:
         self.doubted = True
         """Whether the log may not be the one any more that was read so far."""
         self._taken = taken
-        self._entries: list[bytes] = []
+        self._entries: list[Any] = []
         self._size = 0
         self._ended = self._closed = False
         self._error: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
+        self._on_ready: Callable[[], None] | None = None
+
+    def start(self, on_ready: Callable[[], None]) -> None:
+        """Call `on_ready` whenever there may be something to take; at once, if there is."""
+        self._on_ready = on_ready
+        if self.ready:
+            on_ready()
+
+    @property
+    def ready(self) -> bool:
+        """Whether `take` gives or raises something."""
+        return bool(self._entries) or self.over
 
     async def wait(self) -> None:
         """Wait until there is something to take."""
@@ -40,7 +66,7 @@ class Follower:
         finally:
             self._waiter = None
 
-    def take(self) -> list[bytes] | None:
+    def take(self) -> list[Any] | None:
         """Everything new since the last take; None once the last entry was taken. Raises `RelayError`."""
         entries = self._entries
         if entries:
@@ -54,7 +80,7 @@ class Follower:
             raise self._error
         return None if self._ended else entries
 
-    async def read(self) -> list[bytes] | None:
+    async def read(self) -> list[Any] | None:
         """Both."""
         await self.wait()
         return self.take()
@@ -80,12 +106,12 @@ class Follower:
     def full(self) -> bool:
         return self._size >= ROOM
 
-    def put(self, entries: Sequence[bytes], at: int) -> None:
-        """These came; the last of them has the number `at`."""
+    def put(self, entries: Sequence[Any], at: int, size: int = 0) -> None:
+        """These came; the last of them has the number `at`. `size`: how many bytes they are, fetched from afar."""
         self.at = at
         if not self._closed:
             self._entries += entries
-            self._size += sum(map(len, entries))
+            self._size += size
             self._wake()
 
     def end(self) -> None:
@@ -99,6 +125,8 @@ class Follower:
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+        if self._on_ready is not None and not self._closed:
+            self._on_ready()
 
 
 __all__ = ["ROOM", "Follower"]

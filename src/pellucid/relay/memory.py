@@ -13,7 +13,7 @@ from math import inf
 
 from . import buckets
 from .follower import Follower
-from .relay import LIFE, MAIL_LIFE, MAIL_ROOM, SPARE, Fenced, Listener, LogLost, Verdict
+from .relay import LIFE, MAIL_LIFE, MAIL_ROOM, SPARE, Fenced, Listener, LogEntry, LogLost, Verdict
 
 
 class _Kept:
@@ -26,7 +26,7 @@ class _Kept:
 
 class _Log(_Kept):
     def __init__(self) -> None:
-        self.entries: list[bytes] = []
+        self.entries: list[LogEntry] = []
         self.ended = False
         self.followers: set[Follower] = set()
         """Those who read it, or wait for it to begin."""
@@ -96,8 +96,14 @@ class MemoryRelay:
     # --- logs --------------------------------------------------------------------------------------------------
 
     async def append(
-        self, log: str, entries: Sequence[bytes], fence: int, *, last: bool = False, after: int | None = None
+        self, log: str, entries: Sequence[LogEntry], fence: int, *, last: bool = False, after: int | None = None
     ) -> int:
+        return self.append_now(log, entries, fence, last=last, after=after)
+
+    def append_now(
+        self, log: str, entries: Sequence[LogEntry], fence: int, *, last: bool = False, after: int | None = None
+    ) -> int:
+        """`append`, without a step of the loop: followers are called back within this call."""
         now = self._now()
         mark, kept = self._marks.get(log), self._logs.get(log)
         if mark is None:

@@ -20,7 +20,7 @@ The rules:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
@@ -35,6 +35,9 @@ MAIL_LIFE = 3600.0
 """Seconds that a signal is kept after the last one to its name."""
 MAIL_ROOM = 1000
 """How many signals are kept for a name: the newest."""
+
+LogEntry: TypeAlias = Any
+"""What a log holds: bytes; within one process (`MemoryRelay`), any object that nobody changes any more."""
 
 Listener: TypeAlias = Follower
 """It listens as others follow, but a mailbox has no end and is never lost: it may be empty again."""
@@ -77,7 +80,7 @@ class Relay(Protocol):
     """Everything that asks the relay raises `RelayError` when it does not answer."""
 
     async def append(
-        self, log: str, entries: Sequence[bytes], fence: int, *, last: bool = False, after: int | None = None
+        self, log: str, entries: Sequence[LogEntry], fence: int, *, last: bool = False, after: int | None = None
     ) -> int:
         """Write to the log; gives the number of its newest entry. `last` ends it (`entries` may be empty then).
 
@@ -170,4 +173,16 @@ class Relay(Protocol):
     async def aclose(self) -> None: ...
 
 
-__all__ = ["LIFE", "MAIL_LIFE", "MAIL_ROOM", "SPARE", "Fenced", "Listener", "LogLost", "Relay", "RelayError", "Verdict"]
+__all__ = [
+    "LIFE",
+    "MAIL_LIFE",
+    "MAIL_ROOM",
+    "SPARE",
+    "Fenced",
+    "Listener",
+    "LogEntry",
+    "LogLost",
+    "Relay",
+    "RelayError",
+    "Verdict",
+]

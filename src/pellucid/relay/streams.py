@@ -166,7 +166,7 @@ class Streams:
     def _give(self, stream: _Stream, followers: list[Follower], read: _Read) -> None:
         for follower in followers:
             if read.entries:
-                follower.put(read.entries, read.number)
+                follower.put(read.entries, read.number, sum(map(len, read.entries)))
             if read.ended:
                 follower.end()
         if read.ended:

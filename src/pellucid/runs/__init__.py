@@ -1,11 +1,22 @@
-"""Runs that happen: drivers for the `run` machine, and what becomes of what they say.
+"""Runs that happen: what drives the `run` machine, and what becomes of its events.
 
-`attached` drives a run for the request that waits for it, `detached` one that nobody waits for; `keeping` puts what
-was said into the store, `replay` reads it again. `seals` and `summaries` enrich it, once. All of them look like
-`Running` to whoever serves them.
+Everything that is served is a `RunSource`: a `LiveRun`, with the stages that its batches pass (`seal_stage`,
+`summaries`, `stored_run`); a `LiveLog` or `FinishedLog` (`replay`) of a run that was logged. `detached` drives runs
+that no request waits for.
 """
 
-from .attached import Answered, AttachedRun, Nobody, Owner
-from .running import Running, clock
+from .live_run import LiveRun, NullTurnHandler, ToolOutcomes, TurnHandler
+from .source import Batch, BatchReceiver, RunSource, clock_ms
+from .stages import Stage
 
-__all__ = ["Answered", "AttachedRun", "Nobody", "Owner", "Running", "clock"]
+__all__ = [
+    "Batch",
+    "BatchReceiver",
+    "LiveRun",
+    "NullTurnHandler",
+    "RunSource",
+    "Stage",
+    "ToolOutcomes",
+    "TurnHandler",
+    "clock_ms",
+]

@@ -7,7 +7,7 @@
   for a run of which the relay knows nothing any more, once nobody has touched its row for `SILENT` leases.
 * A relay that is away does not stop a run: it goes on, and its end is kept. Its followers are told that they lost it.
 
-What is driven is any `Running`; how its row came to be is not known here.
+What is driven is any `RunSource`; how its row came to be is not known here.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from ..relay import Fenced, LogLost, Relay
 from ..storage import Store, StoredResponse
 from ..telemetry import log, place_of
 from .driving import LOG_SECONDS, Driver
-from .keeping import ABANDONED, closing, ending, keep_end
 from .lease import PREFIX, name_of, of_name
-from .log import Entry, encode_entry, events_of, readable, unpack
+from .log import encode_batch, events_of, readable, unpack
 from .replay import LiveLog
-from .running import Running, clock
+from .source import Batch, RunSource, clock_ms
+from .stored_run import ABANDONED, closing, ending, keep_end
 
 LEASE_SECONDS = 15.0
 """How long a dead replica's runs wait for a survivor."""
@@ -68,7 +68,7 @@ class Detached:
         self._stopping: ErrorInfo | None = None
 
     async def start(
-        self, row: StoredResponse, run: Running, *, chosen: bool = False, begin: Begin | None = None
+        self, row: StoredResponse, run: RunSource, *, chosen: bool = False, begin: Begin | None = None
     ) -> None:
         """Drive `run` from now on; its log can be followed at once. Raises `PellucidError` if nothing was begun.
 
@@ -112,7 +112,7 @@ class Detached:
         """The run, from its beginning, wherever it is driven."""
         return LiveLog(self.relay.follow(name_of(row.owner, row.id)))
 
-    async def said(self, row: StoredResponse) -> list[Entry]:
+    async def said(self, row: StoredResponse) -> list[Batch]:
         """All that the run has said until now, wherever it is driven. Raises `RelayError`."""
         return readable(await self._read(name_of(row.owner, row.id)))
 
@@ -204,7 +204,7 @@ class Detached:
         said = readable(await self._read(name))
         ended = bool(said) and isinstance(said[-1].events[-1], RunEndEvent)
         if row is not None:
-            last = said.pop() if ended else Entry(clock(), closing(fold(events_of(said)), id, ABANDONED))
+            last = said.pop() if ended else Batch(clock_ms(), closing(fold(events_of(said)), id, ABANDONED))
             if await keep_end(self.store, await ending(row, said, last), fence):
                 log.warning("a run was abandoned by its replica, and ended here")
             tail = [last]
@@ -212,15 +212,15 @@ class Detached:
             tail = await self._tail(owner, id, said)
         if not ended:
             with suppress(Fenced, LogLost):
-                await relay.append(name, [encode_entry(entry) for entry in tail], fence, last=True)
+                await relay.append(name, [encode_batch(batch) for batch in tail], fence, last=True)
                 await relay.drop(name, LOG_SECONDS)
         await relay.release(name, fence)
 
-    async def _tail(self, owner: str, id: str, said: list[Entry]) -> list[Entry]:
+    async def _tail(self, owner: str, id: str, said: list[Batch]) -> list[Batch]:
         """What the log of a run lacks whose driver went after its end was kept, or that was deleted."""
         row = await self.store.responses.get(owner, id, log=True)
         tail = unpack(row.log)[len(said) :] if row is not None and row.log else []
-        return tail or [Entry(clock(), closing(fold(events_of(said)), id, ABANDONED))]
+        return tail or [Batch(clock_ms(), closing(fold(events_of(said)), id, ABANDONED))]
 
     async def _read(self, name: str) -> list[bytes]:
         """All that is in a log now."""
@@ -239,6 +239,3 @@ class Detached:
             if follower is not None:
                 follower.close()
         return read
-
-
-__all__ = ["ABANDONED", "Begin", "Detached"]

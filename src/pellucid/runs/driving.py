@@ -12,10 +12,10 @@ from ..fold import fold
 from ..relay import Relay
 from ..storage import Store, StoredResponse
 from ..telemetry import log, place_of
-from .keeping import ABANDONED, closing, ending, keep_end, not_kept
 from .lease import Lease
-from .log import Entry, encode_entry, events_of, unpack
-from .running import Running, clock
+from .log import events_of, unpack
+from .source import Batch, RunSource, clock_ms
+from .stored_run import ABANDONED, closing, ending, keep_end, not_kept
 from .writing import LogWriter
 
 KEEP_SECONDS = 60.0
@@ -36,7 +36,7 @@ class Driver:
     """`lease` is to be claimed, and the row begun under it, before `drive`."""
 
     def __init__(
-        self, store: Store, relay: Relay, holder: str, lease_seconds: float, row: StoredResponse, run: Running
+        self, store: Store, relay: Relay, holder: str, lease_seconds: float, row: StoredResponse, run: RunSource
     ) -> None:
         self.lease = Lease(store, relay, row.owner, row.id, holder, lease_seconds, self._break_off)
         self._store = store
@@ -44,7 +44,8 @@ class Driver:
         self._row = row
         self._run = run
         self._log = LogWriter(relay, self.lease)
-        self._entries: list[Entry] = []
+        self._entries: list[Batch] = []
+        self._last: Batch | None = None
         self._reading: asyncio.Task[None] | None = None
         self._broken_off = False
         self._why: ErrorInfo | None = FAULT
@@ -78,43 +79,47 @@ class Driver:
             if self._reading is not None:
                 self._reading.cancel()
 
-    async def _read(self) -> Entry:
-        """Note everything but the end, which comes back: it is told after it is kept."""
+    async def _read(self) -> Batch:
+        """Log every batch but the last, which is returned: it is shown after it is stored."""
         run = self._run
         self._reading = asyncio.current_task()
         try:
             if self._broken_off:
                 raise asyncio.CancelledError
             await run.open()
-            while True:
-                await run.wait()
-                events = run.take()
-                if run.ended is not None or events is None:
-                    break
-                if events:
-                    self._note(Entry(run.now, events))
+            await run.deliver(self._add)
         except asyncio.CancelledError:
             self._reading = None
-            events = await run.stop(self._why)
+            await self._stop(self._why)
         except PellucidError as error:
-            events = await run.stop(error.info)
+            await self._stop(error.info)
         except Exception as error:
             log.error("a fault while driving a run: %s", place_of(error))
-            events = await run.stop(FAULT)
+            await self._stop(FAULT)
         finally:
             self._reading = None
-        if not events or not isinstance(events[-1], RunEndEvent):
-            events = closing(fold(events_of(self._entries)), self._row.id, FAULT)
-        return Entry(clock(), events)
+        if self._last is None:
+            return Batch(clock_ms(), closing(fold(events_of(self._entries)), self._row.id, FAULT))
+        return self._last
 
-    def _note(self, entry: Entry) -> None:
-        self._entries.append(entry)
-        self._log.add(encode_entry(entry))
+    async def _stop(self, error: ErrorInfo | None) -> None:
+        await self._run.stop(error)
+        if self._last is None and not self._entries:
+            # It could not be opened, and so delivered nothing.
+            end = RunEndEvent("cancelled" if error is None else "failed", error=error)
+            self._last = Batch(clock_ms(), [end])
 
-    async def _finish(self, end: Entry, writing: asyncio.Task[None]) -> None:
+    def _add(self, batch: Batch) -> None:
+        if isinstance(batch.events[-1], RunEndEvent):
+            self._last = batch
+        else:
+            self._entries.append(batch)
+            self._log.add(batch)
+
+    async def _finish(self, end: Batch, writing: asyncio.Task[None]) -> None:
         """Store, log, lease."""
         kept, end = await self._keep(end)
-        self._log.add(encode_entry(end), last=True)
+        self._log.add(end, last=True)
         done, _ = await asyncio.wait([writing], timeout=TELL_SECONDS)
         if done and not self.lease.lost:
             with suppress(PellucidError):
@@ -123,7 +128,7 @@ class Driver:
                     await self._relay.drop(self.lease.name, LOG_SECONDS)
             await self.lease.release()
 
-    async def _keep(self, end: Entry) -> tuple[bool, Entry]:
+    async def _keep(self, end: Batch) -> tuple[bool, Batch]:
         """Try until the store takes it, for as long as anybody would wait; whether there is an end in it now, and what
         to tell, which is the same."""
         done = await ending(self._row, self._entries, end)
@@ -138,10 +143,10 @@ class Driver:
             except PellucidError as error:
                 if time.monotonic() > until:
                     failed = RunEndEvent("failed", error=not_kept(error.info))
-                    return False, Entry(end.now, [*end.events[:-1], failed])
+                    return False, Batch(end.time_ms, [*end.events[:-1], failed])
             await asyncio.sleep(RETRY_SECONDS)
 
-    async def _not_ours(self, end: Entry) -> Entry:
+    async def _not_ours(self, end: Batch) -> Batch:
         """The end of a run that somebody took over meanwhile, after what was said here. It may have been deleted; then
         it ends as it did."""
         row = await self._store.responses.get(self._row.owner, self._row.id, log=True)
@@ -149,7 +154,7 @@ class Driver:
             return end
         closed = closing(fold(events_of(self._entries)), row.id, ABANDONED)
         theirs = unpack(row.log)[-1].events[-1] if row.log else closed[-1]
-        return Entry(end.now, [*closed[:-1], theirs])
+        return Batch(end.time_ms, [*closed[:-1], theirs])
 
     async def _listen(self) -> None:
         while True:
@@ -163,6 +168,3 @@ class Driver:
             finally:
                 listener.close()
             await asyncio.sleep(RETRY_SECONDS)
-
-
-__all__ = ["LOG_SECONDS", "Driver"]

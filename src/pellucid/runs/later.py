@@ -36,6 +36,3 @@ async def _done(work: Coroutine[Any, Any, None], what: str) -> None:
         log.warning("%s: %s", what, error.info.message)
     except Exception as error:
         log.error("%s: a fault: %s", what, place_of(error))
-
-
-__all__ = ["later", "settled"]

@@ -80,6 +80,3 @@ def of_name(name: str) -> tuple[str, str]:
     """The owner and the id."""
     id, _, owner = name.removeprefix(PREFIX).partition(":")
     return owner, id
-
-
-__all__ = ["PREFIX", "Lease", "name_of", "of_name"]

@@ -1,7 +1,7 @@
-"""What a run said, in a form that can be kept: entries, one for each batch, with the time at which it came.
+"""The log of a run: its batches, encoded for a relay or the store.
 
-Encoders are pure, so a log read again gives the very bytes that were sent, on any replica and in any dialect. No two
-entries are ever merged: a reader's cursor may point between any two events.
+Encoders are pure, so a log that is read again gives the very bytes that were sent, on any replica and in any dialect.
+No two batches are ever merged: a reader's cursor may point between any two events.
 """
 
 from __future__ import annotations
@@ -14,42 +14,35 @@ import msgspec
 from ..events import Event, SideEvent
 from ..telemetry import log, place_of
 from ..text import writable
+from .source import Batch
 
 WAITED = SideEvent("queue", "waited")
 """Alone in the first entry of a log: the model had yet to become free when the run began."""
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One batch."""
-
-    now: int
-    """When it came, in milliseconds since 1970."""
-    events: list[Event]
-
-
 _encode = msgspec.json.Encoder().encode
-_entry = msgspec.json.Decoder(Entry)
-_entries = msgspec.json.Decoder(list[Entry])
+_batch = msgspec.json.Decoder(Batch)
+_batches = msgspec.json.Decoder(list[Batch])
 
 
-def encode_entry(entry: Entry) -> bytes:
-    """One entry as a relay carries it. What JSON cannot hold is replaced where it stands."""
+def encode_batch(batch: Batch) -> bytes:
+    """One batch as a relay carries it. What JSON cannot hold is replaced where it stands."""
     try:
-        return _encode(entry)
+        return _encode(batch)
     except (UnicodeEncodeError, TypeError, ValueError, RecursionError):
-        return _encode(Entry(entry.now, [writable(event) for event in entry.events]))
+        return _encode(Batch(batch.time_ms, [writable(event) for event in batch.events]))
 
 
-def decode_entry(data: bytes) -> Entry:
-    return _entry.decode(data)
+def decode_batch(data: bytes) -> Batch:
+    return _batch.decode(data)
 
 
-def readable(data: Iterable[bytes]) -> list[Entry]:
+def readable(data: Iterable[bytes]) -> list[Batch]:
     """The entries, as far as they can be read: a replica of a later version may say what this one does not know."""
-    entries: list[Entry] = []
+    entries: list[Batch] = []
     for one in data:
         try:
-            entries.append(decode_entry(one))
+            entries.append(decode_batch(one))
         except msgspec.DecodeError as error:
             log.error("a run's log cannot be read further: %s", place_of(error))
             break
@@ -62,12 +55,9 @@ def pack(entries: Iterable[bytes]) -> bytes:
     return zlib.compress(b"[" + b",".join(entries) + b"]", 1)
 
 
-def unpack(data: bytes) -> list[Entry]:
-    return _entries.decode(zlib.decompress(data))
+def unpack(data: bytes) -> list[Batch]:
+    return _batches.decode(zlib.decompress(data))
 
 
-def events_of(entries: Sequence[Entry]) -> list[Event]:
+def events_of(entries: Sequence[Batch]) -> list[Event]:
     return [event for entry in entries for event in entry.events]
-
-
-__all__ = ["WAITED", "Entry", "decode_entry", "encode_entry", "events_of", "pack", "readable", "unpack"]

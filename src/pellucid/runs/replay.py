@@ -1,127 +1,181 @@
-"""Runs that are read again: one that goes on elsewhere, from its live log; one that is over, from the store.
+"""Runs that are read from a log: one that goes on elsewhere, from its live log; one that is over, from the store.
 
-Both are `Running`. To stop reading does not stop what is read; what is open then is closed for this reader alone.
+Both are a `RunSource`. To stop reading does not stop the run; what is open then is closed for this reader alone.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from ..errors import ErrorInfo, PellucidError
 from ..events import Event, RunEndEvent
 from ..fold import Fold
 from ..relay import Follower
-from .log import WAITED, Entry, decode_entry
+from .log import WAITED, decode_batch
+from .source import Batch, BatchReceiver
 
-PIECE = 64
-"""How many entries of a log are given at a time, so that a long one does not keep others waiting."""
-MOST = 1000
-"""How many events at a time, about: a model may have made thousands of calls in one entry."""
+MAX_BATCHES = 64
+"""So many batches of a backlog are delivered at a time, so that a long one does not keep others waiting."""
+MAX_EVENTS = 1000
+"""So many events at a time, about: a model may have made thousands of calls in one batch."""
 
 LOST = ErrorInfo("unavailable", "the live log of this response was lost; ask for the response again", code="log_lost")
 
 
-class _Reading:
-    waiting = False
+class _LogSource:
+    queued = False
     """Whether the stream begins with that. What is followed live began before anybody read it."""
 
     def __init__(self) -> None:
-        self._fold = Fold()
         self.ended: RunEndEvent | None = None
-        self.now = 0
-        self.heard: Sequence[Entry] = ()
-        """What was taken last, batch by batch, for readers who tell each by its own time; empty where the reading broke
-        off."""
-        self._left = deque[Entry]()
-        """What was read and not given yet."""
+        self.broken_off = False
+        """Whether what closed the run was made up here, because the reading broke off."""
+        self._fold = Fold()
+        self._backlog = deque[Batch]()
+        """Read, and not delivered yet."""
+        self._receive: BatchReceiver | None = None
+        self._time_ms = 0
+        self._paused = False
+        self._failure: Exception | None = None
+        self._waiter: asyncio.Future[None] | None = None
 
     async def open(self) -> None:
         pass
 
-    async def stop(self, error: ErrorInfo | None = None) -> list[Event]:
-        self._let_go()
-        return [] if self.ended is not None else self._broken(error)
+    async def deliver(self, receive: BatchReceiver) -> None:
+        self._receive = receive
+        self._start()
+        while self.ended is None:
+            if self._failure is not None:
+                raise self._failure
+            if self._backlog and not self._paused:
+                self._deliver(self._next())
+                await asyncio.sleep(0)
+            elif not self._paused and self._read():
+                continue
+            else:
+                self._waiter = asyncio.get_running_loop().create_future()
+                try:
+                    await self._waiter
+                finally:
+                    self._waiter = None
 
-    def _read(self, entries: Iterable[Entry]) -> None:
-        """To be given piece by piece. (Readers who read again are told the same however it is batched.)"""
-        for entry in entries:
-            now, events = entry.now, entry.events
-            self._left += [Entry(now, events[at : at + MOST]) for at in range(0, len(events), MOST)] or [entry]
+    def pause(self) -> None:
+        self._paused = True
 
-    def _piece(self) -> list[Entry]:
-        left, piece, events = self._left, list[Entry](), 0
-        while left and len(piece) < PIECE and events < MOST:
-            piece.append(left.popleft())
-            events += len(piece[-1].events)
-        return piece
+    def resume(self) -> None:
+        self._paused = False
+        self._notify()
 
-    def _heard(self, entries: Sequence[Entry]) -> list[Event]:
-        events = [event for entry in entries for event in entry.events]
-        for event in events:
-            self._fold.feed(event)
-        if entries:
-            self.now = entries[-1].now
-        self.heard = entries
-        if self._fold.ended is not None:
-            self.ended = self._fold.ended
-            self._let_go()
-        return events
+    async def stop(self, error: ErrorInfo | None = None) -> None:
+        if self.ended is None:
+            self._break_off(error)
 
-    def _broken(self, error: ErrorInfo | None) -> list[Event]:
-        self._let_go()
-        self.heard = ()
-        self.ended = RunEndEvent("cancelled" if error is None else "failed", self._fold.usage, error)
-        return [*self._fold.closing(error), self.ended]
+    def _start(self) -> None:
+        """Begin to read."""
 
-    def _let_go(self) -> None:
+    def _read(self) -> bool:
+        """Add what there is to the backlog; whether there is more to do."""
+        raise NotImplementedError
+
+    def _release(self) -> None:
         """Give back what is read from."""
 
+    def _add(self, batches: Iterable[Batch]) -> None:
+        for batch in batches:
+            events = batch.events
+            if len(events) <= MAX_EVENTS:
+                self._backlog.append(batch)
+            else:
+                self._backlog += (
+                    Batch(batch.time_ms, events[at : at + MAX_EVENTS]) for at in range(0, len(events), MAX_EVENTS)
+                )
 
-class LiveLog(_Reading):
+    def _next(self) -> list[Batch]:
+        backlog, batches, events = self._backlog, list[Batch](), 0
+        while backlog and len(batches) < MAX_BATCHES and events < MAX_EVENTS:
+            batches.append(backlog.popleft())
+            events += len(batches[-1].events)
+        return batches
+
+    def _deliver(self, batches: Iterable[Batch]) -> None:
+        fold, receive = self._fold, self._receive
+        for batch in batches:
+            for event in batch.events:
+                fold.feed(event)
+            self._time_ms = batch.time_ms
+            if fold.ended is not None:
+                self.ended = fold.ended
+                self._release()
+            if receive is not None:
+                receive(batch)
+
+    def _break_off(self, error: ErrorInfo | None) -> None:
+        self._release()
+        self.broken_off = True
+        self.ended = RunEndEvent("cancelled" if error is None else "failed", self._fold.usage, error)
+        events: list[Event] = [*self._fold.closing(error), self.ended]
+        if self._receive is not None:
+            self._receive(Batch(self._time_ms, events))
+
+    def _notify(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class LiveLog(_LogSource):
     """Follows a run on whichever replica it is driven."""
+
+    is_live = True
 
     def __init__(self, follower: Follower) -> None:
         super().__init__()
         self._follower = follower
 
-    def wait(self) -> Awaitable[None]:
-        return asyncio.sleep(0) if self._left else self._follower.wait()
+    def _start(self) -> None:
+        self._follower.start(self._on_entries)
 
-    def take(self) -> list[Event] | None:
-        if self.ended is not None:
-            return None
-        if not self._left:
+    def _on_entries(self) -> None:
+        """There is something to take."""
+        if self.ended is None and self._failure is None and not self._paused and not self._backlog:
             try:
-                pieces = self._follower.take()
-            except PellucidError as error:
-                return self._broken(error.info)
-            if pieces is None:
-                return self._broken(LOST)
-            self._read(decode_entry(piece) for piece in pieces)
-        return self._heard(self._piece())
+                if self._read() and len(self._backlog) <= MAX_BATCHES:
+                    self._deliver(self._next())
+            except Exception as error:
+                self._failure = error
+        if self.ended is not None or self._failure is not None or self._backlog:
+            self._notify()
 
-    def _let_go(self) -> None:
+    def _read(self) -> bool:
+        if not self._follower.ready:
+            return False
+        try:
+            entries = self._follower.take()
+        except PellucidError as error:
+            self._break_off(error.info)
+            return True
+        if entries is None:
+            self._break_off(LOST)
+        else:
+            self._add(entry if isinstance(entry, Batch) else decode_batch(entry) for entry in entries)
+        return True
+
+    def _release(self) -> None:
         self._follower.close()
 
 
-class FinishedLog(_Reading):
-    """A log that is whole."""
+class FinishedLog(_LogSource):
+    """A log that is complete."""
 
-    def __init__(self, entries: Sequence[Entry]) -> None:
+    is_live = False
+
+    def __init__(self, batches: Sequence[Batch]) -> None:
         super().__init__()
-        self._read(entries)
-        self.waiting = bool(entries) and entries[0].events == [WAITED]
+        self._add(batches)
+        self.queued = bool(batches) and batches[0].events == [WAITED]
 
-    def wait(self) -> Awaitable[None]:
-        return asyncio.sleep(0)
-
-    def take(self) -> list[Event] | None:
-        if self.ended is not None:
-            return None
-        piece = self._piece()
-        return self._heard(piece) if piece else self._broken(LOST)
-
-
-__all__ = ["LOST", "PIECE", "FinishedLog", "LiveLog"]
+    def _read(self) -> bool:
+        self._break_off(LOST)
+        return True

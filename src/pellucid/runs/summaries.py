@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import suppress
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-from ..errors import ErrorInfo
 from ..events import (
     Event,
     ItemEndEvent,
@@ -33,8 +31,9 @@ from ..run import Minter
 from ..settings import ModelCall
 from ..telemetry import log, place_of
 from ..text import GrowingText
-from .attached import AttachedRun
-from .running import Running
+from .live_run import LiveRun
+from .source import Batch
+from .stages import Stage
 
 SECONDS = 10.0
 """How long an answer waits for the last summary."""
@@ -81,11 +80,10 @@ class ModelWriter:
         messages = [ModelRequest([SystemPromptPart(INSTRUCTIONS), UserPromptPart(text)])]
         settings = {"thinking": False, "max_tokens": self._max_tokens, "temperature": 0.0}
         call = ModelCall(self._model.name, messages, settings)  # type: ignore[arg-type]
-        run = AttachedRun(self._model, call, Minter(b"summary"))
+        run = LiveRun(self._model, call, Minter(b"summary"))
         try:
             await run.open()
-            while await run.read() is not None:
-                pass
+            await run.deliver(_ignore)
         except Exception as error:
             log.warning("a summary could not be written: %s", place_of(error))
             return Written(None)
@@ -99,17 +97,17 @@ class ModelWriter:
         return Written(summary, ended.usage if ended is not None else Usage())
 
 
-class SummarisedRun:
-    """A run whose reasoning is summarised on the way."""
+def _ignore(batch: Batch) -> None:
+    """The run's messages are enough."""
 
-    def __init__(self, inner: Running, writer: Writer, seconds: float = SECONDS, spent: Spent | None = None) -> None:
-        self._inner = inner
+
+class SummaryStage(Stage):
+    """Has the reasoning that passes summarised."""
+
+    def __init__(self, writer: Writer, seconds: float = SECONDS, spent: Spent | None = None) -> None:
         self._writer = writer
         self._seconds = seconds
         self._spent = spent
-        self._coming: asyncio.Future[None] | None = None
-        """The inner run's wait, which outlives ours."""
-        self._news = asyncio.Event()
         self._held: list[Event] = []
         """What waits behind the end of an item."""
         self._holding = False
@@ -123,65 +121,28 @@ class SummarisedRun:
         self._written: list[SummaryEvent] = []
         self._writing: asyncio.Task[None] | None = None
         self._deadline: asyncio.TimerHandle | None = None
-        self._over = False
-        """Whether the inner run is."""
-        self.ended: RunEndEvent | None = None
+        self._stopping = False
 
-    async def open(self) -> None:
-        await self._inner.open()
+    def process(self, batch: Batch) -> Batch:
+        if self._stopping:
+            # What was written of the open item goes before what closes it.
+            before: list[Event] = [*self._written] if self._item is not None else []
+            before += self._held
+            self._written, self._held, self._holding, self._item = [], [], False, None
+            return Batch(batch.time_ms, before + batch.events)
+        return Batch(batch.time_ms, self._release(self._pass(batch.events)))
 
-    @property
-    def waiting(self) -> bool:
-        return self._inner.waiting
-
-    @property
-    def now(self) -> int:
-        return self._inner.now
-
-    async def wait(self) -> None:
-        if self._coming is None and not self._over:
-            self._coming = asyncio.ensure_future(self._inner.wait())
-        news = asyncio.ensure_future(self._news.wait())
-        try:
-            waited: set[asyncio.Future[Any]] = {news} if self._coming is None else {news, self._coming}
-            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            news.cancel()
-
-    def take(self) -> list[Event] | None:
-        if self.ended is not None:
-            return None
-        self._news.clear()
-        out: list[Event] = []
-        coming = self._coming
-        if coming is not None and coming.done():
-            self._coming = None
-            coming.result()
-            batch = self._inner.take()
-            self._over = batch is None or self._inner.ended is not None
-            out += self._passed(batch or [])
-        return self._told(out)
-
-    async def stop(self, error: ErrorInfo | None = None) -> list[Event]:
-        if self.ended is not None:
-            return []
+    def stopping(self) -> None:
+        self._stopping = True
         self._give_up()
-        if self._coming is not None:
-            self._coming.cancel()
-            with suppress(asyncio.CancelledError, Exception):
-                await self._coming
-            self._coming = None
-        # What was said of the open item is told before what may close it.
-        out: list[Event] = [*self._written] if self._item is not None else []
-        out += self._held
-        self._written, self._held, self._holding, self._item = [], [], False, None
-        out += await self._inner.stop(error)
-        return self._told(out)
 
-    # --- the stage ---------------------------------------------------------------------------------------------
+    def _on_news(self) -> None:
+        """A summary was written, or none will be any more."""
+        if not self._stopping and (events := self._release([])):
+            self.push(events)
 
-    def _passed(self, events: list[Event]) -> list[Event]:
-        """What may go on of these, with the summaries that have come."""
+    def _pass(self, events: list[Event]) -> list[Event]:
+        """What of these events may go on now."""
         out: list[Event] = []
         todo = self._held + events
         self._held = []
@@ -212,28 +173,33 @@ class SummarisedRun:
             out.append(event)
         return out
 
-    def _told(self, out: list[Event]) -> list[Event]:
-        if self._written and self._item is not None:
-            out += self._written
-            self._written = []
-        if self._holding and self._writing is None:
+    def _release(self, out: list[Event]) -> list[Event]:
+        """`out`, the summaries that have come, and what need not be held any longer."""
+        while True:
+            if self._written and self._item is not None:
+                out += self._written
+                self._written = []
+            if not self._holding or self._writing is not None:
+                break
             # All that could be said of the item was said, or its time is over.
             self._holding = False
             self._item = None
             if self._deadline is not None:
                 self._deadline.cancel()
             out.append(self._held.pop(0))
-            out += self._passed([])
-            if self._holding:
-                self._news.set()
+            out += self._pass([])
         if out and type(out[-1]) is RunEndEvent:
-            self.ended = out[-1]
+            self._stopping = True
             self._give_up()
         return out
 
     def _hold(self) -> None:
         self._holding = True
-        self._deadline = asyncio.get_running_loop().call_later(self._seconds, self._give_up)
+        self._deadline = asyncio.get_running_loop().call_later(self._seconds, self._on_deadline)
+
+    def _on_deadline(self) -> None:
+        self._give_up()
+        self._on_news()
 
     def _thought(self, text: str) -> None:
         self._text.add(text)
@@ -256,11 +222,11 @@ class SummarisedRun:
             summary, usage = await self._writer.summary(text)
             if summary and not _repeats(summary, text):
                 self._written.append(SummaryEvent(item, summary))
-                self._news.set()
+                self._on_news()
             if self._spent is not None and (summary or usage != Usage()):
                 await self._spent(usage, len(text) + len(summary or ""))
         self._writing = None
-        self._news.set()
+        self._on_news()
 
     def _give_up(self) -> None:
         """No more summaries of what was handed over so far."""
@@ -270,7 +236,6 @@ class SummarisedRun:
             self._writing = None
         if self._deadline is not None:
             self._deadline.cancel()
-        self._news.set()
 
 
 def _stretches(text: str) -> Iterator[str]:
@@ -289,6 +254,3 @@ def _repeats(summary: str, text: str) -> bool:
     said, thought = (" ".join(words.split()).casefold() for words in (summary, text))
     windows = (thought[at : at + QUOTE] for at in range(0, len(thought) - QUOTE + 1, QUOTE // 2))
     return said in thought or any(window in said for window in windows)
-
-
-__all__ = ["ModelWriter", "Spent", "SummarisedRun", "Writer", "Written"]

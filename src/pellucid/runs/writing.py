@@ -1,5 +1,6 @@
 """Writes the log of one run at a relay that may be slow, away, or forgetful.
 
+* In the memory of one process, a batch is appended as it is, and followers get it within the same call.
 * All that comes during one round trip goes with the next.
 * What may have landed is asked again exactly as it was, so that it lands once.
 * A relay that forgot the log is told it again, from the beginning and under the same numbers.
@@ -12,8 +13,10 @@ import asyncio
 from contextlib import suppress
 
 from ..errors import PellucidError
-from ..relay import LogLost, Relay
+from ..relay import Fenced, LogEntry, LogLost, MemoryRelay, Relay
 from .lease import Lease
+from .log import encode_batch
+from .source import Batch
 
 PAUSE = 0.5, 5.0
 """Seconds between two tries while the relay does not take it: at first, and at most."""
@@ -23,25 +26,47 @@ class LogWriter:
     def __init__(self, relay: Relay, lease: Lease) -> None:
         self._relay = relay
         self._lease = lease
-        self._entries: list[bytes] = []
+        self._memory = relay if isinstance(relay, MemoryRelay) else None
+        self._entries: list[LogEntry] = []
         self._whole = False
         """Whether the last entry is there."""
         self._sent = 0
         """How many of the entries are in the log."""
         self._asked: tuple[int, bool] | None = None
         """Up to which entry the append goes of which it is not known whether it landed, and whether it ends the log."""
+        self._done = False
+        """Whether the log has its end."""
         self._more = asyncio.Event()
 
-    def add(self, entry: bytes, *, last: bool = False) -> None:
-        self._entries.append(entry)
+    def add(self, batch: Batch, *, last: bool = False) -> None:
+        """Append a batch, now or as soon as the relay takes it. `last`: it ends the log."""
+        self._entries.append(batch if self._memory is not None else encode_batch(batch))
         self._whole = last
-        self._more.set()
+        if not self._append_now():
+            self._more.set()
+
+    def _append_now(self) -> bool:
+        """Whether everything could be appended without waiting."""
+        memory, lease = self._memory, self._lease
+        if memory is None or lease.lost or self._asked is not None or self._more.is_set():
+            return False
+        entries = self._entries[self._sent :]
+        try:
+            self._sent = memory.append_now(lease.name, entries, lease.fence, last=self._whole, after=self._sent)
+        except (LogLost, Fenced):
+            return False
+        self._done = self._whole
+        if self._done:
+            self._more.set()
+        return True
 
     async def run(self) -> None:
         """Write until all is written, or it is not ours to write."""
         pause = PAUSE[0]
         while not self._lease.lost:
             await self._more.wait()
+            if self._done:
+                return
             self._more.clear()
             try:
                 if await self._append():
@@ -74,6 +99,3 @@ class LogWriter:
             await self._relay.drop(self._lease.name, 0)
             self._asked = None
             self._sent = 0
-
-
-__all__ = ["LogWriter"]

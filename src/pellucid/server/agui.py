@@ -16,7 +16,7 @@ import msgspec
 from starlette.routing import BaseRoute
 
 from ..asgi.agui import DIALECT_HEADER, fits
-from ..asgi.serving import serve_stream
+from ..asgi.streaming import serve_stream
 from ..errors import PellucidError, RequestError
 from ..parts import ModelMessage, ModelResponse, messages_to_json
 from ..protocols import agui
@@ -24,7 +24,7 @@ from ..protocols.agui import DialectName, Encoder, Message, Request, dialect_of,
 from ..protocols.agui.proto import MEDIA_TYPE, accepted, delta_frames, encode_frame
 from ..protocols.agui.thread import without
 from ..run import Minter
-from ..runs import Running
+from ..runs import RunSource
 from ..storage import StoredResponse
 from ..view import Reader, Redactor, View, lesser
 from .exchange import Door, Endpoint, Exchange
@@ -138,7 +138,7 @@ class AGUI:
 
     # --- what they share ---------------------------------------------------------------------------------------
 
-    async def _serve(self, exchange: Exchange, run: Running, header: Header) -> None:
+    async def _serve(self, exchange: Exchange, run: RunSource, header: Header) -> None:
         binary = header.dialect == "1.0" and accepted(exchange.header("accept"))
         encoder, redact = header.encoder(exchange.reader, binary=binary), Redactor(exchange.reader).feed
         if binary:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 from typing import Any
 
-from ..asgi.serving import serve_stream
+from ..asgi.streaming import serve_stream
 from ..protocols import ai_sdk
 from ..protocols.ai_sdk import Encoder, parse_request
 from ..run import Minter

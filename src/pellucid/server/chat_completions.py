@@ -7,7 +7,7 @@ import time
 
 from starlette.routing import BaseRoute
 
-from ..asgi.serving import serve_stream, serve_whole
+from ..asgi.streaming import serve_response, serve_stream
 from ..protocols import chat_completions
 from ..protocols.chat_completions import Encoder, parse_request
 from ..run import Minter
@@ -48,7 +48,7 @@ class ChatCompletions:
         if request.stream:
             await serve_stream(exchange, run, redact, encoder)
             return
-        await serve_whole(exchange, run, redact, encoder)
+        await serve_response(exchange, run, redact, encoder)
         if encoder.error is not None:
             await exchange.refuse(encoder.error)
         else:

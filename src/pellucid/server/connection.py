@@ -12,19 +12,78 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any, cast
 
 import httptools
 import msgspec
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from ..asgi.http import Scope, Send
 from ..errors import ErrorInfo
 from ..protocols.openresponses import error_body
+from ..runs import RunSource
 from .unread import Unread
 
 MAX_SILENT_BYTES = 64 * 1024
 """Others stop at 8 to 16 KiB of head."""
 
 _REASONS = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large"}
+
+
+CONNECTION = "pellucid.connection"
+"""The extension of the ASGI scope that holds the connection."""
+
+
+class DirectWriter:
+    """Writes a response's body straight to the transport of its connection (a `BodyWriter`), as uvicorn's `send` would.
+
+    The one place that uses what uvicorn keeps to itself: `RequestResponseCycle`'s `transport`, `flow.write_paused`,
+    `disconnected`, `response_started`, `response_complete` and `chunked_encoding`.
+    """
+
+    __slots__ = ("_cycle", "_source")
+
+    def __init__(self, cycle: RequestResponseCycle) -> None:
+        self._cycle = cycle
+        self._source: RunSource | None = None
+
+    def start(self, source: RunSource) -> None:
+        self._source = source
+        if self._cycle.flow.write_paused:
+            source.pause()
+
+    def write(self, data: bytes) -> None:
+        cycle = self._cycle
+        if not cycle.disconnected:
+            cycle.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+
+    async def end(self, data: bytes) -> None:
+        await self._cycle.send({"type": "http.response.body", "body": data, "more_body": False})
+
+    def close(self) -> None:
+        self._source = None
+
+    def pause(self) -> None:
+        """The client does not read."""
+        if self._source is not None:
+            self._source.pause()
+
+    def resume(self) -> None:
+        if self._source is not None:
+            self._source.resume()
+
+
+def direct_writer(scope: Scope, send: Send) -> DirectWriter | None:
+    """A writer for a response that has begun, if `send` is our own server's, with nothing around it, and the body is
+    chunked."""
+    cycle = getattr(send, "__self__", None)
+    connection = scope.get("extensions", {}).get(CONNECTION)
+    if not isinstance(cycle, RequestResponseCycle) or connection is None or connection.cycle is not cycle:
+        return None
+    if not cycle.chunked_encoding or cycle.response_complete:
+        return None
+    writer = connection.writer = DirectWriter(cycle)
+    return writer
 
 
 def connections(request_seconds: float, unread_seconds: float) -> type[HttpToolsProtocol]:
@@ -39,6 +98,8 @@ def connections(request_seconds: float, unread_seconds: float) -> type[HttpTools
         _unread: Unread
         _upgrading = False
         """Whether the parser is about to stop at an upgrade that is ignored."""
+        writer: DirectWriter | None = None
+        """Of the response that is written, if it writes to the transport."""
 
         # --- what comes ------------------------------------------------------------------------------------------
 
@@ -84,6 +145,8 @@ def connections(request_seconds: float, unread_seconds: float) -> type[HttpTools
                 self._upgrading = True
                 return
             super().on_headers_complete()
+            extensions = cast("dict[str, Any]", self.scope.setdefault("extensions", {}))
+            extensions[CONNECTION] = self
 
         def on_body(self, body: bytes) -> None:
             self._heard = True
@@ -162,11 +225,15 @@ def connections(request_seconds: float, unread_seconds: float) -> type[HttpTools
         def pause_writing(self) -> None:
             super().pause_writing()
             self._unread.watch()
+            if self.writer is not None:
+                self.writer.pause()
 
         def resume_writing(self) -> None:
             if not self.transport.is_closing():
                 self._unread.stop()
             super().resume_writing()
+            if self.writer is not None:
+                self.writer.resume()
 
         def timeout_keep_alive_handler(self) -> None:
             super().timeout_keep_alive_handler()

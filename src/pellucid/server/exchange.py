@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from urllib.parse import parse_qsl
 
 from ..asgi import http
-from ..asgi.serving import FAULT, STOPPING, is_told
+from ..asgi.streaming import FAULT, STOPPING, ASGIWriter, BodyWriter, is_client_error
 from ..errors import ErrorInfo, PellucidError, RequestError
 from ..telemetry import log, place_of
 from ..text import shown
@@ -21,6 +21,7 @@ from ..view import Reader, View, redact_error, view_of
 from .access import AccessError, Guard, Principal
 from .access.errors import Header
 from .config import ServerConfig
+from .connection import direct_writer
 from .observe import RequestWatch
 
 VIEW_HEADER = "pellucid-view"
@@ -114,11 +115,12 @@ class Exchange:
         else:
             await self.answer(body, status)
 
-    async def stream(self, content_type: str = http.EVENT_STREAM) -> None:
-        """With a stream, whose pieces follow."""
+    async def stream(self, content_type: str = http.EVENT_STREAM) -> BodyWriter:
+        """With a stream, whose body follows."""
         self.started = True
         self.watch.streaming()
         await http.start_stream(self.send, self.headers, content_type)
+        return direct_writer(self.scope, self.send) or ASGIWriter(self.send)
 
 
 Endpoint = Callable[[Exchange], Awaitable[None]]
@@ -176,7 +178,7 @@ class Door:
             await self._refuse(exchange, error)
 
     async def _refuse(self, exchange: Exchange, error: Exception) -> None:
-        if isinstance(error, PellucidError) and is_told(error):
+        if isinstance(error, PellucidError) and is_client_error(error):
             info, more = error.info, error.headers if isinstance(error, AccessError) else []
             if info.kind in ("slow_request", "too_large"):
                 more = [*more, http.CLOSE]  # the body will not be read

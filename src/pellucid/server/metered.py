@@ -1,4 +1,4 @@
-"""A run that is counted: a place among the streams of its key while it lasts, its tokens afterwards, and its times.
+"""The stage that measures a run: a place among the streams of its key, its tokens afterwards, and its times.
 
     place     taken when the run opens, given back when it is over
     tokens    charged when it is over, however that came about; what no provider reported is estimated from the text
@@ -10,11 +10,9 @@ What is measured is told to whoever watches, once, at the end. No text is.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import Callable
 from typing import Protocol
 
-from ..errors import ErrorInfo
 from ..events import (
     ErrorEvent,
     Event,
@@ -28,7 +26,7 @@ from ..events import (
     ThinkingPartDelta,
     ToolCallPartDelta,
 )
-from ..runs import Running
+from ..runs import Batch, Stage
 from ..runs.later import later
 from .access import Guard, Principal
 
@@ -83,24 +81,22 @@ class Unwatched:
 UNWATCHED = Unwatched()
 
 
-class MeteredRun:
-    """Counts `inner` for `principal`."""
+class MeterStage(Stage):
+    """Counts a run for `principal`."""
 
     def __init__(
         self,
-        inner: Running,
         guard: Guard,
         principal: Principal,
         watch: Watching = UNWATCHED,
         clock: Clock = time.monotonic,
     ) -> None:
-        self._inner = inner
         self._guard = guard
         self._principal = principal
         self._watch = watch
         self._clock = clock
-        self._counted = guard.counts(principal)
-        self._place = AsyncExitStack()
+        self._place = guard.stream(principal) if guard.counts(principal) else None
+        """Among the streams of the key."""
         self._measured = Measured()
         self._began = 0.0
         self._thinks_since: float | None = None
@@ -109,43 +105,23 @@ class MeteredRun:
 
     async def open(self) -> None:
         self._began = self._clock()
-        try:
-            if self._counted:
-                await self._place.enter_async_context(self._guard.stream(self._principal))
-            await self._inner.open()
-        except BaseException:
-            await self._place.aclose()
-            raise
+        if self._place is not None:
+            await self._place.__aenter__()
+
+    async def discard(self) -> None:
+        if self._place is not None:
+            await self._place.__aexit__(None, None, None)
+
+    def opened(self, *, queued: bool) -> None:
         self._settled = False
         self._watch.opened()
 
-    @property
-    def waiting(self) -> bool:
-        return self._inner.waiting
-
-    @property
-    def ended(self) -> RunEndEvent | None:
-        return self._inner.ended
-
-    @property
-    def now(self) -> int:
-        return self._inner.now
-
-    def wait(self) -> Awaitable[None]:
-        return self._inner.wait()
-
-    def take(self) -> list[Event] | None:
-        events = self._inner.take()
-        if events:
-            self._look(events)
-        return events
-
-    async def stop(self, error: ErrorInfo | None = None) -> list[Event]:
+    def stopping(self) -> None:
         self._watch.stopping()
-        events = await self._inner.stop(error)
-        self._look(events)
-        self._settle(self._inner.ended or RunEndEvent("cancelled"))
-        return events
+
+    def process(self, batch: Batch) -> Batch:
+        self._look(batch.events)
+        return batch
 
     def _look(self, events: list[Event]) -> None:
         measured = self._measured
@@ -185,7 +161,7 @@ class MeteredRun:
         measured.end = end
         measured.seconds = self._clock() - self._began
         self._watch.settled(measured)
-        if self._counted:
+        if self._place is not None:
             later(self._account(measured), "the tokens of a run cannot be counted")
 
     async def _account(self, measured: Measured) -> None:
@@ -197,7 +173,7 @@ class MeteredRun:
                 reasoning_characters=measured.reasoning_characters,
             )
         finally:
-            await self._place.aclose()
+            await self.discard()
 
 
-__all__ = ["Measured", "MeteredRun", "Watching"]
+__all__ = ["Measured", "MeterStage", "Watching"]

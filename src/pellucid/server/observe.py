@@ -21,7 +21,7 @@ from opentelemetry.trace import Span, TracerProvider, use_span
 from ..asgi.http import Scope
 from ..errors import ErrorInfo, ModelError
 from ..events import ErrorEvent, Event, ResponseEndEvent, ResponseStartEvent
-from ..models import Asked, Turn
+from ..models import Asked, ModelStream
 from ..parts import Origin, RetryPromptPart, ToolCallPart, ToolReturnPart
 from ..settings import ModelCall
 from ..telemetry import log, names, spans
@@ -359,7 +359,7 @@ class WatchedModel:
         self._model = model
         self._watch = watch
 
-    async def open(self, call: ModelCall) -> Turn:
+    async def open(self, call: ModelCall) -> ModelStream:
         watch = self._watch
         watch.begin_turn(self._model, call)
         try:

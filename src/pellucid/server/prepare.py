@@ -20,9 +20,11 @@ from ..asgi.http import warned
 from ..models import Asked
 from ..parts import ModelMessage, ModelResponse, SealedPart
 from ..run import Mint
-from ..runs import Running
+from ..runs import RunSource
+from ..runs.server_tools import NamedServers
 from ..sealing import Sealed, SealError, attach
 from ..settings import ModelCall, ToolDefinition
+from ..storage import StoredResponse
 from ..tools import AnyTool
 from ..view import Reader, View
 from .compacted import told
@@ -139,8 +141,11 @@ class Prepared:
         model: Asked | None = None,
         seals: bool,
         thread: str | None = None,
-    ) -> Running:
-        """The call, to be driven by whoever serves it. `model` stands in for the one that was asked for."""
+        servers: NamedServers | None = None,
+        stored_as: StoredResponse | None = None,
+    ) -> RunSource:
+        """The call, to be driven by whoever serves it (see `Services.run`). `model` stands in for the one that was
+        asked for."""
         view = self.reader.view
         return self._services.run(
             model or self.model,
@@ -148,10 +153,12 @@ class Prepared:
             self.mint,
             self._exchange.principal,
             tools=self.offered(call, tools),
+            servers=servers,
             seals=seals,
             thread=thread,
             summaries=view == "summary" or (self._request.wants_summaries and view == "raw"),
             max_tool_calls=self._request.max_tool_calls,
+            stored_as=stored_as,
             watch=self._exchange.watch,
         )
 

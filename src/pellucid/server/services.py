@@ -25,15 +25,15 @@ from ..models import Asked
 from ..parts import Usage
 from ..relay import Relay, open_relay
 from ..run import Mint
-from ..runs import AttachedRun, Nobody, Running
+from ..runs import LiveRun, NullTurnHandler, RunSource, Stage, TurnHandler
 from ..runs.detached import Detached
-from ..runs.keeping import KeptRun
 from ..runs.later import settled
 from ..runs.log import unpack
 from ..runs.replay import FinishedLog, LiveLog
-from ..runs.seals import Seals
-from ..runs.serving import ServerOwner
-from ..runs.summaries import Spent, SummarisedRun
+from ..runs.seal_stage import SealStage
+from ..runs.server_tools import MCPTurnHandler, NamedServers, ServerTurnHandler
+from ..runs.stored_run import StoreStage
+from ..runs.summaries import Spent, SummaryStage
 from ..sealing import Sealer
 from ..settings import ModelCall, ToolDefinition
 from ..spaces.runtime.keeper import Pace
@@ -41,12 +41,12 @@ from ..spaces.runtime.spaces import Spaces
 from ..storage import Store, StoredResponse, open_store
 from ..telemetry import log, place_of
 from ..tools import AnyTool, RunContext, ServerTools, gather
-from ..transport import Transport
+from ..upstream import Upstream
 from .access import Guard, Principal
 from .catalog import Catalog
 from .config import Config
 from .exchange import STOPPING
-from .metered import MeteredRun
+from .metered import MeterStage
 from .named import functions, mcp_server, recording, seal_keys, summary_writer
 from .observe import RequestWatch, Telemetry
 from .observe_setup import exporting, flush
@@ -88,13 +88,13 @@ class Services:
         self,
         config: Config,
         local: LocalModelService | None,
-        transport: Transport | None,
+        transport: Upstream | None,
         more: Iterable[Asked],
         tracers: TracerProvider | None = None,
     ) -> None:
         self.config = config
         self.local = local
-        self.transport = transport or Transport(config.limits)
+        self.transport = transport or Upstream(config.limits)
         self.catalog = Catalog(config, self.transport, local, more)
         self.writer = summary_writer(config, self.catalog, local)
         self._functions = functions(config)
@@ -228,32 +228,48 @@ class Services:
         principal: Principal,
         *,
         tools: Sequence[AnyTool] = (),
+        servers: NamedServers | None = None,
         seals: bool = False,
         thread: str | None = None,
         summaries: bool = False,
         max_tool_calls: int | None = None,
+        stored_as: StoredResponse | None = None,
         watch: RequestWatch,
-    ) -> Running:
-        """A run that whoever serves it drives. `tools` are those that are called here."""
+    ) -> RunSource:
+        """A run that whoever serves it drives.
+
+        Args:
+            tools: those that are called here.
+            servers: MCP servers that the request names; the call and the tools are planned when they are connected.
+            stored_as: the row of a response that is stored before its end is shown.
+        """
         watched = watch.runs(model, self._tool_names)
-        owner: Nobody | ServerOwner = Nobody()
-        if tools:
+
+        def handler(call: ModelCall, tools: Sequence[AnyTool]) -> TurnHandler:
+            if not tools:
+                return NullTurnHandler()
             parallel, seconds = call.settings.get("parallel_tool_calls") is not False, self.config.tools.timeout_seconds
             server = ServerTools(tools, timeout=seconds, parallel=parallel, watch=watched.tool)
-            owner = ServerOwner(server, server.names, RunContext(principal.owner, model))
+            return ServerTurnHandler(server, server.names, RunContext(principal.owner, model))
+
+        stages: list[Stage] = []
+        if seals:
+            stages.append(SealStage(self.sealer.of(principal.owner, thread).seal))
+        if summaries and self.writer is not None:
+            stages.append(SummaryStage(self.writer, self.config.summaries.seconds, self._spent_by(principal)))
+        stages.append(MeterStage(self.guard, principal, watched))
+        if stored_as is not None:
+            stages.append(StoreStage(stored_as, self.store))
         most = self.config.tools.max_calls
-        run: Running = AttachedRun(
+        return LiveRun(
             watched.model,
             call,
             mint,
-            owner,
+            handler(call, tools) if servers is None else MCPTurnHandler(servers, handler),
+            stages=stages,
             max_tool_calls=min(max_tool_calls or most, most),
-            enrich=Seals(self.sealer.of(principal.owner, thread).seal) if seals else None,
             log_faults=True,
         )
-        if summaries and self.writer is not None:
-            run = SummarisedRun(run, self.writer, self.config.summaries.seconds, self._spent_by(principal))
-        return MeteredRun(run, self.guard, principal, watched)
 
     def _spent_by(self, principal: Principal) -> Spent:
         """Whoever has summaries written pays for them, too."""
@@ -262,10 +278,6 @@ class Services:
             await self.guard.charge(principal, usage, characters=characters)
 
         return spent
-
-    def kept(self, run: Running, row: StoredResponse) -> Running:
-        """The run, whose response is in the store when its end is told."""
-        return KeptRun(run, row, self.store)
 
     def reading(self, row: StoredResponse) -> FinishedLog | LiveLog:
         """What was kept, from its beginning: as it goes on, wherever it is driven, or as it was. `row` with its log."""
@@ -277,9 +289,7 @@ class Services:
         run = self.detached.follow(row)
         try:
             async with asyncio.timeout(CANCEL_SECONDS):
-                while run.ended is None:
-                    await run.wait()
-                    run.take()
+                await run.deliver(lambda batch: None)
         except TimeoutError:
             pass  # whoever asks again sees what became of it
         finally:

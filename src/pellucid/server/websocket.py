@@ -21,8 +21,9 @@ from typing import Any, Literal
 import msgspec
 
 from ..asgi import http
-from ..asgi.serving import is_told
+from ..asgi.streaming import MAX_BUFFERED, is_client_error
 from ..errors import PellucidError
+from ..runs import RunSource
 from ..telemetry import log, place_of
 from .access.errors import headers_of
 from .exchange import FAULT, STOPPING, Exchange
@@ -72,7 +73,7 @@ class WebSocket:
     async def refuse(self, error: Exception) -> None:
         """Do not take it: with a status, where the server can say one."""
         exchange = self.exchange
-        if isinstance(error, PellucidError) and is_told(error):
+        if isinstance(error, PellucidError) and is_client_error(error):
             info, more = error.info, [*headers_of(error), *http.retry_after(error.info)]
         else:
             log.error("a fault while opening a socket: %s", place_of(error))
@@ -136,6 +137,10 @@ class WebSocket:
         """Raises `http.ClientGone`."""
         await self.send({"type": "websocket.send", "text": text})
 
+    def writer(self) -> MessageWriter:
+        """Writes a stream, whose lines are messages."""
+        return MessageWriter(self)
+
     async def close(self, code: int, reason: str = "") -> None:
         """Raises `http.ClientGone`."""
         try:
@@ -153,4 +158,50 @@ class WebSocket:
             raise http.ClientGone from None
 
 
-__all__ = ["OVER", "REFUSED", "STOPPED", "End", "Heard", "WebSocket"]
+class MessageWriter:
+    """Writes a stream of lines, each as one message (a `BodyWriter`), from a task of its own."""
+
+    def __init__(self, socket: WebSocket) -> None:
+        self._socket = socket
+        self._source: RunSource | None = None
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._more = asyncio.Event()
+        self._is_ending = False
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, source: RunSource) -> None:
+        self._source = source
+        self._task = asyncio.create_task(self._send_messages())
+
+    def write(self, data: bytes) -> None:
+        if self._task is not None and self._task.done():
+            raise http.ClientGone
+        self._pieces.append(data)
+        self._size += len(data)
+        if self._size > MAX_BUFFERED and self._source is not None:
+            self._source.pause()
+        self._more.set()
+
+    async def end(self, data: bytes) -> None:
+        self._pieces.append(data)
+        self._is_ending = True
+        self._more.set()
+        if self._task is not None:
+            await asyncio.wait({self._task})
+            if not self._task.cancelled() and (error := self._task.exception()) is not None:
+                raise error
+
+    def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _send_messages(self) -> None:
+        while not self._is_ending or self._pieces:
+            await self._more.wait()
+            self._more.clear()
+            pieces, self._pieces, self._size = self._pieces, [], 0
+            for line in b"".join(pieces).splitlines():
+                await self._socket.say(line.decode())
+            if self._source is not None:
+                self._source.resume()

@@ -38,10 +38,10 @@ from ...agent.starting import Start, name_taken
 from ...emit import Emitter
 from ...errors import ErrorInfo, ErrorKind, ModelError, RequestError
 from ...events import ModelEvent, SideEvent
-from ...models import Turn
+from ...models import ModelEventReceiver, ModelStream
 from ...providers.faults import a_word
 from ...run import Minter
-from ...runs import AttachedRun
+from ...runs import Batch, LiveRun, Stage
 from ...settings import ModelCall
 from ...telemetry import log, place_of
 from . import inward
@@ -83,23 +83,22 @@ class PydanticAgent:
         """Nothing is known of what the agent's own model honours; Pydantic AI has its own words for that."""
         return []
 
-    async def open(self, call: ModelCall) -> Turn:
+    async def open(self, call: ModelCall) -> ModelStream:
         """Begin a run. Raises `ModelError` when it fails before it has said anything."""
         return await self._open(call, None)
 
-    async def start(self, start: Start) -> AttachedRun:
+    async def start(self, start: Start) -> LiveRun:
         """A run of the agent itself, to be served (see `pellucid.agui`). Raises `RequestError`."""
-        own = AsFunctions(mint := Minter(secrets.token_bytes(16)))
-        enrich = start.enrich or (lambda events: events)
-        return AttachedRun(
+        mint = Minter(secrets.token_bytes(16))
+        return LiveRun(
             _Started(self, start),
             ModelCall(self.name, start.messages, start.settings, tuple(start.tools)),
             mint,
-            enrich=lambda events: enrich(own.feed(events)),
+            stages=(_OwnFunctions(AsFunctions(mint)), *start.stages),
             log_faults=True,
         )
 
-    async def _open(self, call: ModelCall, start: Start | None) -> Turn:
+    async def _open(self, call: ModelCall, start: Start | None) -> ModelStream:
         if call.tools and getattr(self._agent, "_output_validators", None):
             # A run with the caller's tools may end with their calls, and Pydantic AI has no such run of this agent.
             raise RequestError(
@@ -107,19 +106,19 @@ class PydanticAgent:
                 kind="unsupported",
                 param="tools",
             )
-        turn = AgentTurn(self.origin, frozenset(tool.name for tool in call.tools), served=start is not None)
-        turn.begin(lambda: self._events(call, turn, start))
+        stream = AgentStream(self.origin, frozenset(tool.name for tool in call.tools), served=start is not None)
+        stream.begin(lambda: self._events(call, stream, start))
         try:
-            await turn.wait()
+            await stream.wait_until_begun()
         except BaseException:
-            turn.cancel()
+            stream.cancel()
             raise
-        if turn.failed_first is not None:
-            turn.cancel()
-            raise ModelError(turn.failed_first)
-        return turn
+        if stream.failed_first is not None:
+            stream.cancel()
+            raise ModelError(stream.failed_first)
+        return stream
 
-    async def _events(self, call: ModelCall, turn: AgentTurn, start: Start | None) -> None:
+    async def _events(self, call: ModelCall, stream: AgentStream, start: Start | None) -> None:
         instructions, history = _conversation(call.messages, self.origin)
         more = dict(self._run)
         if call.tools:
@@ -140,15 +139,25 @@ class PydanticAgent:
             **more,
         )
         try:
-            async with events as stream:
-                async for event in stream:
-                    await turn.tell(event)
+            async with events as each:
+                async for event in each:
+                    await stream.tell(event)
         except UserError as error:
             # Which tools an agent has is known within its run alone: toolsets may differ from one to the next.
             for index, tool in enumerate(call.tools):
                 if "conflicts" in str(error) and f"{tool.name!r}" in str(error):
                     raise _Refused(**name_taken(index, tool.name)) from None
             raise
+
+
+class _OwnFunctions(Stage):
+    """Shows the agent's own functions as functions that are called here."""
+
+    def __init__(self, functions: AsFunctions) -> None:
+        self._functions = functions
+
+    def process(self, batch: Batch) -> Batch:
+        return Batch(batch.time_ms, self._functions.feed(batch.events))
 
 
 class _Refused(RequestError):
@@ -165,29 +174,35 @@ class _Started:
         self._agent = agent
         self._start = start
 
-    async def open(self, call: ModelCall) -> Turn:
+    async def open(self, call: ModelCall) -> ModelStream:
         return await self._agent._open(call, self._start)
 
 
-class AgentTurn:
+class AgentStream:
     """A turn that an agent's run plays. `served`: what the application says beside its model is told as AG-UI's."""
 
-    waiting = False
+    queued = False
 
     def __init__(self, origin: ours.Origin, callers: frozenset[str], *, served: bool = False) -> None:
         self.failed_first: ErrorInfo | None = None
         """Why it failed, if it did before it said anything."""
         self._teller = Teller(origin, callers, served=served)
-        self._batch: list[ModelEvent] = []
+        self._before: list[ModelEvent] = []
+        """What came before anybody received."""
+        self._receive: ModelEventReceiver | None = None
         self._told = False
         self._over = False
-        self._ended = False
-        self._came = asyncio.Event()
-        self._taken = asyncio.Event()
+        self._began = asyncio.Event()
+        self._resumed = asyncio.Event()
+        self._resumed.set()
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, run: Callable[[], Awaitable[None]]) -> None:
         self._task = asyncio.create_task(self._play(run), name="pydantic-ai agent")
+
+    async def wait_until_begun(self) -> None:
+        """Until the agent said something, or failed."""
+        await self._began.wait()
 
     async def _play(self, run: Callable[[], Awaitable[None]]) -> None:
         last: list[ModelEvent] = []
@@ -196,16 +211,13 @@ class AgentTurn:
             last = self._teller.end()
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
-            if self._ended or (task is not None and task.cancelling()):
+            if self._over or (task is not None and task.cancelling()):
                 raise
             last = self._failed(error)  # what the agent waited for was cancelled, and not the agent
         except Exception as error:
             last = self._failed(error)
-        finally:
-            # However it ends: whoever waits for it is told.
-            self._batch += last
-            self._over = True
-            self._came.set()
+        self._deliver(last)
+        self._over = True
 
     def _failed(self, error: BaseException) -> list[ModelEvent]:
         info = _fault(error)
@@ -217,37 +229,40 @@ class AgentTurn:
         events = self._teller.tell(event)
         if not events:
             return
-        self._batch += events
         self._told = True
-        self._came.set()
-        if len(self._batch) > AHEAD:
-            self._taken.clear()
-            await self._taken.wait()
+        self._deliver(events)
+        if len(self._before) > AHEAD:
+            self._resumed.clear()
+        await self._resumed.wait()
 
-    def wait(self) -> Awaitable[Any]:
-        return self._came.wait()
+    def _deliver(self, events: list[ModelEvent]) -> None:
+        if self._receive is None:
+            self._before += events
+            self._began.set()
+        elif not self._over:
+            self._receive(events)
 
-    def take(self) -> list[ModelEvent] | None:
-        if self._ended:
-            return None
-        batch, self._batch = self._batch, []
-        if self._over:
-            self._ended = True
-        else:
-            self._came.clear()
-        self._taken.set()
-        return batch
+    def start(self, receive: ModelEventReceiver) -> None:
+        self._receive = receive
+        before, self._before = self._before, []
+        if before:
+            receive(before)
+        self.resume()
+
+    def pause(self) -> None:
+        self._resumed.clear()
+
+    def resume(self) -> None:
+        self._resumed.set()
 
     def cancel(self, error: ErrorInfo | None = None) -> list[ModelEvent]:
-        if self._task is not None:
-            self._task.cancel()
-        if self._ended:
+        if self._over and self._receive is not None:
             return []
-        self._ended = self._over = True
-        batch, self._batch = self._batch, []
-        self._came.set()
-        self._taken.set()
-        return batch + self._teller.emit.end("cancelled" if error is None else "error", error)
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+        before, self._before = self._before, []
+        self._over = True
+        return before + self._teller.emit.end("cancelled" if error is None else "error", error)
 
 
 class Teller:

@@ -40,7 +40,7 @@ from ...events import (
     ThinkingPartDelta,
 )
 from ...fold import Fold
-from ...models import Asked, Turn
+from ...models import Asked, ModelStream, StreamReader
 from ...settings import ModelCall
 from . import outward
 from . import settings as said
@@ -102,13 +102,13 @@ class PellucidModel(Model[Any]):
             output=said.output_from(asked),
         )
         try:
-            turn = await self.asked.open(call)
+            stream = await self.asked.open(call)
         except PellucidError as error:
             raise _raised(self.model_name, error.info) from error
         try:
-            yield PellucidStreamedResponse(asked, _asked=self.asked, _turn=turn)
+            yield PellucidStreamedResponse(asked, _asked=self.asked, _stream=stream)
         finally:
-            turn.cancel()
+            stream.cancel()
 
     def _messages(self, messages: list[theirs.ModelMessage], asked: ModelRequestParameters) -> list[ours.ModelMessage]:
         made = [self._own(message, read_message(message)) for message in messages]
@@ -140,7 +140,7 @@ class PellucidStreamedResponse(StreamedResponse):
     """One turn of our model, as Pydantic AI streams it."""
 
     _asked: Asked
-    _turn: Turn
+    _stream: ModelStream
     _fold: Fold = field(default_factory=Fold)
     _at: datetime = field(default_factory=lambda: datetime.now(UTC))
     _starts: dict[int, ours.ModelResponsePart] = field(default_factory=dict)
@@ -151,16 +151,16 @@ class PellucidStreamedResponse(StreamedResponse):
     """How many parts came before the item under way."""
 
     async def _get_event_iterator(self) -> AsyncIterator[theirs.ModelResponseStreamEvent]:
+        reader = StreamReader(self._stream)
         while not self._cancelled:
-            await self._turn.wait()
-            if (batch := self._turn.take()) is None:
+            if (events := await reader.read()) is None:
                 return
-            for event in batch:
+            for event in events:
                 for made in self._told(event):
                     yield made
 
     async def close_stream(self) -> None:
-        self._turn.cancel()
+        self._stream.cancel()
 
     @property
     def model_name(self) -> str:

@@ -18,7 +18,7 @@ from ...protocols import ai_sdk
 from ...protocols.chat import ANSWER, CONVERSATION, Request, parse_request, question_id
 from ...protocols.decoding import read_json
 from ...run import Minter
-from ...runs import clock
+from ...runs import clock_ms
 from ...storage import ChatBusy, ChatGone, ChatMoved, StoredChat, StoredResponse
 from ..access.errors import forbidden
 from ..ai_sdk import AISDK
@@ -87,7 +87,7 @@ class Ask:
         replaced = await self._replaced(owner, request)
         id = request.conversation_id or (replaced.conversation_id if replaced is not None else None)
         if id is None:
-            now = clock() / 1000
+            now = clock_ms() / 1000
             new = StoredChat(
                 id=mint(CONVERSATION),
                 owner=owner,
@@ -135,7 +135,7 @@ class Ask:
             model=prepared.name,
             view=exchange.reader.view,
             most=self._services.catalog.most(prepared.name),
-            created_at=clock(),
+            created_at=clock_ms(),
             effort=request.effort,
         )
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 
-from ...asgi.serving import Redact, serve_stream
+from ...asgi.streaming import serve_stream
 from ...events import Event, SideEvent
 from ...protocols.chat import QUEUED, Answer, Encoder, answer
-from ...runs.log import Entry, unpack
+from ...runs.log import unpack
 from ...runs.replay import FinishedLog, LiveLog
 from ...storage import StoredResponse
 from ...view import Reader, Redactor
@@ -25,41 +25,25 @@ BROKEN_OFF = b": broken off; ask again with Last-Event-ID\n\n"
 Reading = FinishedLog | LiveLog
 
 
-class Telling:
-    """An encoder for `serve_stream`, of what `run` heard last. `redact` and `encoder` are this reader's own."""
+class _ReadingEncoder:
+    """An encoder that makes up no end for a reading that broke off, and shows that an answer still waits."""
 
-    def __init__(self, run: Reading, redact: Redact, encoder: Encoder) -> None:
+    def __init__(self, run: Reading, encoder: Encoder) -> None:
         self._run = run
-        self._redact = redact
         self._encoder = encoder
-
-    def start(self, *, queued: bool = False) -> bytes:
-        """See `Encoder.start`."""
-        return self._encoder.start(queued=queued)
+        self.start = encoder.start
 
     def feed(self, events: list[Event], now: int) -> bytes:
-        """`events` and `now` are the reading's; what is told is what was kept, with its own times."""
-        run = self._run
-        entries, run.heard = run.heard, ()
-        if entries:
-            return b"".join([self._told(entry) for entry in entries])
-        # What closes a reading that broke off is said by nobody but the reader itself.
-        return BROKEN_OFF if events else b""
-
-    def _told(self, entry: Entry) -> bytes:
-        told = self._encoder.feed(self._redact(entry.events), entry.now)
+        """See `Encoder.feed`."""
+        if self._run.broken_off:
+            return BROKEN_OFF
         # Nobody waits any more for what is over.
-        return told or (QUEUED if isinstance(self._run, LiveLog) and _waits(entry) else b"")
+        return self._encoder.feed(events, now) or (QUEUED if self._run.is_live and _waits(events) else b"")
 
 
-def _waits(entry: Entry) -> bool:
-    """Whether all that it says is that the model has yet to become free."""
-    return bool(entry.events) and all(isinstance(one, SideEvent) and one.namespace == "queue" for one in entry.events)
-
-
-def _as_it_is(events: list[Event]) -> list[Event]:
-    """Redacted later, batch by batch."""
-    return events
+def _waits(events: list[Event]) -> bool:
+    """Whether all that they say is that the model has yet to become free."""
+    return bool(events) and all(isinstance(event, SideEvent) and event.namespace == "queue" for event in events)
 
 
 LARGE = 50_000
@@ -78,7 +62,7 @@ async def tell(exchange: Exchange, run: Reading, event_id: str, header: Header, 
         effort_level=header.effort,
         after=after,
     )
-    await serve_stream(exchange, run, _as_it_is, Telling(run, Redactor(reader).feed, encoder))
+    await serve_stream(exchange, run, Redactor(reader).feed, _ReadingEncoder(run, encoder))
 
 
 async def whole(turn: StoredResponse, header: Header, reader: Reader) -> Answer:
@@ -95,7 +79,7 @@ def _whole(turn: StoredResponse, header: Header, reader: Reader) -> Answer:
         header.conversation_id,
         header.model,
         header.created_at,
-        ((entry.now, redact(entry.events)) for entry in unpack(turn.log)),
+        ((batch.time_ms, redact(batch.events)) for batch in unpack(turn.log)),
         view=reader.view,
         effort_level=header.effort,
     )

@@ -19,8 +19,8 @@ from ...parts import ModelMessage, messages_to_json
 from ...protocols.openresponses import Dialect, Known, Request, Server
 from ...protocols.openresponses import types as t
 from ...run import Mint
-from ...runs import Running
-from ...runs.reaching import ReachingRun
+from ...runs import RunSource
+from ...runs.server_tools import NamedServers
 from ...settings import ModelCall
 from ...storage import StoredResponse
 from ...storage.names import check_names
@@ -97,22 +97,22 @@ class Asking(NamedTuple):
             most=self.services.catalog.most(self.prepared.name),
         )
 
-    def run(self) -> Running:
-        if self.call is not None:
-            return self._run(self.call, self.prepared.tools)
-        said = [*self.before, *self.new]
-        return ReachingRun(
-            self.servers,
-            self.prepared.tools,
-            lambda tools: self._run(self.prepared.call(said, tools), tools),
-            self.request.own_tools,
-        )
-
-    def _run(self, call: ModelCall, tools: Sequence[AnyTool]) -> Running:
+    def run(self, stored_as: StoredResponse | None = None) -> RunSource:
+        """`stored_as`: its row, where the run is stored before its end is shown."""
         model = self.model
         if self.request.body.truncation == "auto":
             model = Shortening(model, self.services.catalog.context(self.prepared.name))
-        return self.prepared.run(call, tools, model=model, seals=self.seals)
+        if self.call is not None:
+            return self.prepared.run(self.call, self.prepared.tools, model=model, seals=self.seals, stored_as=stored_as)
+        messages = [*self.before, *self.new]
+
+        def plan(tools: list[AnyTool]) -> tuple[ModelCall, Sequence[AnyTool]]:
+            call = self.prepared.call(messages, tools)
+            return call, self.prepared.offered(call, tools)
+
+        named = NamedServers(self.servers, self.prepared.tools, self.request.own_tools, plan)
+        call = ModelCall(model.name, messages)
+        return self.prepared.run(call, (), model=model, seals=self.seals, servers=named, stored_as=stored_as)
 
     def row(self, header: Header) -> StoredResponse:
         body = self.request.body

@@ -6,28 +6,25 @@ stands for, to any replica, and any model goes on from it. Nothing is kept here.
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import time
 
 from msgspec.structs import replace
 
-from ...asgi import http
-from ...asgi.serving import let_go, opened
+from ...asgi.streaming import read_to_end
 from ...conversation import joined
 from ...errors import ErrorInfo, PellucidError, RequestError
-from ...events import RunEndEvent
 from ...fold import Fold
 from ...parts import CompactionPart, ModelRequest, ModelResponse, Usage, UserPromptPart
 from ...protocols.openresponses import read_json, request_of
 from ...protocols.openresponses import types as t
 from ...protocols.openresponses.encode import usage_of
 from ...run import Minter
-from ...runs import Running
+from ...runs import Batch, RunSource
 from ...sealing import Sealed
 from ...settings import ToolChoice
 from ...view import redact_usage
-from ..exchange import FAULT, STOPPING, Exchange
+from ..exchange import Exchange
 from ..services import Services
 from .asking import asking_for
 
@@ -76,28 +73,15 @@ class Compact:
         )
 
 
-async def _written(exchange: Exchange, run: Running) -> tuple[str, Usage]:
+async def _written(exchange: Exchange, run: RunSource) -> tuple[str, Usage]:
     """What the model wrote, whole, and what that took. Raises `PellucidError` for less."""
     fold = Fold()
-    async with http.Client(exchange.receive) as client:
-        await opened(run, client)
-        try:
-            while True:
-                await run.wait()
-                events = run.take()
-                if events is None:
-                    break
-                for event in events:
-                    fold.feed(event)
-        except asyncio.CancelledError:
-            if client.gone:
-                raise
-            raise PellucidError(STOPPING) from None
-        finally:
-            await let_go(run)
-    if client.gone:
-        raise http.ClientGone
-    end = run.ended or RunEndEvent("failed", error=FAULT)
+
+    def receive(batch: Batch) -> None:
+        for event in batch.events:
+            fold.feed(event)
+
+    end = await read_to_end(exchange, run, lambda: run.deliver(receive))
     if end.error is not None:
         raise PellucidError(end.error)
     if end.status != "completed":

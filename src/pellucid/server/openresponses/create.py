@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 
-from ...asgi.serving import serve_stream, serve_whole
+from ...asgi.streaming import serve_response, serve_stream
 from ...protocols.openresponses import parse_request
 from ...run import Minter
 from ...view import Redactor
@@ -29,14 +29,12 @@ class CreateResponse:
         if request.body.background:
             await self._in_background(exchange, asking, header)
             return
-        run = asking.run()
-        if asking.store:
-            run = services.kept(run, asking.row(header))
+        run = asking.run(asking.row(header) if asking.store else None)
         encoder, redact = header.encoder(asking.reader), Redactor(asking.reader).feed
         if request.stream:
             await serve_stream(exchange, run, redact, encoder)
             return
-        error = await serve_whole(exchange, run, redact, encoder)
+        error = await serve_response(exchange, run, redact, encoder)
         if error is not None and not encoder.response.output:
             await exchange.refuse(error)
         else:

@@ -10,12 +10,13 @@ from typing import Any
 
 import msgspec
 
-from ...asgi.serving import serve_stream
+from ...asgi.streaming import serve_stream
 from ...errors import RequestError
 from ...protocols.openresponses import types as t
 from ...relay import RelayError
-from ...runs.log import Entry, unpack
-from ...runs.replay import PIECE
+from ...runs import Batch
+from ...runs.log import unpack
+from ...runs.replay import MAX_BATCHES
 from ...storage import StoredResponse
 from ...view import Reader, Redactor, View, lesser
 from ..exchange import Exchange, whole_number
@@ -97,7 +98,7 @@ class KeptResponses:
         exchange.reader = header.reader(exchange, self._services.catalog.most(row.model))
         return header, exchange.reader
 
-    async def _said(self, row: StoredResponse, response: t.Response) -> list[Entry]:
+    async def _said(self, row: StoredResponse, response: t.Response) -> list[Batch]:
         """What a response that is not over has come to, as far as the relay can tell."""
         try:
             said = await self._services.detached.said(row)
@@ -114,8 +115,8 @@ class KeptResponses:
         redact = Redactor(reader).feed
         encoder.start()
         for place, entry in enumerate(unpack(row.log) if row.finished else await self._said(row, encoder.response)):
-            encoder.feed(redact(entry.events), entry.now)
-            if place % PIECE == PIECE - 1:
+            encoder.feed(redact(entry.events), entry.time_ms)
+            if place % MAX_BATCHES == MAX_BATCHES - 1:
                 await asyncio.sleep(0)
         if row.status == "cancelled":
             encoder.response.status = "cancelled"

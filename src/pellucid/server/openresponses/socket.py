@@ -20,16 +20,15 @@ from typing import Any
 import msgspec
 
 from ...asgi import http
-from ...asgi.serving import Encoder, Redact, is_told, last_words, let_go
+from ...asgi.streaming import EncodedStream, Encoder, Redact, is_client_error, release
 from ...conversation import joined
 from ...errors import ErrorInfo, PellucidError, RequestError
-from ...events import RunEndEvent
+from ...events import Event, RunEndEvent
 from ...fold import Fold
 from ...protocols import openresponses
 from ...protocols.openresponses import read_json, request_of
 from ...run import Minter
-from ...runs import Running, clock
-from ...runs.log import Entry
+from ...runs import Batch, RunSource, clock_ms
 from ...runs.replay import FinishedLog
 from ...telemetry import log, place_of
 from ...view import Redactor, redact_error
@@ -160,16 +159,16 @@ class _Conversation:
             asking = await asking_for(
                 self._services, exchange, request_of(raw), Minter(secrets.token_bytes(16)), self._recent
             )
-            end = await self._serve(asking, asking.run() if generate else _nothing())
+            end = await self._serve(asking, generate)
             if end.status == "failed":
                 self._forget(previous)
         except http.ClientGone:
             pass  # whoever listens is told, too
         except Exception as error:
             self._forget(previous)
-            if not is_told(error):
+            if not is_client_error(error):
                 log.error("a fault while serving a socket: %s", place_of(error))
-            info = error.info if isinstance(error, PellucidError) and is_told(error) else FAULT
+            info = error.info if isinstance(error, PellucidError) and is_client_error(error) else FAULT
             exchange.watch.refused(openresponses.status_of(info), info)
             await self._error(info)
 
@@ -196,19 +195,19 @@ class _Conversation:
     def _limit(self) -> int:
         return self._exchange.principal.policy.body_bytes(self._services.config.server.max_body_bytes)
 
-    async def _serve(self, asking: Asking, run: Running) -> RunEndEvent:
-        header, fold = asking.header, Fold()
-        run = self._services.kept(run, asking.row(header)) if asking.store else run
+    async def _serve(self, asking: Asking, generate: bool) -> RunEndEvent:
+        header = asking.header
+        run = asking.run(asking.row(header) if asking.store else None) if generate else _nothing()
         encoder, redact = header.encoder(asking.reader, framing="lines"), Redactor(asking.reader).feed
-        await self._opened(run)
+        await self._open(run)
         try:
             self._exchange.watch.streaming()
-            await self._stream(asking, run, redact, encoder, fold)
+            await self._stream(asking, run, redact, encoder)
         finally:
-            await let_go(run)
+            await release(run)
         return run.ended or RunEndEvent("failed", error=FAULT)
 
-    async def _opened(self, run: Running) -> None:
+    async def _open(self, run: RunSource) -> None:
         try:
             await run.open()
         except asyncio.CancelledError:
@@ -216,28 +215,32 @@ class _Conversation:
                 raise
             raise PellucidError(self._farewell) from None
 
-    async def _stream(self, asking: Asking, run: Running, redact: Redact, encoder: Encoder, fold: Fold) -> None:
+    async def _stream(self, asking: Asking, run: RunSource, redact: Redact, encoder: Encoder) -> None:
+        fold = Fold()
+
+        def remember(events: list[Event]) -> list[Event]:
+            for event in events:
+                fold.feed(event)
+            if run.ended is not None:
+                self._remember(asking, fold, run.ended)
+            return redact(events)
+
+        writer = self._socket.writer()
+        stream = EncodedStream(run, remember, encoder, writer)
         try:
-            await self._tell(encoder.start(queued=run.waiting))
-            while True:
-                await run.wait()
-                events = run.take()
-                if events is None:
-                    return
-                for event in events:
-                    fold.feed(event)
-                if run.ended is not None:
-                    self._remember(asking, fold, run.ended)
-                await self._tell(encoder.feed(redact(events), run.now))
+            await stream.deliver()
+            await writer.end(stream.last)
         except asyncio.CancelledError:
             if self._farewell is None:
                 raise
-            await self._tell(await last_words(run, redact, encoder, self._farewell))
+            await stream.stop(self._farewell)
         except http.ClientGone:
             raise
         except Exception as error:
             log.error("a fault while streaming: %s", place_of(error))
-            await self._tell(await last_words(run, redact, encoder, FAULT))
+            await stream.stop(FAULT)
+        finally:
+            writer.close()
 
     def _remember(self, asking: Asking, fold: Fold, end: RunEndEvent) -> None:
         if end.status in ("completed", "incomplete"):
@@ -275,9 +278,9 @@ def _flag(raw: dict[str, Any], name: str) -> bool:
     return value is not False
 
 
-def _nothing() -> Running:
+def _nothing() -> RunSource:
     """A run in which no model says anything."""
-    return FinishedLog([Entry(clock(), [RunEndEvent("completed")])])
+    return FinishedLog([Batch(clock_ms(), [RunEndEvent("completed")])])
 
 
 __all__ = ["ResponsesSocket"]

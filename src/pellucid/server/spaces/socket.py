@@ -18,7 +18,7 @@ from collections.abc import Awaitable
 from contextlib import suppress
 
 from ...asgi import http
-from ...asgi.serving import is_told
+from ...asgi.streaming import is_client_error
 from ...envelopes import USUAL, DialectName, Join, closing, dialect_named, encode, is_heartbeat, join_in, load
 from ...envelopes.envelope import EnvelopeError
 from ...envelopes.said import error as said_error
@@ -227,7 +227,7 @@ class Visit:
         try:
             await doing
         except PellucidError as error:
-            await self._turn_away(error if is_told(error) else PellucidError(FAULT))
+            await self._turn_away(error if is_client_error(error) else PellucidError(FAULT))
         except Exception as error:
             log.error("a fault while somebody came into a space: %s", place_of(error))
             await self._turn_away(PellucidError(FAULT))

@@ -1,6 +1,6 @@
-"""Seals on the items of a run, written once, before anybody reads it.
+"""The stage that seals the items of a run, once, before anything is stored or shown.
 
-Whoever holds a token can give it back: to any replica, after a key rotation, with nothing kept here.
+A client can send a token back to any replica, also after a key rotation; nothing is stored for it here.
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from ..events import Event, ItemEndEvent, ItemStartEvent, PartDeltaEvent, PartEndEvent, ResponseStartEvent
+from ..events import ItemEndEvent, ItemStartEvent, PartDeltaEvent, PartEndEvent, ResponseStartEvent
 from ..parts import ModelResponsePart, Origin
 from ..sealing import Sealed, SealError, seal_item
 from ..telemetry import log
+from .source import Batch
+from .stages import Stage
 
 
-class Seals:
-    """Puts a seal on every item end that needs one. One for each run."""
+class SealStage(Stage):
+    """Puts a seal on every item end that needs one."""
 
     def __init__(self, seal: Callable[[Sealed], str]) -> None:
         self._seal = seal
@@ -25,7 +27,8 @@ class Seals:
         self._start: ItemStartEvent | None = None
         self._parts: list[ModelResponsePart] = []
 
-    def __call__(self, events: list[Event]) -> list[Event]:
+    def process(self, batch: Batch) -> Batch:
+        events = batch.events
         for at, event in enumerate(events):
             kind = type(event)
             if kind is PartDeltaEvent:
@@ -38,7 +41,7 @@ class Seals:
                 events[at] = self._sealed(event)
             elif isinstance(event, ResponseStartEvent):
                 self._origin = event.origin
-        return events
+        return batch
 
     def _sealed(self, end: ItemEndEvent) -> ItemEndEvent:
         assert self._start is not None
@@ -49,9 +52,6 @@ class Seals:
         try:
             return replace(end, seal=self._seal(sealed))
         except SealError as error:
-            # It was told in full to whoever may read it; what cannot be is that it comes back.
+            # Whoever may read the item has read it in full; only sending it back is impossible.
             log.warning("an item has no seal: %s", error.info.message)
             return end
-
-
-__all__ = ["Seals"]

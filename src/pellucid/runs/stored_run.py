@@ -1,14 +1,14 @@
-"""What a run that is over leaves in the store; and a run that is kept, whose end is told only when it is.
+"""What a finished run is in the store; and the stage that stores a run and holds its end back until it is durable.
 
-The store's row says what was asked (`header`, `input`), the conversation's share of the run (`messages`), and its log.
-The protocol that made the row is not known here.
+The row holds the request (`header`, `input`), the run's share of the conversation (`messages`), and the log. The
+protocol that made the row is not known here.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -31,8 +31,9 @@ from ..run import Minter
 from ..storage import ConversationEntry, Store, StoredResponse
 from ..telemetry import log, place_of
 from ..text import writable
-from .log import WAITED, Entry, encode_entry, events_of, pack
-from .running import Running
+from .log import WAITED, encode_batch, events_of, pack
+from .source import Batch, clock_ms
+from .stages import Stage
 
 FAULT = ErrorInfo("server_error", "the gateway failed to keep it")
 
@@ -59,7 +60,7 @@ class Finished(NamedTuple):
     """What it adds to its conversation, item by item, where each has a name."""
 
 
-def finished(row: StoredResponse, entries: Sequence[Entry]) -> Finished:
+def finished(row: StoredResponse, entries: Sequence[Batch]) -> Finished:
     """What to keep of a run that has said all of `entries`, RunEnd last."""
     events = events_of(entries)
     end = events[-1]
@@ -68,9 +69,9 @@ def finished(row: StoredResponse, entries: Sequence[Entry]) -> Finished:
     done = replace(
         row,
         status=end.status,
-        updated_at=entries[-1].now / 1000,
+        updated_at=entries[-1].time_ms / 1000,
         messages=messages_to_json([*messages_from_json(row.messages), *said]),
-        log=pack(encode_entry(entry) for entry in entries),
+        log=pack(encode_batch(batch) for batch in entries),
         error=msgspec.json.encode(writable(end.error)) if end.error is not None else None,
         text=None if row.text is None else "\n\n".join([row.text, *_answers(said)]),
     )
@@ -107,21 +108,21 @@ def _items(message: ModelMessage, ids: Iterator[str]) -> Iterator[tuple[str, Mod
             yield id, replace(message, parts=list(parts))
 
 
-async def finish(row: StoredResponse, entries: Sequence[Entry]) -> Finished:
+async def finish(row: StoredResponse, entries: Sequence[Batch]) -> Finished:
     """`finished`, in a thread where there is much to do."""
     if sum(len(entry.events) for entry in entries) > LARGE:
         return await asyncio.to_thread(finished, row, entries)
     return finished(row, entries)
 
 
-async def ending(row: StoredResponse, said: Sequence[Entry], end: Entry) -> Finished:
+async def ending(row: StoredResponse, said: Sequence[Batch], end: Batch) -> Finished:
     """`finish`, for a run that has a row to end, whatever it said."""
     try:
         return await finish(row, [*said, end])
     except Exception as error:
         # An end without what came before it is better than none, for which somebody would wait for ever.
         log.error("a fault while keeping what a run said: %s", place_of(error))
-        return finished(row, [Entry(end.now, [RunEndEvent("failed", error=FAULT)])])
+        return finished(row, [Batch(end.time_ms, [RunEndEvent("failed", error=FAULT)])])
 
 
 def closing(folded: Fold, seed: str, error: ErrorInfo) -> list[Event]:
@@ -156,76 +157,45 @@ async def keep_end(store: Store, done: Finished, fence: int) -> bool:
     return await store.responses.finish(row, ids, fence, entries)
 
 
-class KeptRun:
-    """An attached run whose response is kept. Its end comes when it is in the store, or says that it is not."""
+class StoreStage(Stage):
+    """Stores a run. Its end passes when the response is in the store, or as a failure when it could not be stored."""
 
-    def __init__(self, inner: Running, row: StoredResponse, store: Store) -> None:
-        self._inner = inner
+    def __init__(self, row: StoredResponse, store: Store) -> None:
         self._row = row
         self._store = store
-        self._entries: list[Entry] = []
+        self._batches: list[Batch] = []
         self._end: RunEndEvent | None = None
-        """Said, and not told yet."""
-        self._settled: list[Event] | None = None
-        self._told: RunEndEvent | None = None
-        self._keeping: asyncio.Task[ErrorInfo | None] | None = None
-        self.now = 0
-        self.waiting = False
+        """Held back."""
+        self._storing: asyncio.Task[None] | None = None
 
-    async def open(self) -> None:
-        await self._inner.open()
-        self.waiting = self._inner.waiting
-        if self.waiting:
-            # A stream that begins so has one event more, and so must it have whenever it is read again.
-            self._entries.append(Entry(self._inner.now, [WAITED]))
+    def opened(self, *, queued: bool) -> None:
+        if queued:
+            # A stream that begins so has one event more, also when it is read again.
+            self._batches.append(Batch(clock_ms(), [WAITED]))
 
-    @property
-    def ended(self) -> RunEndEvent | None:
-        return self._told
+    def process(self, batch: Batch) -> Batch:
+        events = batch.events
+        if not events:
+            return batch
+        self._batches.append(batch)
+        end = events[-1]
+        if type(end) is not RunEndEvent:
+            return batch
+        self._end = end
+        self._storing = asyncio.create_task(self._store_and_end())
+        return Batch(batch.time_ms, events[:-1])
 
-    def wait(self) -> Awaitable[None]:
-        return self._inner.wait() if self._end is None else self._settle()
+    async def _store_and_end(self) -> None:
+        """A task of its own: whoever reads the run may leave meanwhile."""
+        end = self._end
+        assert end is not None
+        error = await self._put()
+        # A client that continues from a response that is not stored would find nothing: it must not look complete.
+        self.push([end if error is None else RunEndEvent("failed", end.usage, not_kept(error))])
 
-    def take(self) -> list[Event] | None:
-        if self._settled is not None:
-            settled, self._settled = self._settled, None
-            return settled
-        if self._told is not None:
-            return None
-        events = self._inner.take()
-        return None if events is None else self._note(events)
-
-    async def stop(self, error: ErrorInfo | None = None) -> list[Event]:
-        if self._told is not None:
-            return []
-        events = self._note(await self._inner.stop(error)) if self._end is None else []
-        await self._settle()
-        return events + (self.take() or [])
-
-    def _note(self, events: list[Event]) -> list[Event]:
-        """Keep what came; an end is held back."""
-        self.now = self._inner.now
-        self._entries.append(Entry(self.now, events))
-        if events and type(events[-1]) is RunEndEvent:
-            self._end = events[-1]
-            return events[:-1]
-        return events
-
-    async def _settle(self) -> None:
-        """Put it into the store, then let the end pass. Whoever is cancelled meanwhile does not break it off."""
-        if self._end is None or self._told is not None:
-            return
-        if self._keeping is None:
-            self._keeping = asyncio.create_task(self._keep())
-        error = await asyncio.shield(self._keeping)
-        if self._told is None:
-            # Whoever continues from a response that is not kept would find nothing: it must not look whole.
-            self._told = self._end if error is None else RunEndEvent("failed", self._end.usage, not_kept(error))
-            self._settled = [self._told]
-
-    async def _keep(self) -> ErrorInfo | None:
+    async def _put(self) -> ErrorInfo | None:
         try:
-            await keep(self._store, await finish(self._row, self._entries))
+            await keep(self._store, await finish(self._row, self._batches))
         except PellucidError as error:
             return error.info
         except Exception as error:
@@ -239,17 +209,3 @@ def not_kept(why: ErrorInfo) -> ErrorInfo:
     return ErrorInfo(
         why.kind, f"the response came, and could not be kept ({why.message}); nothing can go on from it", code=NOT_KEPT
     )
-
-
-__all__ = [
-    "ABANDONED",
-    "Finished",
-    "KeptRun",
-    "closing",
-    "ending",
-    "finish",
-    "finished",
-    "keep",
-    "keep_end",
-    "not_kept",
-]

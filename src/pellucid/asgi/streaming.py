@@ -1,0 +1,260 @@
+"""Any run, to any client, in any protocol: one read of the run is one write to the client.
+
+What differs between protocols is in the encoder; between live, stored and replayed runs, in the source; between
+readers, in the redactor; between servers, in the writer. Nothing here knows which it has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from ..errors import ErrorInfo, IllegalEvent, PellucidError
+from ..events import Event, RunEndEvent
+from ..runs import Batch, RunSource, clock_ms
+from ..telemetry import log, place_of
+from . import http
+
+FAULT = ErrorInfo("server_error", "the gateway failed; the operator's log says where")
+STOPPING = ErrorInfo("unavailable", "the gateway is stopping; ask again in a moment", code="stopping", retry_after=1.0)
+
+MAX_BUFFERED = 64 * 1024
+"""Bytes that wait for a client before the run is paused, where another server's `send` is used."""
+
+Redact = Callable[[list[Event]], list[Event]]
+
+
+class Encoder(Protocol):
+    """A protocol's encoder (see `protocols.openresponses.Encoder`)."""
+
+    def start(self, *, queued: bool = False) -> bytes: ...
+
+    def feed(self, events: list[Event], now: int) -> bytes: ...
+
+
+class BodyWriter(Protocol):
+    """Writes the body of one streamed response."""
+
+    def start(self, source: RunSource) -> None:
+        """Pause and resume `source` from now on, as the client reads."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Write now, or as soon as the client takes it. Never waits; after a disconnect it does nothing."""
+        ...
+
+    async def end(self, data: bytes) -> None:
+        """Write the last data and the end of the body, in one write."""
+        ...
+
+    def close(self) -> None:
+        """The response is over, however it ended: nothing is written any more, and the source left alone."""
+        ...
+
+
+class Answering(Protocol):
+    """A request that is being answered."""
+
+    receive: http.Receive
+    send: http.Send
+
+    async def stream(self, content_type: str = http.EVENT_STREAM) -> BodyWriter:
+        """Begin to answer with a stream."""
+        ...
+
+
+class ASGIWriter:
+    """Writes with ASGI's `send`, whatever server or middleware it is, from a task of its own."""
+
+    def __init__(self, send: http.Send) -> None:
+        self._send = send
+        self._source: RunSource | None = None
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._more = asyncio.Event()
+        self._is_ending = False
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, source: RunSource) -> None:
+        self._source = source
+        self._task = asyncio.create_task(self._write_pieces())
+
+    def write(self, data: bytes) -> None:
+        if self._task is not None and self._task.done():
+            raise http.ClientGone  # what `send` raised is how this server says so
+        self._pieces.append(data)
+        self._size += len(data)
+        if self._size > MAX_BUFFERED and self._source is not None:
+            self._source.pause()
+        self._more.set()
+
+    async def end(self, data: bytes) -> None:
+        self._is_ending = True
+        self._more.set()
+        if self._task is not None:
+            await asyncio.wait({self._task})
+        await self._send(http.piece(b"".join([*self._pieces, data]), last=True))
+
+    def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _write_pieces(self) -> None:
+        while True:
+            await self._more.wait()
+            if self._is_ending:
+                return
+            self._more.clear()
+            pieces, self._pieces, self._size = self._pieces, [], 0
+            try:
+                await self._send(http.piece(b"".join(pieces)))
+            except OSError:
+                return
+            if self._source is not None:
+                self._source.resume()
+
+
+class _NullWriter:
+    """For a response that is not streamed."""
+
+    def start(self, source: RunSource) -> None:
+        pass
+
+    def write(self, data: bytes) -> None:
+        pass
+
+    async def end(self, data: bytes) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class EncodedStream:
+    """Redacts and encodes a run's batches for one reader, and writes them."""
+
+    def __init__(self, source: RunSource, redact: Redact, encoder: Encoder, writer: BodyWriter) -> None:
+        self._source = source
+        self._redact = redact
+        self._encoder = encoder
+        self._write = writer.write
+        self._writer = writer
+        self.last = b""
+        """What the end of the run became: the end of the body goes with it."""
+
+    async def run(self, client: http.Client) -> None:
+        """Write the run, from its beginning to its end."""
+        try:
+            await self.deliver()
+        except asyncio.CancelledError:
+            if client.gone:
+                raise
+            await self.stop(STOPPING)
+        except http.ClientGone:
+            raise
+        except Exception as error:
+            log.error("a fault while streaming: %s", place_of(error))
+            await self.stop(FAULT)
+        else:
+            await self._writer.end(self.last)
+
+    async def deliver(self) -> None:
+        """Write the run, but not its end."""
+        self._writer.start(self._source)
+        if begin := self._encoder.start(queued=self._source.queued):
+            self._write(begin)
+        await self._source.deliver(self._receive)
+
+    def _receive(self, batch: Batch) -> None:
+        data = self._encoder.feed(self._redact(batch.events), batch.time_ms)
+        if self._source.ended is not None:
+            self.last = data
+        elif data:
+            self._write(data)
+
+    async def stop(self, why: ErrorInfo) -> None:
+        """Stop the run, and end the stream in its middle, with everything closed that can still be closed."""
+        is_over = self._source.ended is not None
+        end = RunEndEvent("failed", error=why)
+        try:
+            # The end of a run that is over did not reach the client.
+            await self._source.stop(why)
+            last = self._encoder.feed(self._redact([end]), clock_ms()) if is_over else self.last
+        except Exception as error:
+            log.error("a stream could not be closed in form: %s", place_of(error))
+            last = self._encoder.feed([end], clock_ms())
+        await self._writer.end(last)
+
+
+async def serve_stream(
+    exchange: Answering, source: RunSource, redact: Redact, encoder: Encoder, content_type: str = http.EVENT_STREAM
+) -> None:
+    """Open the run and stream it. What is wrong before its first event is raised; after that it is an event.
+
+    A client that disconnects stops the run.
+    """
+    async with http.Client(exchange.receive) as client:
+        await open_source(source, client)
+        writer: BodyWriter | None = None
+        try:
+            writer = await exchange.stream(content_type)
+            await EncodedStream(source, redact, encoder, writer).run(client)
+        finally:
+            if writer is not None:
+                writer.close()
+            await release(source)
+
+
+async def serve_response(exchange: Answering, source: RunSource, redact: Redact, encoder: Encoder) -> ErrorInfo | None:
+    """Open the run and read it to its end, into the encoder; the error it ended with. What is wrong before its first
+    event is raised.
+
+    Raises `http.ClientGone` when the client disconnected meanwhile.
+    """
+    ended = await read_to_end(exchange, source, EncodedStream(source, redact, encoder, _NullWriter()).deliver)
+    return ended.error
+
+
+async def read_to_end(exchange: Answering, source: RunSource, deliver: Callable[[], Awaitable[None]]) -> RunEndEvent:
+    """Open the run and let `deliver` read it, while the client waits; how it ended.
+
+    Raises `http.ClientGone` when the client disconnected meanwhile, `PellucidError` when the gateway stops.
+    """
+    async with http.Client(exchange.receive) as client:
+        await open_source(source, client)
+        try:
+            await deliver()
+        except asyncio.CancelledError:
+            if client.gone:
+                raise
+            raise PellucidError(STOPPING) from None
+        finally:
+            await release(source)
+    if client.gone:
+        raise http.ClientGone
+    return source.ended or RunEndEvent("failed", error=FAULT)
+
+
+async def open_source(source: RunSource, client: http.Client) -> None:
+    """Open it; a shutdown meanwhile is an error like others."""
+    try:
+        await source.open()
+    except asyncio.CancelledError:
+        if client.gone:
+            raise
+        raise PellucidError(STOPPING) from None
+
+
+async def release(source: RunSource) -> None:
+    """Whatever ended it (the client, a shutdown, a fault of ours): the upstream is not left working."""
+    if source.ended is None:
+        try:
+            await source.stop()
+        except Exception as error:
+            log.error("a run could not be stopped: %s", place_of(error))
+
+
+def is_client_error(error: Exception) -> bool:
+    """Whether the message of an error is meant for the client."""
+    return isinstance(error, PellucidError) and not isinstance(error, IllegalEvent)

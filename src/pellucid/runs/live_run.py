@@ -1,0 +1,475 @@
+"""A run that this process drives, and through which everything that a model says is pushed.
+
+    socket → decoder → `Run` → stages → receiver          one call for each read of the upstream
+
+`open` calls the first model, so that "nobody there" and "refused" can still become an HTTP status; from then on every
+fault is an event. `deliver` waits while turns are read, and executes what comes between them: functions are called,
+answers are checked, the model is called again. No task exists but the caller's, and one while functions run: what they
+`emit` does not wait for their results. What is emitted otherwise goes with the next batch.
+
+A program that iterates over a run uses `read` instead: the upstream is paused but while the program waits, so that the
+run is never ahead of its reader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Collection, Container, Sequence
+from contextlib import suppress
+from contextvars import copy_context
+from typing import NamedTuple, Protocol
+
+from msgspec.structs import replace
+
+from ..errors import ErrorInfo, IllegalEvent, PellucidError
+from ..events import Event, ModelEvent, RunEndEvent, SideEvent
+from ..models import Asked, ModelStream
+from ..parts import ModelResponse, Origin, RetryPromptPart, ToolCallPart, ToolReturnPart
+from ..run import CallModel, CallTools, CheckOutput, Effect, Mint, Run
+from ..settings import ModelCall
+from ..telemetry import log, place_of
+from .source import Batch, BatchReceiver, clock_ms
+from .stages import Stage, discard_stages, open_stages
+
+FAULT = ErrorInfo("server_error", "something that was called between two turns of the model failed")
+
+
+class ToolOutcomes(NamedTuple):
+    """What became of the tool calls of one turn."""
+
+    results: list[ToolReturnPart | RetryPromptPart]
+    """One for each call."""
+    last: bool = False
+    """Whether one of the calls was the run's answer."""
+    left: Collection[str] = frozenset()
+    """The ids of calls without a result here: the client is to answer them."""
+
+
+class TurnHandler(Protocol):
+    """What happens between two turns of the model. Whatever is raised here ends the run as failed, and is kept as the
+    run's `raised`."""
+
+    tools: Container[str]
+    """The names of the functions that are called here; calls of others are left to the client."""
+    checks: bool
+    """Whether an answer is checked before it is final."""
+
+    async def begin_run(self, call: ModelCall) -> ModelCall:
+        """The run opens: the call as the run knows it. What is raised here is raised by the run's `open`."""
+        ...
+
+    async def prepare(self, call: ModelCall) -> ModelCall:
+        """The call as it is to be sent, for each turn. What is changed here is not kept."""
+        ...
+
+    async def answer(self, calls: tuple[ToolCallPart, ...]) -> ToolOutcomes:
+        """Call the functions."""
+        ...
+
+    async def check(self, response: ModelResponse) -> RetryPromptPart | None:
+        """None if the answer is accepted; otherwise what the model is to correct."""
+        ...
+
+    def end_run(self) -> None:
+        """The run is over, or could not be opened. May be called more than once."""
+        ...
+
+
+class NullTurnHandler:
+    """A handler without functions, which accepts every answer."""
+
+    tools: Container[str] = frozenset()
+    checks = False
+
+    async def begin_run(self, call: ModelCall) -> ModelCall:
+        return call
+
+    async def prepare(self, call: ModelCall) -> ModelCall:
+        return call
+
+    async def answer(self, calls: tuple[ToolCallPart, ...]) -> ToolOutcomes:
+        raise AssertionError("no function is called here")
+
+    async def check(self, response: ModelResponse) -> RetryPromptPart | None:
+        return None
+
+    def end_run(self) -> None:
+        pass
+
+
+_NULL = NullTurnHandler()
+
+
+class LiveRun:
+    """Drives one `Run` against one model. A `RunSource`."""
+
+    def __init__(
+        self,
+        model: Asked,
+        call: ModelCall,
+        mint: Mint,
+        handler: TurnHandler = _NULL,
+        *,
+        stages: Sequence[Stage] = (),
+        max_tool_calls: int | None = None,
+        log_faults: bool = False,
+        pending: Sequence[ToolCallPart] = (),
+    ) -> None:
+        """
+        Args:
+            stages: what every batch passes, in this order.
+            max_tool_calls: calls of the handler's functions in all turns together.
+            log_faults: whether what is `raised` is logged, because no caller will raise it again.
+            pending: calls that are answered before the model is called (see `Run`).
+        """
+        self.raised: Exception | None = None
+        """What ended the run between two turns."""
+        self.ended: RunEndEvent | None = None
+        self._model = model
+        self._call = call
+        self._mint = mint
+        self._handler = handler
+        self._stages = tuple(stages)
+        self._max_tool_calls = max_tool_calls
+        self._log_faults = log_faults
+        self._pending = pending
+        self._run: Run | None = None
+        self._effects: list[Effect] = []
+        self._stream: ModelStream | None = None
+        self._started = False
+        """Whether the stream delivers."""
+        self._paused = False
+        self._receive: BatchReceiver = self._enqueue
+        self._queue: deque[Batch] = deque()
+        self._failure: Exception | None = None
+        """What the receiver or a stage raised."""
+        self._waiter: asyncio.Future[None] | None = None
+        self._side_events: deque[SideEvent] = deque()
+        """Emitted and not delivered yet. Threads append at any moment, so it is emptied and never replaced."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._answering: asyncio.Task[ToolOutcomes] | None = None
+        """The functions that are being called."""
+        for index, stage in enumerate(self._stages):
+            stage.push = self._pusher(index + 1)
+
+    # --- the interface of a source -----------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Call the model for the first turn. Raises `ModelError` or `RequestError`; there is nothing to clean up."""
+        self._loop = asyncio.get_running_loop()
+        handler = self._handler
+        try:
+            self._call = await handler.begin_run(self._call)
+            await open_stages(self._stages)
+            try:
+                [effect] = self.run.start()
+                if isinstance(effect, CallModel):
+                    self._stream = await self._model.open(await handler.prepare(effect.call))
+                else:
+                    self._effects = [effect]
+            except BaseException:
+                await discard_stages(self._stages)
+                raise
+        except BaseException:
+            handler.end_run()
+            raise
+        queued = self.queued
+        for stage in self._stages:
+            stage.opened(queued=queued)
+
+    async def deliver(self, receive: BatchReceiver) -> None:
+        self._receive = receive
+        while self.ended is None:
+            await self._step()
+
+    def pause(self) -> None:
+        self._paused = True
+        if self._stream is not None:
+            self._stream.pause()
+
+    def resume(self) -> None:
+        self._paused = False
+        if self._stream is not None:
+            self._stream.resume()
+
+    async def stop(self, error: ErrorInfo | None = None) -> None:
+        if self.ended is not None:
+            return
+        for stage in self._stages:
+            stage.stopping()
+        self._failure = None
+        if self.run.ended is None:
+            try:
+                events = self._close(error)
+            except Exception as fault:
+                # After a fault of ours, which is reported where it was caught, a turn's own end may fit no more.
+                log.debug("a run could not be stopped in form: %s", place_of(fault))
+                events = self._fail(error or FAULT)
+            self._process(events)
+        while self.ended is None:
+            await self._wait()
+            self._raise_failure()
+
+    @property
+    def run(self) -> Run:
+        """The machine."""
+        if self._run is None:
+            handler = self._handler
+            self._run = Run(
+                self._call,
+                self._mint,
+                server_tools=handler.tools,
+                max_tool_calls=self._max_tool_calls,
+                checks=handler.checks,
+                pending=self._pending,
+            )
+        return self._run
+
+    @property
+    def origin(self) -> Origin:
+        """The model and provider that produce the run."""
+        return self._model.origin
+
+    @property
+    def queued(self) -> bool:
+        return self._stream is not None and self._stream.queued
+
+    # --- for a program that iterates ---------------------------------------------------------------------------
+
+    async def read(self) -> Batch | None:
+        """The next batch; None after the last. Instead of `deliver`."""
+        while not self._queue:
+            if self.ended is not None:
+                return None
+            if self._paused:
+                self.resume()
+            else:
+                await self._step()
+        return self._queue.popleft()
+
+    def _enqueue(self, batch: Batch) -> None:
+        self._queue.append(batch)
+        self.pause()
+        self._notify()
+
+    def cancel(self, error: ErrorInfo | None = None) -> list[Event]:
+        """Stop now, upstream included: the events that were not read, and those that close the run.
+
+        For a run without stages that wait. Idempotent; after the run's end it gives nothing.
+        """
+        if self.run.ended is None:
+            self._process(self._close(error))
+        events = [event for batch in self._queue for event in batch.events]
+        self._queue.clear()
+        return events
+
+    def fail(self, error: ErrorInfo) -> list[Event]:
+        """The same after a fault of ours: the turn's own end is not read."""
+        self._process(self._fail(error))
+        events = [event for batch in self._queue for event in batch.events]
+        self._queue.clear()
+        return events
+
+    def close(self) -> None:
+        """Release the upstream, in whatever state this is. Never raises."""
+        stream, self._stream = self._stream, None
+        if self._answering is not None:
+            self._answering.cancel()
+        if stream is not None:
+            with suppress(Exception):
+                stream.cancel()
+        self._handler.end_run()
+
+    def emit(self, event: SideEvent) -> None:
+        """Deliver an event that is not the model's, from whatever thread. After the run's end it is dropped."""
+        self._side_events.append(event)
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop may be closed by now
+                self._loop.call_soon_threadsafe(self._emit_while_answering)
+
+    # --- while a turn is read ----------------------------------------------------------------------------------
+
+    def _on_model_events(self, events: list[ModelEvent] | None) -> None:
+        """What one read of the turn gave; None when it stopped without its end. The receiver of a `ModelStream`."""
+        stream = self._stream
+        if stream is None:
+            return
+        try:
+            if events is None:
+                # A turn that stops without its end is a fault of whatever plays the model.
+                self._stream = None
+                out = self.run.end(ErrorInfo("model_error", "the model's turn stopped without an end"))
+            else:
+                run = self.run
+                out, effects = run.feed(events)
+                if effects or run.ended is not None:
+                    # The model is done: what the turn holds (a connection, a place in a queue) is released now.
+                    self._stream = None
+                    stream.cancel()
+                    self._effects = effects
+            self._process(out)
+        except Exception as error:
+            self._failure = error
+            stream.pause()
+        if self._stream is None or self._failure is not None:
+            self._notify()
+
+    def _process(self, events: Sequence[Event], first: int = 0) -> None:
+        """Pass events through the stages from `first` on, and to the receiver."""
+        if self._side_events and first == 0:
+            events = self._with_side_events(events)
+        batch = Batch(clock_ms(), events if isinstance(events, list) else list(events))
+        for stage in self._stages[first:] if first else self._stages:
+            batch = stage.process(batch)
+        if events := batch.events:
+            if type(events[-1]) is RunEndEvent:
+                self.ended = events[-1]
+                self._handler.end_run()
+            self._receive(batch)
+
+    def _pusher(self, first: int) -> Callable[[list[Event]], None]:
+        def push(events: list[Event]) -> None:
+            try:
+                self._process(events, first)
+            except Exception as error:
+                self._failure = error
+            if self.ended is not None or self._failure is not None:
+                self._notify()
+
+        return push
+
+    # --- between turns -----------------------------------------------------------------------------------------
+
+    async def _step(self) -> None:
+        """Wait for the turn under way to end, or execute one effect."""
+        self._raise_failure()
+        stream = self._stream
+        if stream is not None:
+            if not self._started:
+                self._started = True
+                if self._paused:
+                    stream.pause()
+                # A stream is read in the context of the connection; its events belong to the caller's.
+                stream.start(_in_context(self._on_model_events))
+            else:
+                await self._wait()
+        elif self.run.ended is None:
+            await self._execute(*self._effects)
+        else:
+            await self._wait()
+
+    def _raise_failure(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    async def _wait(self) -> None:
+        """Until `_notify`."""
+        self._waiter = waiter = asyncio.get_running_loop().create_future()
+        try:
+            await waiter
+        finally:
+            self._waiter = None
+
+    def _notify(self) -> None:
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    async def _execute(self, effect: Effect) -> None:
+        events: list[Event] = []
+        try:
+            match effect:
+                case CallModel():
+                    self._stream = await self._model.open(await self._handler.prepare(effect.call))
+                    self._started = False
+                case CallTools():
+                    outcomes = await self._answers(effect.calls)
+                    if outcomes is not None:
+                        events, self._effects = self.run.results(
+                            outcomes.results, last=outcomes.last, left=outcomes.left
+                        )
+                case CheckOutput():
+                    wrong = await self._handler.check(effect.response)
+                    events, self._effects = self.run.accept() if wrong is None else self.run.refuse(wrong)
+        except Exception as error:
+            events = self.run.end(self._fault(error, effect))
+        if events or self._side_events:
+            self._process(events)
+
+    def _fault(self, error: Exception, effect: Effect) -> ErrorInfo:
+        """What readers of the run are shown of an error between two turns."""
+        self.raised = error
+        is_ours = not isinstance(error, PellucidError) or isinstance(error, IllegalEvent)
+        if self._log_faults and is_ours:
+            log.error("a fault between two turns: %s", place_of(error))
+        info = FAULT if is_ours or not isinstance(error, PellucidError) else error.info
+        if self._log_faults and not isinstance(effect, CallModel):
+            # Of a run that is served, what a function or a check quotes is for its author.
+            info = replace(info, said=None)
+        return info
+
+    async def _answers(self, calls: tuple[ToolCallPart, ...]) -> ToolOutcomes | None:
+        """What became of the calls; None while only something was emitted for `read`. Whoever stops waiting for the
+        functions cancels them, and waits until they have stopped."""
+        if self._answering is None:
+            self._answering = asyncio.create_task(self._handler.answer(calls), name="functions")
+            self._answering.add_done_callback(self._on_answered)
+        answering = self._answering
+        if not answering.done():
+            try:
+                await self._wait()
+            except BaseException:
+                answering.cancel()
+                await asyncio.wait({answering})
+                raise
+        if not answering.done():
+            return None
+        self._answering = None
+        return answering.result()
+
+    def _on_answered(self, answering: asyncio.Task[ToolOutcomes]) -> None:
+        if not answering.cancelled():
+            answering.exception()  # retrieved, also where nobody waits for it any more
+        self._notify()
+
+    def _emit_while_answering(self) -> None:
+        if self._answering is not None and self._side_events and self.run.ended is None:
+            try:
+                self._process([])
+            except Exception as error:
+                self._failure = error
+
+    def _with_side_events(self, events: Sequence[Event]) -> list[Event]:
+        out: list[Event] = []
+        while self._side_events:
+            out.append(self._side_events.popleft())
+        return [*out, *events]
+
+    # --- the end -----------------------------------------------------------------------------------------------
+
+    def _close(self, error: ErrorInfo | None) -> list[Event]:
+        """End the turn and the run, as cancelled or as failed with `error`."""
+        stream, self._stream = self._stream, None
+        if self._answering is not None:
+            self._answering.cancel()
+        last = stream.cancel(error) if stream is not None else []
+        if error is None:
+            self.run.cancel()
+        return self.run.feed(last)[0] + self.run.end(error)
+
+    def _fail(self, error: ErrorInfo) -> list[Event]:
+        """End the run; nothing more is taken from the turn."""
+        self.close()
+        return self.run.end(error)
+
+
+def _in_context(receive: Callable[[list[ModelEvent] | None], None]) -> Callable[[list[ModelEvent] | None], None]:
+    """`receive`, called in the context of the present task."""
+    run = copy_context().run
+
+    def receive_in_context(events: list[ModelEvent] | None) -> None:
+        run(receive, events)
+
+    return receive_in_context

@@ -1,0 +1,56 @@
+"""The stages of a live run: what every batch passes between the run's machine and its readers, once.
+
+A run is created with a tuple of stages. Each takes a batch and returns one, with events added, changed or held back. A
+stage that learns something later (a summary that was written, a commit that succeeded) hands new events to `push`; they
+pass through the stages behind it. The run is over when its `RunEndEvent` has passed the last stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from ..events import Event
+from .source import Batch
+
+Push: TypeAlias = Callable[[list[Event]], None]
+
+
+class Stage:
+    """A stage that changes nothing; the base of all others."""
+
+    push: Push
+    """Hand events to the stages behind this one. Set before `open`."""
+
+    async def open(self) -> None:
+        """Prepare, before the model is called. What is raised here is raised by the run's `open`."""
+
+    async def discard(self) -> None:
+        """Release what `open` took: the run could not begin."""
+
+    def opened(self, *, queued: bool) -> None:
+        """The model was called, and the run begins."""
+
+    def process(self, batch: Batch) -> Batch:
+        """The batch as it goes on. Called once for each batch, in order."""
+        return batch
+
+    def stopping(self) -> None:
+        """The reader stops the run: what closes it follows. Nothing may be held back for a result still to come."""
+
+
+async def open_stages(stages: Sequence[Stage]) -> None:
+    """Open all stages, in order. If one raises, those before it are discarded."""
+    opened: list[Stage] = []
+    try:
+        for stage in stages:
+            await stage.open()
+            opened.append(stage)
+    except BaseException:
+        await discard_stages(opened)
+        raise
+
+
+async def discard_stages(stages: Sequence[Stage]) -> None:
+    for stage in reversed(stages):
+        await stage.discard()
