@@ -121,7 +121,7 @@ class _Open(GrowingPart):
     def is_json(self) -> bool:
         """Whether its text is whole JSON."""
         length = self.text.length
-        end = self.text.last.rstrip()
+        end = self.text.since(length - _TAIL).rstrip()
         # What ends in the middle of an object need not be parsed to know it.
         if self.checked == length or (end and not end.endswith(_ENDS_OF_JSON)):
             return False
@@ -132,6 +132,8 @@ class _Open(GrowingPart):
         return False
 
 
+_TAIL = 32
+"""Characters at the end of arguments that are looked at before all of them are parsed."""
 _ENDS_OF_JSON = ("}", "]", '"', "e", "l", *"0123456789")
 
 
@@ -156,7 +158,8 @@ class Emitter:
         self.provider_response_id: str | None = None
         self.model_name: str | None = None
         self.provider_details: dict[str, Any] = {}
-        self._out: list[ModelEvent] = []
+        self.events: list[ModelEvent] = []
+        """Written since the last `take`."""
         self._item: _Item | None = None
         self._open: _Open | None = None
         self._items = 0
@@ -175,9 +178,10 @@ class Emitter:
         self._calls: dict[Key, str] = {}
 
     def take(self) -> list[ModelEvent]:
-        out = self._out
-        self._out = []
-        return out
+        """The events written since the last call. (What is read for every token does this for itself.)"""
+        events = self.events
+        self.events = []
+        return events
 
     def is_open(self, key: Key) -> bool:
         """Whether block `key` is the part that is open."""
@@ -195,7 +199,7 @@ class Emitter:
         self.model_name = model_name or self.model_name
         if not self._started:
             self._started = True
-            self._out.append(
+            self.events.append(
                 ResponseStartEvent(self.origin, self.provider_response_id, self.model_name),
             )
 
@@ -210,7 +214,7 @@ class Emitter:
         self.start()
         self._close_all(complete=False)
         self.failed = True
-        self._out.append(ErrorEvent(error))
+        self.events.append(ErrorEvent(error))
 
     def end(self, cause: Cause = "eof", error: ErrorInfo | None = None) -> list[ModelEvent]:
         """Close the turn and take what is left; `error` says what broke. Idempotent."""
@@ -221,7 +225,7 @@ class Emitter:
             cut = cause != "eof" or self.finish_reason in ("length", "content_filter", "error")
             self._close_all(complete=not cut)
             self._ended = True
-            self._out.append(
+            self.events.append(
                 ResponseEndEvent(
                     finish_reason="error" if self.failed or cause == "error" else self.finish_reason,
                     native_finish_reason=self.native_finish_reason,
@@ -265,7 +269,7 @@ class Emitter:
                 return
         if text:
             open_.text.add(text)
-            self._out.append(PartDeltaEvent(self._parts, ThinkingPartDelta(text)))
+            self.events.append(PartDeltaEvent(self._parts, ThinkingPartDelta(text)))
         if signature or details:
             self._seal(open_, ThinkingPartDelta(None, signature or None, self.origin.provider, details or None))
 
@@ -308,7 +312,7 @@ class Emitter:
             open_.text.add(text)
             if logprobs or annotations:
                 open_.add_rest(delta)
-            self._out.append(PartDeltaEvent(self._parts, delta))
+            self.events.append(PartDeltaEvent(self._parts, delta))
         if signature or details:
             self._seal(
                 open_,
@@ -331,7 +335,7 @@ class Emitter:
                 return
         if text:
             open_.text.add(text)
-            self._out.append(PartDeltaEvent(self._parts, RefusalPartDelta(text)))
+            self.events.append(PartDeltaEvent(self._parts, RefusalPartDelta(text)))
 
     def tool_call(
         self,
@@ -372,7 +376,7 @@ class Emitter:
         text = self._arguments(open_, args)
         if text:
             open_.text.add(text)
-            self._out.append(PartDeltaEvent(self._parts, ToolCallPartDelta(text)))
+            self.events.append(PartDeltaEvent(self._parts, ToolCallPartDelta(text)))
         if signature or details:
             self._seal(open_, ToolCallPartDelta("", signature or None, self.origin.provider, details or None))
 
@@ -415,7 +419,7 @@ class Emitter:
             if details:
                 self._mark_opaque()
                 open_.add_rest(delta)
-            self._out.append(PartDeltaEvent(self._parts, delta))
+            self.events.append(PartDeltaEvent(self._parts, delta))
 
     def close(self, key: Key, *, at_once: bool = False) -> None:
         """The wire said that block or item `key` is over (if it was never opened, this is nothing).
@@ -483,7 +487,7 @@ class Emitter:
         self._item_parts += 1
         if _is_opaque(part):
             self._mark_opaque()
-        self._out += whole_part(self._parts, part, self._last_kind)
+        self.events += whole_part(self._parts, part, self._last_kind)
         self._last_kind = part.part_kind
         self._parts += 1
 
@@ -507,7 +511,7 @@ class Emitter:
         if self._item is None:
             self._open_item(item_key, kind, getattr(part, "id", None))
         self._item_parts += 1
-        self._out.append(PartStartEvent(self._parts, part, self._last_kind))
+        self.events.append(PartStartEvent(self._parts, part, self._last_kind))
         self._open = _Open(key, part, ends)
         return self._open
 
@@ -595,7 +599,7 @@ class Emitter:
     def _open_item(self, key: Key, kind: ItemKind, native_id: str | None, ends: bool = False) -> _Item:
         self.start()
         self._close_item()
-        self._out.append(ItemStartEvent(self._items, kind, native_id=native_id))
+        self.events.append(ItemStartEvent(self._items, kind, native_id=native_id))
         self._item = _Item(key, kind, self._items, ends)
         self._item_parts = 0
         self._cut = False
@@ -610,7 +614,7 @@ class Emitter:
         self._cut = self._cut or not complete
         part = open_.whole(complete)
         self._open = None
-        self._out.append(PartEndEvent(self._parts, part))
+        self.events.append(PartEndEvent(self._parts, part))
         self._last_kind = part.part_kind
         self._parts += 1
 
@@ -622,7 +626,7 @@ class Emitter:
         self._items += 1
         empty = not self._item_parts and item.kind != "reasoning"
         opaque = item.opaque or item.signature is not None or item.native is not None
-        self._out.append(
+        self.events.append(
             ItemEndEvent(
                 item.index,
                 "incomplete" if self._cut or empty else "completed",
@@ -648,7 +652,7 @@ class Emitter:
     def _seal(self, open_: _Open, delta: ThinkingPartDelta | TextPartDelta | ToolCallPartDelta) -> None:
         open_.add_rest(delta)
         self._mark_opaque()
-        self._out.append(PartDeltaEvent(self._parts, delta))
+        self.events.append(PartDeltaEvent(self._parts, delta))
 
     def _mark_opaque(self) -> None:
         if self._item is not None:

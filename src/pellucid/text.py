@@ -1,8 +1,7 @@
 """Text: that grows by a token at a time, that UTF-8 cannot hold, and that was nearly a name.
 
 A list of tokens keeps some fifty bytes of string object for every few characters, for as long as the answer lasts; one
-string that is added to is copied each time. Here tokens are joined as soon as there is a handful of them, and the
-handfuls once, at the end.
+string that is added to is copied each time. `GrowingText` is a buffer.
 
 Strings may hold half a surrogate pair (from somebody's Python, or JSON's escapes), and opaque values may hold what JSON
 cannot; `writable` gives what can be written of them.
@@ -11,13 +10,12 @@ cannot; `writable` gives what can be written of them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from io import StringIO
 from typing import Any, TypeVar
 
 import msgspec
-
-_HANDFUL = 16
 
 BRIEF = 80
 """Characters of what somebody sent, by which they know it again."""
@@ -47,49 +45,37 @@ def misfit(told: str) -> tuple[str, str]:
 class GrowingText:
     """`add` as often as you like; `value()` is all of it."""
 
-    __slots__ = ("_handfuls", "_tokens", "length")
+    __slots__ = ("_buffer", "add")
+
+    add: Callable[[str], int]
+    """Append a piece: the buffer's own `write`, because this is called for every token."""
 
     def __init__(self) -> None:
-        self._handfuls: list[str] = []
-        self._tokens: list[str] = []
-        self.length = 0
+        self._begin()
 
-    def add(self, text: str) -> None:
-        self.length += len(text)
-        tokens = self._tokens
-        tokens.append(text)
-        if len(tokens) == _HANDFUL:
-            self._handfuls.append("".join(tokens))
-            tokens.clear()
-
-    def value(self) -> str:
-        return "".join(self._handfuls) + "".join(self._tokens)
+    def _begin(self) -> None:
+        self._buffer = StringIO()
+        self.add = self._buffer.write
 
     @property
-    def last(self) -> str:
-        """The token that came last, or the handful that it went into."""
-        pieces = self._tokens or self._handfuls
-        return pieces[-1] if pieces else ""
+    def length(self) -> int:
+        """Characters."""
+        return self._buffer.tell()
+
+    def value(self) -> str:
+        return self._buffer.getvalue()
 
     def since(self, start: int) -> str:
         """The end of it, from character `start`; not all of it is put together for that."""
-        missing = self.length - start
-        if missing <= 0:
+        if start >= self._buffer.tell():
             return ""
-        found: list[str] = []
-        for pieces in (self._tokens, self._handfuls):
-            for piece in reversed(pieces):
-                if missing > 0:
-                    found.append(piece)
-                    missing -= len(piece)
-        return "".join(reversed(found))[max(0, -missing) :]
+        self._buffer.seek(max(0, start))
+        return self._buffer.read()  # and the position is the end again
 
     def take(self) -> str:
         """All of it, and begin again."""
         text = self.value()
-        self._handfuls.clear()
-        self._tokens.clear()
-        self.length = 0
+        self._begin()
         return text
 
 

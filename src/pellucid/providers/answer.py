@@ -79,10 +79,8 @@ class AnswerDecoder:
         self._idle = False
         """Whether no frame is under way, so that the next read can be taken for itself."""
         self._ended = False
-
-    @property
-    def done(self) -> bool:
-        return self._reader.done
+        self.done = False
+        """Whether the wire said that nothing more will come."""
 
     def feed(self, data: bytes) -> list[ModelEvent]:
         reader = self._reader
@@ -91,7 +89,10 @@ class AnswerDecoder:
             if like.read is not None and (text := like.read.text_of(data)) is not None:
                 like.missed, like.tries = data, TRIES
                 like.say(text)
-                return reader.emit.take()
+                emit = reader.emit
+                events = emit.events
+                emit.events = []
+                return events
             if like.read is None and 0 < (end := self._frames.cut(data)) < len(data):
                 # The first frame for itself, to learn what stands around it.
                 self._read(data[:end])
@@ -99,6 +100,7 @@ class AnswerDecoder:
             data = like.skip(data)
         if data:
             self._read(data)
+            self.done = reader.done
         return reader.emit.take()
 
     def _read(self, data: bytes) -> None:

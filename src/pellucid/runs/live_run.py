@@ -18,18 +18,20 @@ from collections import deque
 from collections.abc import Callable, Collection, Container, Sequence
 from contextlib import suppress
 from contextvars import copy_context
+from functools import partial
+from time import time_ns
 from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
 from ..errors import ErrorInfo, IllegalEvent, PellucidError
-from ..events import Event, ModelEvent, RunEndEvent, SideEvent
+from ..events import Event, ModelEvent, PartDeltaEvent, RunEndEvent, SideEvent
 from ..models import Asked, ModelStream
 from ..parts import ModelResponse, Origin, RetryPromptPart, ToolCallPart, ToolReturnPart
 from ..run import CallModel, CallTools, CheckOutput, Effect, Mint, Run
 from ..settings import ModelCall
 from ..telemetry import log, place_of
-from .source import Batch, BatchReceiver, clock_ms
+from .source import Batch, BatchReceiver
 from .stages import Stage, discard_stages, open_stages
 
 FAULT = ErrorInfo("server_error", "something that was called between two turns of the model failed")
@@ -134,7 +136,7 @@ class LiveRun:
         self._max_tool_calls = max_tool_calls
         self._log_faults = log_faults
         self._pending = pending
-        self._run: Run | None = None
+        self._machine: Run | None = None
         self._effects: list[Effect] = []
         self._stream: ModelStream | None = None
         self._started = False
@@ -214,9 +216,9 @@ class LiveRun:
     @property
     def run(self) -> Run:
         """The machine."""
-        if self._run is None:
+        if self._machine is None:
             handler = self._handler
-            self._run = Run(
+            self._machine = Run(
                 self._call,
                 self._mint,
                 server_tools=handler.tools,
@@ -224,7 +226,7 @@ class LiveRun:
                 checks=handler.checks,
                 pending=self._pending,
             )
-        return self._run
+        return self._machine
 
     @property
     def origin(self) -> Origin:
@@ -292,16 +294,15 @@ class LiveRun:
 
     def _on_model_events(self, events: list[ModelEvent] | None) -> None:
         """What one read of the turn gave; None when it stopped without its end. The receiver of a `ModelStream`."""
-        stream = self._stream
-        if stream is None:
+        stream, run = self._stream, self._machine
+        if stream is None or run is None:
             return
         try:
             if events is None:
                 # A turn that stops without its end is a fault of whatever plays the model.
                 self._stream = None
-                out = self.run.end(ErrorInfo("model_error", "the model's turn stopped without an end"))
+                out = run.end(ErrorInfo("model_error", "the model's turn stopped without an end"))
             else:
-                run = self.run
                 out, effects = run.feed(events)
                 if effects or run.ended is not None:
                     # The model is done: what the turn holds (a connection, a place in a queue) is released now.
@@ -315,13 +316,20 @@ class LiveRun:
         if self._stream is None or self._failure is not None:
             self._notify()
 
-    def _process(self, events: Sequence[Event], first: int = 0) -> None:
+    def _process(self, events: list[Event], first: int = 0) -> None:
         """Pass events through the stages from `first` on, and to the receiver."""
         if self._side_events and first == 0:
             events = self._with_side_events(events)
-        batch = Batch(clock_ms(), events if isinstance(events, list) else list(events))
+        if not events:
+            return
+        batch = Batch(time_ns() // 1_000_000, events)
+        is_delta = len(events) == 1 and type(events[0]) is PartDeltaEvent
         for stage in self._stages[first:] if first else self._stages:
-            batch = stage.process(batch)
+            if is_delta and not stage.wants_deltas:
+                continue
+            passed = stage.process(batch)
+            is_delta = is_delta and passed is batch
+            batch = passed
         if events := batch.events:
             if type(events[-1]) is RunEndEvent:
                 self.ended = events[-1]
@@ -351,7 +359,8 @@ class LiveRun:
                 if self._paused:
                     stream.pause()
                 # A stream is read in the context of the connection; its events belong to the caller's.
-                stream.start(_in_context(self._on_model_events))
+                context = copy_context()
+                stream.start(partial(context.run, self._on_model_events))  # type: ignore[call-arg]  # of `run`, which takes it later
             else:
                 await self._wait()
         elif self.run.ended is None:
@@ -441,7 +450,7 @@ class LiveRun:
             except Exception as error:
                 self._failure = error
 
-    def _with_side_events(self, events: Sequence[Event]) -> list[Event]:
+    def _with_side_events(self, events: list[Event]) -> list[Event]:
         out: list[Event] = []
         while self._side_events:
             out.append(self._side_events.popleft())
@@ -463,13 +472,3 @@ class LiveRun:
         """End the run; nothing more is taken from the turn."""
         self.close()
         return self.run.end(error)
-
-
-def _in_context(receive: Callable[[list[ModelEvent] | None], None]) -> Callable[[list[ModelEvent] | None], None]:
-    """`receive`, called in the context of the present task."""
-    run = copy_context().run
-
-    def receive_in_context(events: list[ModelEvent] | None) -> None:
-        run(receive, events)
-
-    return receive_in_context

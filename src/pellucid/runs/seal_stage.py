@@ -21,6 +21,8 @@ from .stages import Stage
 class SealStage(Stage):
     """Puts a seal on every item end that needs one."""
 
+    wants_deltas = False
+
     def __init__(self, seal: Callable[[Sealed], str]) -> None:
         self._seal = seal
         self._origin: Origin | None = None

@@ -19,6 +19,9 @@ Push: TypeAlias = Callable[[list[Event]], None]
 class Stage:
     """A stage that changes nothing; the base of all others."""
 
+    wants_deltas = True
+    """Whether `process` is called for a batch that is one `PartDeltaEvent`, as nearly all are. May change in a run."""
+
     push: Push
     """Hand events to the stages behind this one. Set before `open`."""
 

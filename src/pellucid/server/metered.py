@@ -19,13 +19,15 @@ from ..events import (
     ItemEndEvent,
     ItemStartEvent,
     PartDeltaEvent,
+    PartEndEvent,
+    PartStartEvent,
     ResponseEndEvent,
     ResponseStartEvent,
     RunEndEvent,
     TextPartDelta,
     ThinkingPartDelta,
-    ToolCallPartDelta,
 )
+from ..parts import ModelResponsePart, TextPart, ThinkingPart, ToolCallPart, json_text
 from ..runs import Batch, Stage
 from ..runs.later import later
 from .access import Guard, Principal
@@ -120,27 +122,25 @@ class MeterStage(Stage):
         self._watch.stopping()
 
     def process(self, batch: Batch) -> Batch:
-        self._look(batch.events)
-        return batch
-
-    def _look(self, events: list[Event]) -> None:
         measured = self._measured
-        for event in events:
+        for event in batch.events:
             if type(event) is PartDeltaEvent:
                 delta = event.delta
                 if type(delta) is ThinkingPartDelta:
-                    if delta.content_delta:
-                        length = len(delta.content_delta)
-                        measured.characters += length
-                        measured.reasoning_characters += length
-                        if measured.first_thought is None:
-                            measured.first_thought = self._clock() - self._began
-                elif type(delta) is TextPartDelta:
-                    measured.characters += len(delta.content_delta)
-                    if measured.first_answer is None:
-                        measured.first_answer = self._clock() - self._began
-                elif type(delta) is ToolCallPartDelta:
-                    measured.characters += len(delta.args_delta)
+                    if delta.content_delta and measured.first_thought is None:
+                        measured.first_thought = self._clock() - self._began
+                        self.wants_deltas = False
+                elif type(delta) is TextPartDelta and measured.first_answer is None:
+                    measured.first_answer = self._clock() - self._began
+                    self.wants_deltas = False
+            elif isinstance(event, PartStartEvent):
+                kind = type(event.part)
+                self.wants_deltas = (
+                    (kind is ThinkingPart and measured.first_thought is None)
+                    or (kind is TextPart and measured.first_answer is None)
+                )  # fmt: skip
+            elif isinstance(event, PartEndEvent):
+                self._count(event.part)
             elif isinstance(event, ItemStartEvent):
                 if event.kind == "reasoning":
                     self._thinks_since = self._clock()
@@ -152,6 +152,18 @@ class MeterStage(Stage):
                 self._settle(event)
             elif isinstance(event, ResponseStartEvent | ResponseEndEvent | ErrorEvent):
                 self._watch.heard(event)
+        return batch
+
+    def _count(self, part: ModelResponsePart) -> None:
+        """Add up the characters that were streamed. They are all in the part, once it ends."""
+        measured = self._measured
+        if isinstance(part, ThinkingPart):
+            measured.characters += len(part.content)
+            measured.reasoning_characters += len(part.content)
+        elif isinstance(part, TextPart):
+            measured.characters += len(part.content)
+        elif isinstance(part, ToolCallPart):
+            measured.characters += len(part.args if isinstance(part.args, str) else json_text(part.args))
 
     def _settle(self, end: RunEndEvent) -> None:
         if self._settled:

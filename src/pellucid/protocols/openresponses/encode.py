@@ -122,7 +122,11 @@ class Encoder:
                 self._delta(event)
             else:
                 _STEPS[type(event)](self, event, now)
-        return self._take()
+        out = self._out
+        if not out:
+            return b""
+        self._out = []
+        return out[0] if len(out) == 1 else b"".join(out)
 
     def _unshown(self, event: Event, now: int) -> None:
         """What this protocol has no word for."""
