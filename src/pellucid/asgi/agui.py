@@ -167,6 +167,10 @@ class _Exchange:
     def query(self) -> dict[str, str]:
         return dict(parse_qsl(self.scope["query_string"].decode("latin-1"), keep_blank_values=True))
 
+    def on_disconnect(self, callback: Callable[[], None] | None) -> bool:
+        """No server is known here that calls back."""
+        return False
+
     async def stream(self, content_type: str = http.EVENT_STREAM) -> BodyWriter:
         self.started = True
         await http.start_stream(self.send, http.warned(self.warnings), content_type)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -144,42 +144,61 @@ def piece(data: bytes, *, last: bool = False) -> Message:
     return {"type": "http.response.body", "body": data, "more_body": not last}
 
 
-class Client:
-    """Who asked, while they are served: the task that serves them is cancelled when they leave.
+class Connected(Protocol):
+    """A request whose client is connected."""
 
-        async with Client(receive) as client:
+    receive: Receive
+
+    def on_disconnect(self, callback: Callable[[], None] | None) -> bool:
+        """Call `callback` when the client disconnects; None: no longer. False if this server says so by `receive`
+        alone."""
+        ...
+
+
+class Client:
+    """The client of a request, while it is served: the task that serves it is cancelled when the client disconnects.
+
+        async with Client(exchange) as client:
             ...                          # cancelled here, wherever the task waits
         client.gone                      # whether it was
 
-    Who reads nothing is gone, too: the connection sees to that (`connection`). The server's `receive` reports a
-    disconnect also when the response is complete; the watch is over by then, for
-    nothing is awaited between the last `send` and the end of the block.
+    A client that reads nothing is disconnected by its connection. Where only `receive` tells of a disconnect, a task
+    waits for it. It tells of one also when the response is complete; the watch is over by then, for nothing is awaited
+    between the last `send` and the end of the block.
     """
 
-    def __init__(self, receive: Receive) -> None:
-        self._receive = receive
+    __slots__ = ("_exchange", "_task", "_watch", "gone")
+
+    def __init__(self, exchange: Connected) -> None:
+        self._exchange = exchange
         self._watch: asyncio.Task[None] | None = None
         self._task: asyncio.Task[Any] | None = None
         self.gone = False
 
     async def __aenter__(self) -> Client:
         self._task = asyncio.current_task()
-        self._watch = asyncio.create_task(self._look())
+        if not self._exchange.on_disconnect(self._disconnected):
+            self._watch = asyncio.create_task(self._receive())
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> bool:
         task, self._task = self._task, None
         assert task is not None
-        assert self._watch is not None
-        self._watch.cancel()
+        if self._watch is not None:
+            self._watch.cancel()
+        else:
+            self._exchange.on_disconnect(None)
         if not self.gone:
             return False
         # The cancellation was ours and ends here; one from outside (a shutdown) goes on.
         return task.uncancel() == 0 and kind is asyncio.CancelledError
 
-    async def _look(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-        if self._task is not None:
+    def _disconnected(self) -> None:
+        if self._task is not None and not self.gone:
             self.gone = True
             self._task.cancel()
+
+    async def _receive(self) -> None:
+        while (await self._exchange.receive())["type"] != "http.disconnect":
+            pass
+        self._disconnected()

@@ -53,10 +53,9 @@ class BodyWriter(Protocol):
         ...
 
 
-class Answering(Protocol):
+class Answering(http.Connected, Protocol):
     """A request that is being answered."""
 
-    receive: http.Receive
     send: http.Send
 
     async def stream(self, content_type: str = http.EVENT_STREAM) -> BodyWriter:
@@ -194,7 +193,7 @@ async def serve_stream(
 
     A client that disconnects stops the run.
     """
-    async with http.Client(exchange.receive) as client:
+    async with http.Client(exchange) as client:
         await open_source(source, client)
         writer: BodyWriter | None = None
         try:
@@ -221,7 +220,7 @@ async def read_to_end(exchange: Answering, source: RunSource, deliver: Callable[
 
     Raises `http.ClientGone` when the client disconnected meanwhile, `PellucidError` when the gateway stops.
     """
-    async with http.Client(exchange.receive) as client:
+    async with http.Client(exchange) as client:
         await open_source(source, client)
         try:
             await deliver()

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, cast
 
 import httptools
@@ -76,14 +77,32 @@ class DirectWriter:
 def direct_writer(scope: Scope, send: Send) -> DirectWriter | None:
     """A writer for a response that has begun, if `send` is our own server's, with nothing around it, and the body is
     chunked."""
+    cycle = _cycle_of(scope, send)
+    if cycle is None or not cycle.chunked_encoding or cycle.response_complete:
+        return None
+    writer = scope["extensions"][CONNECTION].writer = DirectWriter(cycle)
+    return writer
+
+
+def on_disconnect(scope: Scope, send: Send, callback: Callable[[], None] | None) -> bool:
+    """Call `callback` when the client of this request disconnects; None: no longer. False if `send` is not our own
+    server's."""
+    cycle = _cycle_of(scope, send)
+    if cycle is None:
+        return False
+    if callback is not None and cycle.disconnected:
+        asyncio.get_running_loop().call_soon(callback)
+    scope["extensions"][CONNECTION].disconnected = callback
+    return True
+
+
+def _cycle_of(scope: Scope, send: Send) -> RequestResponseCycle | None:
+    """uvicorn's state of this request, if `send` is its own and it is the connection's present one."""
     cycle = getattr(send, "__self__", None)
     connection = scope.get("extensions", {}).get(CONNECTION)
-    if not isinstance(cycle, RequestResponseCycle) or connection is None or connection.cycle is not cycle:
-        return None
-    if not cycle.chunked_encoding or cycle.response_complete:
-        return None
-    writer = connection.writer = DirectWriter(cycle)
-    return writer
+    if isinstance(cycle, RequestResponseCycle) and connection is not None and connection.cycle is cycle:
+        return cycle
+    return None
 
 
 def connections(request_seconds: float, unread_seconds: float) -> type[HttpToolsProtocol]:
@@ -100,6 +119,8 @@ def connections(request_seconds: float, unread_seconds: float) -> type[HttpTools
         """Whether the parser is about to stop at an upgrade that is ignored."""
         writer: DirectWriter | None = None
         """Of the response that is written, if it writes to the transport."""
+        disconnected: Callable[[], None] | None = None
+        """Called when the client of the present request disconnects."""
 
         # --- what comes ------------------------------------------------------------------------------------------
 
@@ -112,6 +133,8 @@ def connections(request_seconds: float, unread_seconds: float) -> type[HttpTools
             self._head_over()
             self._unread.stop()
             super().connection_lost(exc)
+            if self.disconnected is not None:
+                self.disconnected()
 
         def data_received(self, data: bytes) -> None:
             self._heard = False

@@ -21,7 +21,7 @@ from ..view import Reader, View, redact_error, view_of
 from .access import AccessError, Guard, Principal
 from .access.errors import Header
 from .config import ServerConfig
-from .connection import direct_writer
+from .connection import direct_writer, on_disconnect
 from .observe import RequestWatch
 
 VIEW_HEADER = "pellucid-view"
@@ -114,6 +114,10 @@ class Exchange:
             await self.answer_with(shown(body).encode(), http.PLAIN, status)
         else:
             await self.answer(body, status)
+
+    def on_disconnect(self, callback: Callable[[], None] | None) -> bool:
+        """See `http.Connected`."""
+        return on_disconnect(self.scope, self.send, callback)
 
     async def stream(self, content_type: str = http.EVENT_STREAM) -> BodyWriter:
         """With a stream, whose body follows."""

@@ -162,7 +162,7 @@ def _not_there(seq: int) -> RequestError:
 
 async def _stream(exchange: Exchange, pieces: AsyncIterator[bytes], content_type: str) -> None:
     """What is wrong before the first piece is an error; after it, the answer breaks off. Who leaves stops it."""
-    async with http.Client(exchange.receive):
+    async with http.Client(exchange):
         first = await anext(pieces, None)
         await exchange.stream(content_type)
         if first is not None:
