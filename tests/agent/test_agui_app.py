@@ -565,7 +565,7 @@ def test_nothing_is_sealed_where_no_seal_can_be_told(make_agent: MakeAgent, dial
 
     with serving(Watched()) as app:
         app.events(dialect=dialect)
-    assert [start.enrich is None for start in started] == [dialect == "thinking"]
+    assert [not start.stages for start in started] == [dialect == "thinking"]
 
 
 def test_who_brings_another_model_s_thoughts_is_told(make_agent: MakeAgent) -> None:

@@ -26,6 +26,7 @@ from pellucid.protocols.agui.verify import verify
 from tests.agent.agui_app_kit import FRONT, USER, of, roles, serving
 from tests.agui.agui_client import Converse
 from tests.agui.agui_kit import events_of
+from tests.pushing import run_events
 from tests.waiting import LIMIT_SECONDS
 
 Turn = Sequence[str | dict[int, Any]]
@@ -113,13 +114,7 @@ def test_what_is_told_of_it_is_a_legal_run() -> None:
 
     async def read() -> list[Event]:
         run = await PydanticAgent(agent).start(Start(messages=[ModelRequest([UserPromptPart("Why?")])]))
-        await run.open()
-        events: list[Event] = []
-        while True:
-            await run.wait()
-            if (batch := run.take()) is None:
-                return events
-            events += batch
+        return await run_events(run)
 
     folded = fold(asyncio.run(read()))
     assert folded.ended is not None

@@ -5,20 +5,20 @@ from __future__ import annotations
 import http.client
 import json
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
 from pellucid.emit import Emitter
-from pellucid.errors import ErrorInfo
 from pellucid.events import ModelEvent, SideEvent
-from pellucid.models.model import Turn
+from pellucid.models import ModelStream
 from pellucid.parts import ModelResponse, Origin
 from pellucid.protocols.agui import DialectName
 from pellucid.protocols.agui.rules import Severity
 from pellucid.protocols.agui.verify import verify
 from pellucid.settings import ModelCall
 from tests.agui.agui_kit import events_of
+from tests.pushing import ScriptedStream
 from tests.scripted import Gateway, Reply, Stream
 from tests.waiting import LIMIT_SECONDS
 
@@ -115,39 +115,22 @@ class Agent:
         self.asked: list[ModelCall] = []
         self._turns = turns
 
-    async def open(self, call: ModelCall) -> Turn:
+    async def open(self, call: ModelCall) -> ModelStream:
         said = sum(isinstance(message, ModelResponse) for message in call.messages)
         self.asked.append(call)
-        return _Speaking(self.origin, self._turns[min(said, len(self._turns) - 1)])
+        return ScriptedStream(_reads(self.origin, self._turns[min(said, len(self._turns) - 1)]))
 
     def warnings(self, call: ModelCall) -> list[str]:
         return []
 
 
-class _Speaking:
-    waiting = False
-
-    def __init__(self, origin: Origin, steps: Sequence[Step]) -> None:
-        self._emitter = Emitter(origin)
-        self._steps = list(steps)
-        self._ended = False
-
-    async def wait(self) -> None:
-        pass
-
-    def take(self) -> list[ModelEvent] | None:
-        if self._ended:
-            return None
-        if not self._steps:
-            self._ended = True
-            self._emitter.finish("stop")
-            return self._emitter.end("eof")
-        step = self._steps.pop(0)
+def _reads(origin: Origin, steps: Sequence[Step]) -> Iterator[list[ModelEvent]]:
+    emitter = Emitter(origin)
+    for step in steps:
         if isinstance(step, SideEvent):
-            return [step]
-        step(self._emitter)
-        return self._emitter.take()
-
-    def cancel(self, error: ErrorInfo | None = None) -> list[ModelEvent]:
-        self._ended = True
-        return self._emitter.end("cancelled" if error is None else "error", error)
+            yield [step]
+        else:
+            step(emitter)
+            yield emitter.take()
+    emitter.finish("stop")
+    yield emitter.end("eof")

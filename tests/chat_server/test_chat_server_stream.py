@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from pellucid.emit import Emitter
-from pellucid.errors import ErrorInfo
 from pellucid.events import ModelEvent, SideEvent
-from pellucid.models.model import Turn
+from pellucid.models import ModelStream
 from pellucid.parts import Origin
 from pellucid.runs import driving
 from pellucid.settings import ModelCall
 from pellucid.storage import StoreError
 from tests.chat_server.chat_server_kit import Chatter, event_id, final, frames, refused, said, texts, whole
+from tests.pushing import ScriptedStream
 from tests.scripted import Call, Script, Upstream, delta, say
 from tests.scripted.gateway import Served, serve
 from tests.server.state_kit import breaks, calls, config_of, hangs, serving
@@ -213,40 +213,16 @@ class Busy:
     name = "busy"
     origin = Origin("agents", "agent", "busy")
 
-    async def open(self, call: ModelCall) -> Turn:
-        return _BusyTurn(self.origin)
+    async def open(self, call: ModelCall) -> ModelStream:
+        emitter = Emitter(self.origin)
+        emitter.text("t", "Hello.")
+        said = emitter.take()
+        emitter.finish("stop")
+        reads: list[list[ModelEvent]] = [[SideEvent("queue", "position", 1)], said, emitter.end("eof")]
+        return ScriptedStream(reads, queued=True)
 
     def warnings(self, call: ModelCall) -> list[str]:
         return []
-
-
-class _BusyTurn:
-    waiting = True
-
-    def __init__(self, origin: Origin) -> None:
-        self._emitter = Emitter(origin)
-        self._steps = 0
-
-    async def wait(self) -> None:
-        # A moment, so that what comes is read as it comes.
-        await asyncio.sleep(0.05)
-
-    def take(self) -> list[ModelEvent] | None:
-        self._steps += 1
-        match self._steps:
-            case 1:
-                return [SideEvent("queue", "position", 1)]
-            case 2:
-                self._emitter.text("t", "Hello.")
-                return self._emitter.take()
-            case 3:
-                self._emitter.finish("stop")
-                return self._emitter.end("eof")
-            case _:
-                return None
-
-    def cancel(self, error: ErrorInfo | None = None) -> list[ModelEvent]:
-        return self._emitter.end("cancelled" if error is None else "error", error)
 
 
 def test_the_ai_sdk_is_recognised(gateway: Served, upstream: Upstream) -> None:

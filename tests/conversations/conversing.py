@@ -29,9 +29,9 @@ from pellucid.parts import (
 )
 from pellucid.providers.profiles import builtin_profiles
 from pellucid.run import Minter
-from pellucid.runs import AttachedRun
+from pellucid.runs import LiveRun
 from pellucid.settings import ModelCall, ModelSettings, ToolDefinition
-from pellucid.transport import Transport
+from pellucid.upstream import Upstream as Connections
 from tests.conversations.strict import Act, Block, StrictServer, Upstream
 from tests.waiting import LIMIT_SECONDS
 
@@ -41,9 +41,9 @@ _KIND = {"think": ThinkingPart, "sealed": ThinkingPart, "call": ToolCallPart, "t
 
 
 class Conversation:
-    """One thread, driven through `AttachedRun` over real sockets."""
+    """One thread, driven through `LiveRun` over real sockets."""
 
-    def __init__(self, server: StrictServer, transport: Transport, seed: bytes = b"ids") -> None:
+    def __init__(self, server: StrictServer, transport: Connections, seed: bytes = b"ids") -> None:
         self.messages: list[ModelMessage] = []
         self.steps: list[str] = []
         """What was done so far, for whoever reads a failure."""
@@ -104,7 +104,7 @@ class Conversation:
         self.steps.append(f"{side}: {', '.join(act.steps)}{' …' if act.cut else ''}{'' if thinking else ' (off)'}")
         upstream = self._server.upstreams[side]
         upstream.next = act
-        run = AttachedRun(self._model(upstream), self._call(upstream, thinking), self._mint)
+        run = LiveRun(self._model(upstream), self._call(upstream, thinking), self._mint)
         await run.open()
         self._check(upstream, thinking)
         if act.cut:
@@ -184,11 +184,11 @@ def _begun(said: list[Block], upstream: Upstream) -> Callable[[list[Event]], boo
     return begun
 
 
-async def _until(run: AttachedRun, begun: Callable[[list[Event]], bool]) -> None:
+async def _until(run: LiveRun, begun: Callable[[list[Event]], bool]) -> None:
     """Read that far."""
     seen: list[Event] = []
     async with asyncio.timeout(LIMIT_SECONDS):
         while not begun(seen):
-            events = await run.read()
-            assert events is not None, "the turn ended by itself"
-            seen += events
+            batch = await run.read()
+            assert batch is not None, "the turn ended by itself"
+            seen += batch.events

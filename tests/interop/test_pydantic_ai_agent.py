@@ -25,9 +25,11 @@ from pellucid.events import ErrorEvent, ModelEvent, ResponseEndEvent, SideEvent
 from pellucid.fold import fold
 from pellucid.interop.pydantic_ai import PydanticAgent
 from pellucid.interop.pydantic_ai.agent import Teller
+from pellucid.models import StreamReader
 from pellucid.settings import ModelCall, ToolDefinition
 from tests.cutting import content_deltas
 from tests.interop.histories import THEIR_RESPONSE_PARTS
+from tests.pushing import reads_of
 from tests.scripted.gateway import Served, serve
 from tests.waiting import LIMIT_SECONDS, eventually, loop_turns
 
@@ -43,13 +45,9 @@ def prompt_of(messages: list[theirs.ModelMessage]) -> str:
 
 async def read(asked: PydanticAgent, call: ModelCall | None = None) -> list[list[ModelEvent]]:
     turn = await asked.open(call or ModelCall(asked.name, ASKED))
-    batches: list[list[ModelEvent]] = []
-    while True:
-        await turn.wait()
-        if (batch := turn.take()) is None:
-            turn.cancel()
-            return batches
-        batches.append(batch)
+    batches = await reads_of(turn)
+    turn.cancel()
+    return batches
 
 
 def whole(asked: PydanticAgent, call: ModelCall | None = None) -> ours.ModelResponse:
@@ -197,15 +195,15 @@ def test_each_delta_leaves_when_it_comes() -> None:
         yield "two."
 
     async def ask() -> list[str]:
-        turn = await PydanticAgent(Agent(FunctionModel(stream_function=waits)), "a").open(ModelCall("a", ASKED))
+        turn = StreamReader(
+            await PydanticAgent(Agent(FunctionModel(stream_function=waits)), "a").open(ModelCall("a", ASKED))
+        )
         texts: list[str] = []
-        while True:
-            await turn.wait()
-            if (batch := turn.take()) is None:
-                return texts
+        while (batch := await turn.read()) is not None:
             texts += content_deltas(batch)
             if texts == ["One "]:
                 on.set()
+        return texts
 
     assert asyncio.run(ask()) == ["One ", "two."]
 
@@ -240,14 +238,16 @@ def test_cancel_stops_the_run_at_once() -> None:
     async def ask(prompt: str, what: str) -> list[ModelEvent]:
         asked: list[ours.ModelMessage] = [ours.ModelRequest([ours.UserPromptPart(prompt)])]
         turn = await PydanticAgent(agent, "a").open(ModelCall("a", asked))
-        await turn.wait()
-        events = turn.take() or []
+        events: list[ModelEvent] = []
+        turn.start(lambda batch: events.extend(batch or []))
         await eventually(lambda: what in started)
-        last = turn.cancel()
+        assert events
+        events += turn.cancel()
+        count = len(events)
         assert turn.cancel() == []
-        assert turn.take() is None
         await eventually(lambda: asyncio.all_tasks() == {asyncio.current_task()}, "the agent ends")
-        return events + last
+        assert len(events) == count
+        return events
 
     for prompt, what in (("text", "model"), ("tool", "tool")):
         folded = fold(list(asyncio.run(ask(prompt, what))))
@@ -320,12 +320,24 @@ def test_who_does_not_read_does_not_fill_the_memory() -> None:
         while ahead < said:
             ahead = said
             await loop_turns(200)
-        text = ""
-        while True:
-            await turn.wait()
-            if (batch := turn.take()) is None:
-                return ahead, text
-            text += "".join(content_deltas(batch))
+        # And once it is read, it is not ahead of who pauses.
+        text, paused_at = "", 0
+
+        def receive(batch: list[ModelEvent] | None) -> None:
+            nonlocal text
+            text += "".join(content_deltas(batch or []))
+            if not paused_at:
+                turn.pause()
+
+        turn.start(receive)
+        await loop_turns(200)
+        paused_at = said
+        assert paused_at <= ahead + 1
+        await loop_turns(200)
+        assert said == paused_at
+        turn.resume()
+        await eventually(lambda: text.endswith("1999 "))
+        return ahead, text
 
     ahead, text = asyncio.run(ask())
     assert ahead < 400

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -21,16 +21,16 @@ from pydantic_ai.models import ModelRequestParameters
 
 from pellucid import parts as ours
 from pellucid.emit import replay
-from pellucid.errors import ErrorInfo, IllegalEvent
-from pellucid.events import ModelEvent
+from pellucid.errors import IllegalEvent
 from pellucid.fold import fold
 from pellucid.interop.pydantic_ai import PellucidModel
 from pellucid.interop.pydantic_ai.messages import read_message
 from pellucid.models import Model
 from pellucid.providers.profiles import builtin_profiles
-from pellucid.settings import ModelCall
-from pellucid.transport import Limits, Transport
+from pellucid.upstream import Limits
+from pellucid.upstream import Upstream as Connections
 from tests.interop.histories import OUR_RESPONSE_PARTS
+from tests.pushing import ScriptedModel
 from tests.scripted import Call, Upstream, delta, say
 from tests.waiting import eventually, loop_turns
 
@@ -39,7 +39,7 @@ USAGE = {"prompt_tokens": 7, "completion_tokens": 9, "completion_tokens_details"
 
 @asynccontextmanager
 async def model_at(upstream: Upstream, name: str, profile: str = "deepseek") -> AsyncIterator[PellucidModel]:
-    door = Transport(Limits(retries=0))
+    door = Connections(Limits(retries=0))
     base = upstream.url if profile != "anthropic" else upstream.url.removesuffix("/v1")
     try:
         yield PellucidModel(Model(name, builtin_profiles()[profile], door, base_url=base, api_key="k"))
@@ -343,43 +343,6 @@ def test_who_leaves_takes_the_model_along(upstream: Upstream, while_waiting: boo
 # --- any turn ----------------------------------------------------------------------------------------------------
 
 
-class Played:
-    """A model that says what it is given, and notes what it was asked."""
-
-    def __init__(self, events: list[ModelEvent], origin: ours.Origin) -> None:
-        self.name = origin.model
-        self.origin = origin
-        self.asked: list[ModelCall] = []
-        self._events = events
-
-    async def open(self, call: ModelCall) -> PlayedTurn:
-        self.asked.append(call)
-        return PlayedTurn(self._events)
-
-    def warnings(self, call: ModelCall) -> list[str]:
-        return []
-
-
-class PlayedTurn:
-    waiting = False
-
-    def __init__(self, events: list[ModelEvent]) -> None:
-        self._left: list[list[ModelEvent]] = [[event] for event in events]
-
-    async def _nothing(self) -> None:
-        pass
-
-    def wait(self) -> Awaitable[None]:
-        return self._nothing()
-
-    def take(self) -> list[ModelEvent] | None:
-        return self._left.pop(0) if self._left else None
-
-    def cancel(self, error: ErrorInfo | None = None) -> list[ModelEvent]:
-        self._left = []
-        return []
-
-
 @given(st.lists(st.one_of(*OUR_RESPONSE_PARTS.values()), max_size=4))
 def test_whatever_a_model_says_it_is_given_back(parts: list[Any]) -> None:
     """One way or the other, as Pydantic AI keeps it, as our model will see it in the next request."""
@@ -392,7 +355,7 @@ def test_whatever_a_model_says_it_is_given_back(parts: list[Any]) -> None:
     except IllegalEvent:
         return
     assert folded is not None
-    model = PellucidModel(Played(events, origin))
+    model = PellucidModel(ScriptedModel([[event] for event in events], origin=origin))
     request: list[theirs.ModelMessage] = [theirs.ModelRequest([theirs.UserPromptPart("?")])]
     there = asyncio.run(model.request(request, None, ModelRequestParameters()))
     adapter = theirs.ModelMessagesTypeAdapter

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from pellucid.egress import EgressError, EgressPolicy
 from pellucid.errors import RequestError
-from pellucid.models import Asked, Turn, media
+from pellucid.models import Asked, ModelStream, media
 from pellucid.models.media import Media, WithMedia
 from pellucid.parts import Audio, File, Image, ModelRequest, Origin, Text, ToolReturnPart, UserPromptPart
 from pellucid.settings import ModelCall
@@ -29,9 +29,9 @@ class Heard:
     def __init__(self) -> None:
         self.calls: list[ModelCall] = []
 
-    async def open(self, call: ModelCall) -> Turn:
+    async def open(self, call: ModelCall) -> ModelStream:
         self.calls.append(call)
-        return cast("Turn", None)
+        return cast("ModelStream", None)
 
     def warnings(self, call: ModelCall) -> list[str]:
         return []

@@ -25,7 +25,8 @@ from pellucid.models.provider import ProviderModel
 from pellucid.parts import ModelRequest, ModelResponse, UserPromptPart
 from pellucid.providers.profiles import builtin_profiles, load_profiles
 from pellucid.settings import ModelCall
-from pellucid.transport import Transport
+from pellucid.upstream import Upstream as Connections
+from tests.pushing import turn_of
 from tests.scripted import Upstream
 from tests.scripted.upstream import Call, delta
 
@@ -58,16 +59,9 @@ def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def answer_of(model: Model, call: ModelCall = QUESTION) -> ModelResponse:
-    turn = await model.open(call)
-    events: list[Any] = []
-    while True:
-        await turn.wait()
-        batch = turn.take()
-        if batch is None:
-            response = fold(events).response
-            assert response is not None
-            return response
-        events += batch
+    response = fold([*await turn_of(await model.open(call))]).response
+    assert response is not None
+    return response
 
 
 # --- what it finds by itself -------------------------------------------------------------------------------------
@@ -199,7 +193,7 @@ def test_a_transport_that_is_given_is_used_and_left_open(upstream: Upstream) -> 
         await call.end()
 
     async def main() -> None:
-        transport = Transport()
+        transport = Connections()
         model = OpenAIChatModel(upstream.plays(script), base_url=upstream.url, api_key="k", transport=transport)
         assert (await answer_of(model)).text == "hi"
         assert transport._session is not None

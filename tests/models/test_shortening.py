@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
 from typing import Any
 
 import pytest
@@ -14,11 +13,14 @@ from pellucid.emit import Emitter
 from pellucid.errors import ErrorInfo, ModelError
 from pellucid.events import Event, ModelEvent, RunEndEvent, SideEvent
 from pellucid.fold import fold
+from pellucid.models import ModelStream
 from pellucid.models.shortening import TRIES, Shortening
 from pellucid.parts import ModelMessage, ModelRequest, ModelResponse, Origin, TextPart, UserPromptPart
 from pellucid.run import Minter
-from pellucid.runs import AttachedRun
+from pellucid.runs import LiveRun
 from pellucid.settings import ModelCall
+from tests.pushing import ScriptedStream, cut, run_events
+from tests.waiting import loop_turns
 
 ORIGIN = Origin("vllm", "openai_chat", "m")
 TOO_LONG = ErrorInfo("invalid_request", "too long", code="context_length_exceeded", status=400)
@@ -37,29 +39,6 @@ def refusal() -> list[ModelEvent]:
     return Emitter(ORIGIN).end("error", TOO_LONG)
 
 
-class Told:
-    """A turn in batches that end anywhere."""
-
-    waiting = False
-
-    def __init__(self, events: list[ModelEvent], dice: Any) -> None:
-        self._left, self._dice = events, dice
-
-    def wait(self) -> Awaitable[None]:
-        return asyncio.sleep(0)
-
-    def take(self) -> list[ModelEvent] | None:
-        if not self._left:
-            return None
-        count = self._dice.randint(0, 3)
-        batch, self._left = self._left[:count], self._left[count:]
-        return batch
-
-    def cancel(self, error: ErrorInfo | None = None) -> list[ModelEvent]:
-        rest, self._left = self._left, []
-        return rest
-
-
 class Small:
     """A model with room for so many turns, which says so before it answers, or in its answer."""
 
@@ -67,18 +46,27 @@ class Small:
 
     def __init__(self, room: int, dice: Any, *, in_stream: bool) -> None:
         self.room, self.asked = room, list[int]()
+        self.streams: list[ScriptedStream] = []
         self._dice, self._in_stream = dice, in_stream
 
     def warnings(self, call: ModelCall) -> list[str]:
         return []
 
-    async def open(self, call: ModelCall) -> Told:
+    async def open(self, call: ModelCall) -> ModelStream:
         self.asked.append(sum(isinstance(message, ModelRequest) for message in call.messages))
         if self.asked[-1] <= self.room:
-            return Told(answer(), self._dice)
+            return self._stream(answer())
         if self._in_stream:
-            return Told(refusal(), self._dice)
+            return self._stream(refusal())
         raise ModelError(TOO_LONG)
+
+    def _stream(self, events: list[ModelEvent]) -> ScriptedStream:
+        self.streams.append(
+            ScriptedStream(
+                cut(events, self._dice), latency=lambda: self._dice.randint(0, 3), eager=self._dice.randint(0, 2)
+            )
+        )
+        return self.streams[-1]
 
 
 def talk(turns: int) -> list[ModelMessage]:
@@ -89,15 +77,39 @@ def talk(turns: int) -> list[ModelMessage]:
 
 
 async def read(model: Small, turns: int, stop_after: int | None) -> list[Event]:
-    run = AttachedRun(Shortening(model), ModelCall("m", talk(turns)), Minter(b"seed"))
+    run = LiveRun(Shortening(model), ModelCall("m", talk(turns)), Minter(b"seed"))
     out: list[Event] = []
     await run.open()
-    while run.ended is None:
-        if stop_after is not None and stop_after <= 0:
-            out += await run.stop()
+    while stop_after is None or stop_after > 0:
+        batch = await run.read()
+        if batch is None:
             break
-        out += await run.read() or []
+        out += batch.events
         stop_after = None if stop_after is None else stop_after - 1
+    else:
+        out += run.cancel()
+    assert run.ended is not None
+    await loop_turns()
+    assert all(stream.is_over and stream.raised is None for stream in model.streams)
+    return out
+
+
+async def deliver(model: Small, turns: int, stop_after: int | None) -> list[Event]:
+    """The same, pushed; stopped after so many turns of the loop."""
+    run = LiveRun(Shortening(model), ModelCall("m", talk(turns)), Minter(b"seed"))
+    out: list[Event] = []
+    await run.open()
+    delivery = asyncio.create_task(run.deliver(lambda batch: out.extend(batch.events)))
+    if stop_after is None:
+        await delivery
+    else:
+        await loop_turns(stop_after)
+        delivery.cancel()
+        await asyncio.wait({delivery})
+        await run.stop()
+    assert run.ended is not None
+    await loop_turns()
+    assert all(stream.is_over and stream.raised is None for stream in model.streams)
     return out
 
 
@@ -106,19 +118,20 @@ async def read(model: Small, turns: int, stop_after: int | None) -> list[Event]:
     st.integers(0, 40),
     st.booleans(),
     st.none() | st.integers(0, 12),
+    st.sampled_from([read, deliver]),
     st.randoms(use_true_random=True),
 )
 def test_it_is_asked_with_less_until_it_fits_and_what_it_says_passes(
-    turns: int, room: int, in_stream: bool, stop_after: int | None, dice: Any
+    turns: int, room: int, in_stream: bool, stop_after: int | None, how: Any, dice: Any
 ) -> None:
     model = Small(room, dice, in_stream=in_stream)
     out: list[Event] = []
     if room == 0 and not in_stream:
         with pytest.raises(ModelError) as caught:
-            asyncio.run(read(model, turns, stop_after))
+            asyncio.run(how(model, turns, stop_after))
         assert caught.value.info == TOO_LONG
     else:
-        out = asyncio.run(read(model, turns, stop_after))
+        out = asyncio.run(how(model, turns, stop_after))
         fold(out)
         assert isinstance(out[-1], RunEndEvent)
     assert model.asked[0] == turns
@@ -142,10 +155,7 @@ def test_what_was_left_out_stays_out_in_the_next_turn(in_stream: bool) -> None:
     async def twice() -> None:
         shortening = Shortening(model)
         for _ in range(2):
-            run = AttachedRun(shortening, ModelCall("m", talk(9)), Minter(b"seed"))
-            await run.open()
-            while run.ended is None:
-                await run.read()
+            await run_events(LiveRun(shortening, ModelCall("m", talk(9)), Minter(b"seed")))
 
     asyncio.run(twice())
     assert model.asked[-1] == model.asked[-2] <= 3

@@ -19,7 +19,8 @@ from pellucid.parts import ThinkingPart
 from pellucid.protocols.openresponses import Dialect, Encoder, Framing
 from pellucid.protocols.openresponses.encode import DONE
 from pellucid.protocols.openresponses.verify import verify
-from pellucid.runs.seals import Seals
+from pellucid.runs import Batch
+from pellucid.runs.seal_stage import SealStage
 from pellucid.sealing import Keys, Sealer
 from pellucid.view import Reader, Redactor
 from pellucid.view.reader import VIEWS
@@ -52,7 +53,7 @@ ways = st.builds(
 
 def enriched(batches: list[list[Event]], way: Told) -> list[list[Event]]:
     """As the gateway enriches a run before anybody reads it."""
-    seals = Seals(lambda sealed: sealer.seal(sealed, tenant="t")) if way.seals else None
+    seals = SealStage(lambda sealed: sealer.seal(sealed, tenant="t")) if way.seals else None
     out: list[list[Event]] = []
     thinks: int | None = None
     for batch in batches:
@@ -63,7 +64,7 @@ def enriched(batches: list[list[Event]], way: Told) -> list[list[Event]]:
             if way.summaries and thinks is not None and isinstance(event, PartEndEvent | ItemEndEvent):
                 now.append(SummaryEvent(thinks, "In short. \udc00"))
             now.append(event)
-        out.append(seals(now) if seals is not None else now)
+        out.append(seals.process(Batch(NOW, now)).events if seals is not None else now)
     fold([event for batch in out for event in batch])
     return out
 

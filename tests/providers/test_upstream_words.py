@@ -34,9 +34,10 @@ from pellucid.providers.faults import fault_of_response, fault_of_value
 from pellucid.providers.profiles import Profile, builtin_profiles
 from pellucid.providers.wires import WIRES, Decoder
 from pellucid.settings import ModelCall
-from pellucid.transport import Limits, Transport
+from pellucid.upstream import Limits, Upstream
 from tests.cases import Cases
 from tests.examples import many
+from tests.pushing import turn_of
 from tests.recordings import recordings
 
 MARK = "zqMarkqz"
@@ -347,16 +348,11 @@ async def saying(answer: bytes) -> AsyncIterator[str]:
 
 async def asked(url: str, row: str, **how: Any) -> list[ErrorInfo]:
     """What goes wrong when a model there is asked."""
-    transport = Transport(Limits(retries=0))
+    transport = Upstream(Limits(retries=0))
     try:
         model = Model("gpt-99", ROWS[row], transport, base_url=url, api_key="k", **how)
         turn = await model.open(ModelCall("x", [ModelRequest([UserPromptPart("Why?")])]))
-        found: list[ErrorInfo] = []
-        while True:
-            await turn.wait()
-            if (batch := turn.take()) is None:
-                return found
-            found += [event.error for event in batch if isinstance(event, ErrorEvent)]
+        return [event.error for event in await turn_of(turn) if isinstance(event, ErrorEvent)]
     except ModelError as error:
         return [error.info]
     finally:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pellucid.runs.keeping import finished, keep_end
 
 from pellucid.errors import ErrorInfo, PellucidError
 from pellucid.events import Event, RunEndEvent, SideEvent
@@ -20,7 +21,6 @@ from pellucid.fold import fold
 from pellucid.relay.memory import MemoryRelay
 from pellucid.runs import driving, writing
 from pellucid.runs.detached import Detached
-from pellucid.runs.keeping import finished, keep_end
 from pellucid.runs.lease import name_of
 from pellucid.runs.log import Entry, decode_entry, encode_entry, events_of, unpack
 from pellucid.runs.replay import LiveLog

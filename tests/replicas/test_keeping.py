@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from pellucid.runs.keeping import KeptRun
 
 from pellucid.errors import ErrorInfo
 from pellucid.events import Event, RunEndEvent
@@ -22,7 +23,6 @@ from pellucid.fold import fold
 from pellucid.relay.memory import MemoryRelay
 from pellucid.runs import driving, keeping
 from pellucid.runs.detached import Detached
-from pellucid.runs.keeping import KeptRun
 from pellucid.runs.log import Entry, decode_entry, encode_entry, events_of, unpack
 from pellucid.storage import ConversationEntry, Store, StoredConversation, StoredResponse, open_store
 from pellucid.storage.errors import Unanswered

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pellucid.runs.keeping import KeptRun
 
 from pellucid.events import Event, RunEndEvent, SideEvent
 from pellucid.fold import fold
@@ -17,7 +18,6 @@ from pellucid.protocols.openresponses import types as t
 from pellucid.protocols.openresponses.verify import verify
 from pellucid.relay import Follower
 from pellucid.runs import Running
-from pellucid.runs.keeping import KeptRun
 from pellucid.runs.log import Entry, decode_entry, encode_entry, events_of, pack, readable, unpack
 from pellucid.runs.replay import MOST, PIECE, FinishedLog, LiveLog
 from pellucid.storage import open_store

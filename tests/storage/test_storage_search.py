@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from pellucid.emit import Emitter
 from pellucid.events import RunEndEvent
 from pellucid.parts import Origin
-from pellucid.runs.keeping import finished
-from pellucid.runs.log import Entry
+from pellucid.runs import Batch
+from pellucid.runs.stored_run import finished
 from pellucid.storage import Store, StoredChat, open_store, search, tables
 from pellucid.storage.statement import Op, Params, each
 from pellucid.storage.statement import given as parameter
@@ -216,5 +216,5 @@ def _said() -> Iterator[Any]:
 def test_what_was_thought_is_not_to_be_found() -> None:
     events = [*_said(), RunEndEvent("completed")]
     row = response(status="in_progress", text="What was asked")
-    assert finished(row, [Entry(2_000, events)]).row.text == "What was asked\n\nFirst this."
-    assert finished(response(status="in_progress"), [Entry(2_000, events)]).row.text is None
+    assert finished(row, [Batch(2_000, events)]).row.text == "What was asked\n\nFirst this."
+    assert finished(response(status="in_progress"), [Batch(2_000, events)]).row.text is None
