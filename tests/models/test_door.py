@@ -15,7 +15,7 @@ from tests.waiting import loop_turns
 
 SCRIPT = """
 import asyncio, gc, sys
-from pellucid.models import close_door
+from pellucid.models import StreamReader, close_door
 from pellucid.models.door import _door
 from pellucid.models.openai import OpenAIChatModel
 from pellucid.parts import ModelRequest, UserPromptPart
@@ -26,12 +26,12 @@ model = OpenAIChatModel(name, base_url=url, api_key="k")
 
 async def main(how):
     asyncio.get_running_loop().slow_callback_duration = 3600  # what takes long on a loaded machine is no fault
-    turn = await model.open(ModelCall("", [ModelRequest([UserPromptPart("q")])]))
-    await turn.wait()
+    turn = StreamReader(await model.open(ModelCall("", [ModelRequest([UserPromptPart("q")])])))
+    await turn.read()
     if how == "left":
         return  # in mid-answer, and the turn is not even cancelled
-    while turn.take() is not None:
-        await turn.wait()
+    while await turn.read() is not None:
+        pass
     if how == "closed":
         await close_door()
         await close_door()

@@ -103,7 +103,7 @@ async def deliver(model: Small, turns: int, stop_after: int | None) -> list[Even
     if stop_after is None:
         await delivery
     else:
-        await loop_turns(stop_after)
+        await loop_turns(1 + stop_after)
         delivery.cancel()
         await asyncio.wait({delivery})
         await run.stop()

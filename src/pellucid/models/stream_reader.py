@@ -36,6 +36,12 @@ class StreamReader:
                 await self._came.wait()
         return self._queue.popleft()
 
+    def cancel(self) -> None:
+        """Stop now; whoever reads gets what has come, and then None. Idempotent."""
+        self._stream.cancel()
+        self._is_complete = True
+        self._came.set()
+
     def _receive(self, events: list[ModelEvent] | None) -> None:
         if events is None:
             self._is_complete = True

@@ -40,7 +40,7 @@ from ...events import (
     ThinkingPartDelta,
 )
 from ...fold import Fold
-from ...models import Asked, ModelStream, StreamReader
+from ...models import Asked, StreamReader
 from ...settings import ModelCall
 from . import outward
 from . import settings as said
@@ -106,7 +106,7 @@ class PellucidModel(Model[Any]):
         except PellucidError as error:
             raise _raised(self.model_name, error.info) from error
         try:
-            yield PellucidStreamedResponse(asked, _asked=self.asked, _stream=stream)
+            yield PellucidStreamedResponse(asked, _asked=self.asked, _reader=StreamReader(stream))
         finally:
             stream.cancel()
 
@@ -140,7 +140,7 @@ class PellucidStreamedResponse(StreamedResponse):
     """One turn of our model, as Pydantic AI streams it."""
 
     _asked: Asked
-    _stream: ModelStream
+    _reader: StreamReader
     _fold: Fold = field(default_factory=Fold)
     _at: datetime = field(default_factory=lambda: datetime.now(UTC))
     _starts: dict[int, ours.ModelResponsePart] = field(default_factory=dict)
@@ -151,16 +151,15 @@ class PellucidStreamedResponse(StreamedResponse):
     """How many parts came before the item under way."""
 
     async def _get_event_iterator(self) -> AsyncIterator[theirs.ModelResponseStreamEvent]:
-        reader = StreamReader(self._stream)
         while not self._cancelled:
-            if (events := await reader.read()) is None:
+            if (events := await self._reader.read()) is None:
                 return
             for event in events:
                 for made in self._told(event):
                     yield made
 
     async def close_stream(self) -> None:
-        self._stream.cancel()
+        self._reader.cancel()
 
     @property
     def model_name(self) -> str:
