@@ -146,7 +146,9 @@ class LiveRun:
         self._queue: deque[Batch] = deque()
         self._failure: Exception | None = None
         """What the receiver or a stage raised."""
-        self._waiter: asyncio.Future[None] | None = None
+        self._is_broken = False
+        """Whether a stage raised: its batch was lost, and it has no part in what closes the run."""
+        self._waiters: list[asyncio.Future[None]] = []
         self._side_events: deque[SideEvent] = deque()
         """Emitted and not delivered yet. Threads append at any moment, so it is emptied and never replaced."""
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -184,6 +186,7 @@ class LiveRun:
         self._receive = receive
         while self.ended is None:
             await self._step()
+        self._raise_failure()
 
     def pause(self) -> None:
         self._paused = True
@@ -201,6 +204,7 @@ class LiveRun:
         for stage in self._stages:
             stage.stopping()
         self._failure = None
+        events: list[Event] = []
         if self.run.ended is None:
             try:
                 events = self._close(error)
@@ -208,10 +212,18 @@ class LiveRun:
                 # After a fault of ours, which is reported where it was caught, a turn's own end may fit no more.
                 log.debug("a run could not be stopped in form: %s", place_of(fault))
                 events = self._fail(error or FAULT)
+        if self._is_broken:
+            # Nobody can say what is open for the receiver: only the end can follow.
+            self._pass([RunEndEvent("failed", self.run.usage, error or FAULT)])
+        else:
             self._process(events)
+            self._pass([])  # what a stage held back until now goes on
+        self._notify()
         while self.ended is None:
             await self._wait()
-            self._raise_failure()
+            if self.ended is None:
+                self._raise_failure()
+        self._raise_failure()
 
     @property
     def run(self) -> Run:
@@ -243,6 +255,7 @@ class LiveRun:
         """The next batch; None after the last. Instead of `deliver`."""
         while not self._queue:
             if self.ended is not None:
+                self._raise_failure()
                 return None
             if self._paused:
                 self.resume()
@@ -320,14 +333,21 @@ class LiveRun:
         """Pass events through the stages from `first` on, and to the receiver."""
         if self._side_events and first == 0:
             events = self._with_side_events(events)
-        if not events:
-            return
+        if events:
+            self._pass(events, first)
+
+    def _pass(self, events: list[Event], first: int = 0) -> None:
         batch = Batch(time_ns() // 1_000_000, events)
         is_delta = len(events) == 1 and type(events[0]) is PartDeltaEvent
         for stage in self._stages[first:] if first else self._stages:
             if is_delta and not stage.wants_deltas:
                 continue
-            passed = stage.process(batch)
+            try:
+                passed = stage.process(batch)
+            except Exception:
+                self._is_broken = True
+                self._stages = tuple(Stage() if other is stage else other for other in self._stages)
+                raise
             is_delta = is_delta and passed is batch
             batch = passed
         if events := batch.events:
@@ -375,23 +395,28 @@ class LiveRun:
 
     async def _wait(self) -> None:
         """Until `_notify`."""
-        self._waiter = waiter = asyncio.get_running_loop().create_future()
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
         try:
             await waiter
         finally:
-            self._waiter = None
+            self._waiters.remove(waiter)
 
     def _notify(self) -> None:
-        waiter = self._waiter
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
     async def _execute(self, effect: Effect) -> None:
         events: list[Event] = []
         try:
             match effect:
                 case CallModel():
-                    self._stream = await self._model.open(await self._handler.prepare(effect.call))
+                    stream = await self._model.open(await self._handler.prepare(effect.call))
+                    if self.run.ended is not None:
+                        stream.cancel()  # it was stopped meanwhile
+                        return
+                    self._stream = stream
                     self._started = False
                 case CallTools():
                     outcomes = await self._answers(effect.calls)
@@ -433,7 +458,7 @@ class LiveRun:
                 answering.cancel()
                 await asyncio.wait({answering})
                 raise
-        if not answering.done():
+        if not answering.done() or self.run.ended is not None:
             return None
         self._answering = None
         return answering.result()
@@ -449,6 +474,7 @@ class LiveRun:
                 self._process([])
             except Exception as error:
                 self._failure = error
+                self._notify()
 
     def _with_side_events(self, events: list[Event]) -> list[Event]:
         out: list[Event] = []

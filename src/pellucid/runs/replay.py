@@ -49,7 +49,7 @@ class _LogSource:
         self._start()
         while self.ended is None:
             if self._failure is not None:
-                raise self._failure
+                break
             if self._backlog and not self._paused:
                 self._deliver(self._next())
                 await asyncio.sleep(0)
@@ -61,6 +61,8 @@ class _LogSource:
                     await self._waiter
                 finally:
                     self._waiter = None
+        if self._failure is not None:
+            raise self._failure
 
     def pause(self) -> None:
         self._paused = True
@@ -114,6 +116,7 @@ class _LogSource:
 
     def _break_off(self, error: ErrorInfo | None) -> None:
         self._release()
+        self._notify()
         self.broken_off = True
         self.ended = RunEndEvent("cancelled" if error is None else "failed", self._fold.usage, error)
         events: list[Event] = [*self._fold.closing(error), self.ended]

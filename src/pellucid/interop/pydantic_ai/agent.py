@@ -192,6 +192,7 @@ class AgentStream:
         self._receive: ModelEventReceiver | None = None
         self._told = False
         self._over = False
+        self._paused = False
         self._began = asyncio.Event()
         self._resumed = asyncio.Event()
         self._resumed.set()
@@ -247,12 +248,15 @@ class AgentStream:
         before, self._before = self._before, []
         if before:
             receive(before)
-        self.resume()
+        if not self._paused:
+            self._resumed.set()
 
     def pause(self) -> None:
+        self._paused = True
         self._resumed.clear()
 
     def resume(self) -> None:
+        self._paused = False
         self._resumed.set()
 
     def cancel(self, error: ErrorInfo | None = None) -> list[ModelEvent]:

@@ -1,0 +1,484 @@
+"""A live run, however its model's events come, whoever pauses it, and whenever it is stopped: one legal run."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pellucid.errors import NOT_KEPT, ErrorInfo
+from pellucid.events import (
+    Event,
+    FunctionToolCallEvent,
+    ItemStartEvent,
+    ModelEvent,
+    PartStartEvent,
+    RunEndEvent,
+    SideEvent,
+)
+from pellucid.fold import fold
+from pellucid.parts import ToolCallPart, Usage
+from pellucid.runs import Batch, LiveRun, Stage, ToolOutcomes
+from pellucid.runs.log import events_of, unpack
+from pellucid.runs.seal_stage import SealStage
+from pellucid.runs.stored_run import StoreStage
+from pellucid.runs.summaries import SummaryStage, Written
+from pellucid.storage import Store, open_store
+from tests.examples import many
+from tests.pushing import Dice, ScriptedModel, ScriptedStream
+from tests.replicas.runs_kit import row_of
+from tests.runs.live_kit import Live, Returns
+from tests.view.view_kit import Turn, plain, run_of, turn_of, turns
+from tests.waiting import eventually, loop_turns
+
+WHY = ErrorInfo("unavailable", "the server stops", code="stopping")
+THINKS: list[Turn] = [([("raw", 1, "Hm.", False), ("text", 2, "42.", False)], "eof", "stop")]
+CALLS: list[Turn] = [([("raw", 1, "Hm.", False), ("tool", 0, '{"x":1}', False)], "eof", "stop"), THINKS[0]]
+
+dice = st.randoms(use_true_random=True)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Author:
+    """A writer that takes its time, or all of it."""
+
+    def __init__(self, dice: Dice) -> None:
+        self._dice = dice
+
+    async def summary(self, text: str) -> Written:
+        turns = (0, 1, 9, None)[self._dice.randint(0, 3)]
+        await (loop_turns(turns) if turns is not None else asyncio.Event().wait())
+        return Written("gist", Usage(output_tokens=1))
+
+
+class Late(Stage):
+    """Says something of its own, later; and holds the end back, for a moment."""
+
+    def __init__(self, dice: Dice) -> None:
+        self._dice = dice
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopping = False
+
+    def process(self, batch: Batch) -> Batch:
+        events = batch.events
+        if events and isinstance(events[-1], RunEndEvent):
+            self._later([SideEvent("late", "end"), events[-1]])
+            return Batch(batch.time_ms, events[:-1])
+        if events and self._dice.randint(0, 3) == 0:
+            self._later([SideEvent("late", "word")])
+        return batch
+
+    def _later(self, events: list[Event]) -> None:
+        before = list(self._tasks)
+
+        async def push() -> None:
+            await loop_turns(self._dice.randint(0, 5))
+            await asyncio.gather(*before)
+            self.push(events)
+
+        self._tasks.add(asyncio.create_task(push()))
+
+
+def stages_of(choice: str, dice: Dice) -> list[Stage]:
+    seal = SealStage(lambda sealed: "token")
+    match choice:
+        case "summaries":
+            return [seal, SummaryStage(Author(dice), seconds=0.005)]
+        case "late":
+            return [seal, Late(dice)]
+        case "all":
+            return [seal, SummaryStage(Author(dice), seconds=0.005), Late(dice)]
+        case _:
+            return []
+
+
+stage_choices = st.sampled_from(["none", "summaries", "late", "all"])
+
+
+class Fickle(Live):
+    """Its receiver pauses now and then, and resumes a while later: while it is paused, nothing new comes."""
+
+    def __init__(self, script: list[Turn], dice: Dice, stages: list[Stage]) -> None:
+        super().__init__(script, dice, stages, eager=False)
+        self._dice = dice
+        self.pauses = 0
+
+    def receive(self, batch: Batch) -> None:
+        super().receive(batch)
+        if self._dice.randint(0, 2) == 0:
+            self.pauses += 1
+            self.run.pause()
+            self.run.pause()
+            stream = self.model.streams[-1]
+            left = len(stream.reads)
+            asyncio.get_running_loop().call_later(0, self._resume, stream, left, self._dice.randint(0, 5))
+
+    def _resume(self, stream: ScriptedStream, left: int, turns: int) -> None:
+        if stream.paused:
+            assert len(stream.reads) == left
+        if turns:
+            asyncio.get_running_loop().call_soon(self._resume, stream, left, turns - 1)
+        else:
+            self.run.resume()
+            self.run.resume()
+
+
+def own(events: list[Event]) -> list[Event]:
+    """What is the run's own: nothing that a stage said, or added."""
+    return plain([event for event in events if not (isinstance(event, SideEvent) and event.namespace == "late")])
+
+
+@given(turns, dice, stage_choices, st.booleans())
+@many
+def test_any_reads_any_pauses_any_latency_give_the_same_run(
+    script: list[Turn], dice: random.Random, choice: str, fickle: bool
+) -> None:
+    async def main() -> None:
+        live = (Fickle if fickle else Live)(script, dice, stages_of(choice, dice))
+        events = await live.deliver()
+        assert own(events) == run_of(script)
+        await live.check()
+
+    asyncio.run(main())
+
+
+@given(turns, dice, stage_choices, st.integers(0, 40), st.sampled_from([None, WHY]), st.booleans(), st.booleans())
+@many
+def test_stopped_at_any_moment_it_is_closed(
+    script: list[Turn],
+    dice: random.Random,
+    choice: str,
+    after: int,
+    error: ErrorInfo | None,
+    paused: bool,
+    meanwhile: bool,
+) -> None:
+    """Also while it is paused, and while `deliver` still waits."""
+
+    async def main() -> None:
+        live = (Fickle if dice.randint(0, 1) else Live)(script, dice, stages_of(choice, dice))
+        delivery = await live.begin()
+        await loop_turns(after)
+        if paused:
+            live.run.pause()
+        if meanwhile:
+            async with asyncio.timeout(60):
+                await asyncio.gather(live.run.stop(error), delivery)
+        else:
+            await live.stop(delivery, error)
+        await live.check()
+        end = live.events[-1]
+        assert isinstance(end, RunEndEvent)
+        if end != run_of(script)[-1]:
+            assert (end.status, end.error) == (("cancelled", None) if error is None else ("failed", error))
+        # What came until then is what the run said; what is open then is closed, and nothing opens any more.
+        said, whole = own(live.events), run_of(script)
+        same = next((at for at, (one, other) in enumerate(zip(said, whole, strict=False)) if one != other), len(whole))
+        assert not any(isinstance(event, ItemStartEvent | PartStartEvent) for event in said[same:])
+
+    asyncio.run(main())
+
+
+@given(turns, dice, st.integers(0, 20))
+def test_a_program_that_reads_is_never_behind_and_stops_where_it_likes(
+    script: list[Turn], dice: random.Random, count: int
+) -> None:
+    async def main() -> None:
+        live = Live(script, dice, eager=False)
+        live._others = asyncio.all_tasks()
+        await live.run.open()
+        while count > len(live.batches) and (batch := await live.run.read()) is not None:
+            live.receive(batch)
+            stream = live.model.streams[-1]
+            left = len(stream.reads)
+            await loop_turns(dice.randint(0, 5))
+            # The model says nothing that the program has not asked for.
+            assert len(stream.reads) == left
+        if live.run.ended is None or live.run._queue:
+            live.batches.append(Batch(live.batches[-1].time_ms if live.batches else 0, live.run.cancel()))
+        assert await live.run.read() is None
+        fold(live.events)
+        assert isinstance(live.events[-1], RunEndEvent)
+        assert live.run.cancel() == []
+        await loop_turns(10)
+        assert asyncio.all_tasks() == live._others
+
+    asyncio.run(main())
+
+
+class Broken(Exception):
+    pass
+
+
+class Breaks(Stage):
+    """Raises when the `nth` batch passes; with `held`, only the batch that holds the end."""
+
+    def __init__(self, nth: int | None) -> None:
+        self._left = nth
+
+    def process(self, batch: Batch) -> Batch:
+        if self._left is None:
+            if batch.events and isinstance(batch.events[-1], RunEndEvent):
+                raise Broken
+        elif batch.events:
+            self._left -= 1
+            if self._left < 0:
+                raise Broken
+        return batch
+
+
+@given(turns, dice, st.none() | st.integers(0, 12), st.sampled_from(["receiver", "stage"]), stage_choices)
+@many
+def test_what_a_receiver_or_a_stage_raises_is_raised_and_the_run_can_be_stopped(
+    script: list[Turn], dice: random.Random, nth: int | None, who: str, choice: str
+) -> None:
+    async def main() -> None:
+        breaks = Breaks(nth)
+        others = stages_of(choice, dice)
+        place = dice.randint(0, len(others))
+        stages = [*others[:place], breaks, *others[place:]] if who == "stage" else others
+        live = Live(script, dice, stages)
+        live._others = asyncio.all_tasks()
+        await live.run.open()
+
+        def receive(batch: Batch) -> None:
+            live.receive(batch)
+            if who == "receiver":
+                breaks.process(batch)
+
+        raised = False
+        async with asyncio.timeout(60):
+            try:
+                await live.run.deliver(receive)
+            except Broken:
+                raised = True
+            breaks._left = 1000
+            await live.run.stop(WHY)
+        ends = [event for event in live.events if isinstance(event, RunEndEvent)]
+        assert ends == [live.events[-1]]
+        assert live.run.ended is ends[0]
+        if (raised and who == "receiver") or not raised:
+            fold(live.events)
+            await live.check()
+        if raised and (who == "stage" or nth is not None):
+            assert ends[0].error in (WHY, run_of(script)[-1].error)  # type: ignore[union-attr]
+        if nth is None:
+            assert raised
+        await loop_turns(30)
+        assert asyncio.all_tasks() == live._others
+        assert all(stream.is_over and stream.raised is None for stream in live.model.streams)
+
+    asyncio.run(main())
+
+
+@pytest.mark.anyio
+async def test_a_side_event_that_cannot_be_received_ends_the_delivery_at_once() -> None:
+    """While functions run, for which it would otherwise wait."""
+    left = asyncio.Event()
+
+    class Emits(Returns):
+        async def answer(self, calls: tuple[ToolCallPart, ...]) -> ToolOutcomes:
+            live.run.emit(SideEvent("agui", "STATE"))
+            try:
+                await asyncio.Event().wait()
+            finally:
+                left.set()
+            raise AssertionError
+
+    live = Live(CALLS, random.Random(1))
+    live.handler = live.run._handler = Emits(random.Random(1))
+
+    def receive(batch: Batch) -> None:
+        live.receive(batch)
+        if any(isinstance(event, SideEvent) for event in batch.events):
+            raise Broken
+
+    await live.run.open()
+    with pytest.raises(Broken):
+        async with asyncio.timeout(30):
+            await live.run.deliver(receive)
+    await live.run.stop()
+    await asyncio.wait_for(left.wait(), 30)
+    fold(live.events)
+
+
+@pytest.mark.anyio
+async def test_paused_before_it_began_and_between_two_turns_it_reads_nothing() -> None:
+    class PausesAfterCalls(Live):
+        pauses = False
+
+        def receive(self, batch: Batch) -> None:
+            super().receive(batch)
+            if self.pauses and any(isinstance(event, FunctionToolCallEvent) for event in batch.events):
+                self.run.pause()
+
+    live = PausesAfterCalls(CALLS, random.Random(1), eager=False)
+    await live.run.open()
+    live.run.pause()
+    delivery = asyncio.create_task(live.run.deliver(live.receive))
+    await loop_turns(30)
+    assert live.batches == []
+    [first] = live.model.streams
+    assert first.paused
+    live.pauses = True
+    live.run.resume()
+    await eventually(lambda: len(live.model.streams) == 2)
+    # The functions were called and the model was asked again; what it says is not read.
+    [_, second] = live.model.streams
+    left = len(second.reads)
+    said = len(live.batches)
+    await loop_turns(50)
+    assert second.paused
+    assert (len(second.reads), len(live.batches)) == (left, said)
+    live.run.resume()
+    await delivery
+    assert live.events == run_of(CALLS)
+
+
+@pytest.mark.anyio
+async def test_a_model_whose_turn_stops_without_an_end_is_at_fault() -> None:
+    live = Live(THINKS, random.Random(1))
+    events: list[ModelEvent] = turn_of(*THINKS[0])
+    for count in range(len(events)):
+        live = Live(THINKS, random.Random(1))
+        live.model = live.run._model = ScriptedModel([events[:count], None] if count else [None])
+        end = (await live.deliver())[-1]
+        assert isinstance(end, RunEndEvent)
+        assert end.error is not None
+        assert "without an end" in end.error.message
+        fold(live.events)
+
+
+@pytest.mark.anyio
+async def test_stopped_while_the_model_is_called_again_its_stream_is_cancelled() -> None:
+    """Whoever stops it in another task than the one that delivers."""
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    class Slow(ScriptedModel):
+        async def open(self, call: Any) -> Any:
+            if self.asked:
+                asked.set()
+                await answer.wait()
+            return await super().open(call)
+
+    live = Live(CALLS, random.Random(1))
+    live.model = live.run._model = Slow(*[[turn_of(*turn)] for turn in CALLS])
+    delivery = await live.begin()
+    await asyncio.wait_for(asked.wait(), 30)
+    await live.run.stop()
+    answer.set()
+    await asyncio.wait_for(delivery, 30)
+    await live.check()
+
+
+class Stored:
+    """A store whose one `put` does as it is told."""
+
+    def __init__(self, put: Callable[[], Any]) -> None:
+        self.responses = self
+        self.rows: list[Any] = []
+        self._put = put
+
+    async def put(self, row: Any, *rest: Any) -> None:
+        await self._put()
+        self.rows.append(row)
+
+
+@pytest.mark.anyio
+async def test_the_end_of_a_stored_run_waits_until_it_is_stored() -> None:
+    stored = asyncio.Event()
+    store = Stored(stored.wait)
+    live = Live(THINKS, random.Random(1), [StoreStage(row_of(1), cast("Store", store))])
+    delivery = await live.begin()
+    await eventually(lambda: live.events == run_of(THINKS)[:-1])
+    await loop_turns(50)
+    assert live.run.ended is None
+    stored.set()
+    await delivery
+    assert live.events == run_of(THINKS)
+    assert [row.status for row in store.rows] == ["completed"]
+    await live.check()
+
+
+@pytest.mark.anyio
+async def test_a_run_that_cannot_be_stored_ends_as_failed() -> None:
+    async def fails() -> None:
+        raise RuntimeError("the dark")
+
+    for stop in (False, True):
+        live = Live(THINKS, random.Random(1), [StoreStage(row_of(1), cast("Store", Stored(fails)))])
+        delivery = await live.begin()
+        if stop:
+            await live.stop(delivery)
+        await asyncio.wait({delivery})
+        end = live.events[-1]
+        assert isinstance(end, RunEndEvent)
+        assert end.status == "failed"
+        assert end.error is not None
+        assert end.error.code == NOT_KEPT
+        assert "dark" not in repr(end)
+        await live.check()
+
+
+@given(dice, st.integers(0, 60))
+def test_a_reader_that_leaves_at_any_moment_loses_no_row(dice: random.Random, after: int) -> None:
+    """Not even one that leaves while its response is being stored, or that does not wait for that."""
+
+    async def main(patient: bool) -> None:
+        store = await open_store("sqlite://")
+        live = Live(THINKS, dice, [StoreStage(row_of(1), store)])
+        delivery = await live.begin()
+        await loop_turns(after)
+        if patient:
+            await live.stop(delivery)
+        else:
+            delivery.cancel()
+            stop = asyncio.create_task(live.run.stop())
+            await asyncio.sleep(0)
+            stop.cancel()
+        await eventually(lambda: live.run.ended)
+        row = await store.responses.get("ann", "resp_1", log=True)
+        assert row is not None
+        assert live.run.ended is not None
+        assert row.status == live.run.ended.status
+        assert events_of(unpack(row.log)) == live.events
+        await store.aclose()
+        await live.check()
+
+    for patient in (True, False):
+        asyncio.run(main(patient))
+
+
+def test_a_run_is_a_source_that_any_stage_may_be_put_into() -> None:
+    """A stage object hands on what it pushes to those behind it, and to nobody before it."""
+
+    async def main() -> None:
+        seen: list[list[Event]] = [[], []]
+
+        class Sees(Stage):
+            def __init__(self, into: list[Event]) -> None:
+                self._into = into
+
+            def process(self, batch: Batch) -> Batch:
+                self._into += batch.events
+                return batch
+
+        before, pushes, after = Sees(seen[0]), Stage(), Sees(seen[1])
+        live = Live(THINKS, random.Random(1), [before, pushes, after])
+        delivery = await live.begin()
+        pushes.push([SideEvent("x", "y")])
+        await delivery
+        assert SideEvent("x", "y") not in seen[0]
+        assert seen[1] == live.events
+        assert isinstance(live.run, LiveRun)
+
+    asyncio.run(main())
