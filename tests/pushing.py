@@ -16,7 +16,7 @@ from pellucid.events import Event, ModelEvent, ResponseEndEvent, RunEndEvent
 from pellucid.fold import Fold
 from pellucid.models import ModelEventReceiver, ModelStream, StreamReader
 from pellucid.parts import Origin
-from pellucid.runs import Batch, BatchReceiver, RunSource
+from pellucid.runs import Batch, BatchReceiver, RunSource, Stage
 from pellucid.settings import ModelCall
 from tests.waiting import loop_turns
 
@@ -217,6 +217,26 @@ class ScriptedSource:
         for event in events:
             self.fold.feed(event)
         self.ended = self.fold.ended
+
+
+async def staged(stage: Stage, batches: Iterable[list[Event]], *, queued: bool = False) -> list[Event]:
+    """What passes a stage of these batches of a run, the end last, however much later it comes."""
+    out: list[Event] = []
+    ended = asyncio.Event()
+
+    def receive(events: list[Event]) -> None:
+        out.extend(events)
+        if out and isinstance(out[-1], RunEndEvent):
+            ended.set()
+
+    stage.push = receive
+    await stage.open()
+    stage.opened(queued=queued)
+    for events in batches:
+        if events:
+            receive(stage.process(Batch(7, list(events))).events)
+    await ended.wait()
+    return out
 
 
 async def run_events(source: RunSource) -> list[Event]:

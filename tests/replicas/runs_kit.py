@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from pellucid.emit import Emitter
 from pellucid.errors import ErrorInfo
-from pellucid.events import Event, RunEndEvent, SideEvent
-from pellucid.fold import Fold
+from pellucid.events import Event, SideEvent
 from pellucid.parts import ModelRequest, OpaquePart, Origin, ToolReturnPart, UserPromptPart
 from pellucid.relay import RelayError
 from pellucid.relay.memory import MemoryRelay
 from pellucid.run import CallModel, CallTools, Minter, Run
 from pellucid.settings import ModelCall
 from pellucid.storage import Store, StoredResponse, StoreError
+from tests.pushing import ScriptedSource
 
 # --- runs ------------------------------------------------------------------------------------------------------------
 
@@ -88,51 +88,14 @@ def batches(draw: st.DrawFn) -> list[list[Event]]:
     return [events[a:b] for a, b in zip([0, *places], [*places, len(events)], strict=True)]
 
 
-class MadeUp:
-    """A `Running` that says `batches`. `pause` gives the seconds before each."""
-
-    waiting = False
-    now = 7
-
-    def __init__(self, batches: list[list[Event]], pause: Callable[[], float] = lambda: 0.0) -> None:
-        self._left = list(batches)
-        self._pause = pause
-        self.fold = Fold()
-        self.ended: RunEndEvent | None = None
-        self.told: list[Event] = []
-
-    async def open(self) -> None:
-        await asyncio.sleep(0)
-
-    async def wait(self) -> None:
-        await asyncio.sleep(self._pause())
-
-    def take(self) -> list[Event] | None:
-        return self._tell(self._left.pop(0)) if self.ended is None else None
-
-    async def stop(self, error: ErrorInfo | None = None) -> list[Event]:
-        if self.ended is not None:
-            return []
-        await asyncio.sleep(0)  # a second word must not interrupt this
-        end = RunEndEvent("cancelled" if error is None else "failed", error=error)
-        return self._tell([*self.fold.closing(error), end])
-
-    def _tell(self, events: list[Event]) -> list[Event]:
-        for event in events:
-            self.fold.feed(event)
-        self.told += events
-        self.ended = self.fold.ended
-        return events
-
-
-class Held(MadeUp):
+class Held(ScriptedSource):
     """It says nothing until it is let go."""
 
     def __init__(self, batches: list[list[Event]], go: asyncio.Event) -> None:
         super().__init__(batches)
         self._go = go
 
-    async def wait(self) -> None:
+    async def come(self) -> None:
         await self._go.wait()
 
 

@@ -13,20 +13,21 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pellucid.runs.keeping import finished, keep_end
 
 from pellucid.errors import ErrorInfo, PellucidError
 from pellucid.events import Event, RunEndEvent, SideEvent
 from pellucid.fold import fold
 from pellucid.relay.memory import MemoryRelay
-from pellucid.runs import driving, writing
+from pellucid.runs import Batch, driving, writing
 from pellucid.runs.detached import Detached
 from pellucid.runs.lease import name_of
-from pellucid.runs.log import Entry, decode_entry, encode_entry, events_of, unpack
+from pellucid.runs.log import decode_batch, encode_batch, events_of, unpack
 from pellucid.runs.replay import LiveLog
+from pellucid.runs.stored_run import finished, keep_end
 from pellucid.storage import Store, StoredResponse, open_store
 from tests.examples import costly
-from tests.replicas.runs_kit import FaultyStore, Held, MadeUp, batches, faulty_relay, forget_all, row_of
+from tests.pushing import ScriptedSource
+from tests.replicas.runs_kit import FaultyStore, Held, batches, faulty_relay, forget_all, row_of
 from tests.waiting import eventually
 
 STOPPING = ErrorInfo("unavailable", "stopping", code="stopping")
@@ -61,9 +62,7 @@ def house() -> Iterator[House]:
 
 async def read_all(log: LiveLog) -> list[Event]:
     out: list[Event] = []
-    while log.ended is None:
-        await log.wait()
-        out += log.take() or []
+    await log.deliver(lambda batch: out.extend(batch.events))
     return out
 
 
@@ -77,7 +76,7 @@ async def over(store: Store, row: StoredResponse) -> StoredResponse:
 
 
 def as_kept(events: list[Event]) -> list[Event]:
-    return decode_entry(encode_entry(Entry(0, events))).events
+    return decode_batch(encode_batch(Batch(0, events))).events
 
 
 @given(
@@ -86,11 +85,13 @@ def as_kept(events: list[Event]) -> list[Event]:
     faults=st.sampled_from([0.0, 0.1, 0.5]),
     forgets=st.booleans(),
     cancel=st.sampled_from([None, "told", "told twice", "stopped"]),
+    at_once=st.booleans(),
 )
 @costly
 def test_one_end_and_the_whole_log(
-    house: House, said: list[list[Event]], seed: int, faults: float, forgets: bool, cancel: str | None
+    house: House, said: list[list[Event]], seed: int, faults: float, forgets: bool, cancel: str | None, at_once: bool
 ) -> None:
+    """`at_once`: the log is in this process's memory, where a batch is with its readers in the call that writes it."""
     dice = random.Random(seed)
     row = row_of(next(numbers))
     healed = False
@@ -103,11 +104,11 @@ def test_one_end_and_the_whole_log(
         relay = MemoryRelay()
         home = Detached(
             FaultyStore(house.store, fault),  # type: ignore[arg-type]
-            faulty_relay(relay, fault),
+            relay if at_once else faulty_relay(relay, fault),
             holder="a",
             lease_seconds=0.03,
         )
-        run = MadeUp(said, lambda: dice.choice([0, 0, 0, 0.001]))
+        run = ScriptedSource(said, lambda: dice.choice([0, 0, 0, 0.001]))
         while True:
             try:
                 await home.start(row, run)
@@ -132,18 +133,18 @@ def test_one_end_and_the_whole_log(
         await home.aclose(5, STOPPING)
         entries = unpack(kept.log)
         # What was said, and once; the fold refuses a second end.
-        assert events_of(entries) == as_kept(run.told)
+        assert events_of(entries) == as_kept(run.delivered)
         end = entries[-1].events[-1]
         assert isinstance(end, RunEndEvent)
         assert (kept.status, fold(events_of(entries)).ended) == (end.status, end)
         if cancel is None:
-            assert run.told == [event for batch in said for event in batch]
+            assert run.delivered == [event for batch in said for event in batch]
         for events in await asyncio.gather(*whole):
             folded = fold(events)
             assert folded.ended is not None
             if forgets and folded.ended.error is not None and folded.ended.error.code == "log_lost":
                 continue
-            assert events == events_of(entries)
+            assert as_kept(events) == events_of(entries)
         # From every place in it.
         name = name_of(row.owner, row.id)
         if not await relay.exists(name):
@@ -151,9 +152,9 @@ def test_one_end_and_the_whole_log(
             return
         for after in range(len(entries)):
             follower = relay.follow(name, after)
-            read: list[Entry] = []
+            read: list[Batch] = []
             while (more := await follower.read()) is not None:
-                read += map(decode_entry, more)
+                read += [decode_batch(one if isinstance(one, bytes) else encode_batch(one)) for one in more]
             assert read == entries[after:]
         assert await relay.lapsed() == []
 
@@ -192,7 +193,7 @@ def test_of_two_drivers_one_writes_the_end(house: House, said: list[list[Event]]
             lease_seconds=0.02,
         )
         other = Detached(house.store, relay, holder="b", lease_seconds=0.02)
-        run = MadeUp(said, lambda: dice.choice([0, 0.005]))
+        run = ScriptedSource(said, lambda: dice.choice([0, 0.005]))
         await cut.start(row, run)
         other.watch()
         follower = asyncio.create_task(read_all(other.follow(row)))
@@ -216,7 +217,7 @@ def test_of_two_drivers_one_writes_the_end(house: House, said: list[list[Event]]
         assert end is not None
         assert kept.status == end.status
         if end.error is not None and end.error.code == "abandoned":
-            told = as_kept(run.told)
+            told = as_kept(run.delivered)
             before = [event for entry in entries[:-1] for event in entry.events]
             assert told[: len(before)] == before
         else:
@@ -228,10 +229,9 @@ def test_of_two_drivers_one_writes_the_end(house: House, said: list[list[Event]]
 def test_a_log_that_cannot_be_folded_has_an_end_all_the_same(house: House) -> None:
     """A fault of ours in the middle of a run is no reason to let anybody wait for ever."""
 
-    class Wrong(MadeUp):
-        def _tell(self, events: list[Event]) -> list[Event]:
+    class Wrong(ScriptedSource):
+        def note(self, events: list[Event]) -> None:
             self.ended = events[-1] if isinstance(events[-1], RunEndEvent) else None
-            return events
 
     async def main() -> None:
         relay = MemoryRelay()
@@ -252,7 +252,7 @@ def test_what_stops_begins_nothing(house: House) -> None:
         await home.aclose(0, STOPPING)
         row = row_of(next(numbers))
         with pytest.raises(PellucidError, match="stopping"):
-            await home.start(row, MadeUp([]))
+            await home.start(row, ScriptedSource([]))
         assert await house.store.responses.get(row.owner, row.id) is None
 
     house.run(main())
@@ -272,7 +272,7 @@ def test_an_end_that_the_log_takes_late_comes_all_the_same(house: House) -> None
         nonlocal away
         relay = MemoryRelay()
         home = Detached(house.store, faulty_relay(relay, fault), holder="a", lease_seconds=0.03)
-        await home.start(row, MadeUp([[SideEvent("x", "y")], [RunEndEvent("completed")]], lambda: 0.02))
+        await home.start(row, ScriptedSource([[SideEvent("x", "y")], [RunEndEvent("completed")]], lambda: 0.02))
         follower = asyncio.create_task(read_all(home.follow(row)))
         away = True
         await over(house.store, row)
@@ -297,7 +297,7 @@ def test_a_run_that_was_ended_elsewhere_has_an_end_in_its_log(house: House) -> N
         go = asyncio.Event()
         await home.start(row, Held([[SideEvent("x", "y")], [RunEndEvent("completed")]], go))
         follower = asyncio.create_task(read_all(home.follow(row)))
-        ended = Entry(1, [RunEndEvent("failed", error=STOPPING)])
+        ended = Batch(1, [RunEndEvent("failed", error=STOPPING)])
         taken = await house.store.responses.take_over(row.owner, row.id, 2**60)
         assert taken is not None
         assert await keep_end(house.store, finished(taken, [ended]), 2**60)

@@ -15,20 +15,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from pellucid.runs.keeping import KeptRun
 
 from pellucid.errors import ErrorInfo
 from pellucid.events import Event, RunEndEvent
 from pellucid.fold import fold
 from pellucid.relay.memory import MemoryRelay
-from pellucid.runs import driving, keeping
+from pellucid.runs import Batch, driving, stored_run
 from pellucid.runs.detached import Detached
-from pellucid.runs.log import Entry, decode_entry, encode_entry, events_of, unpack
+from pellucid.runs.log import decode_batch, encode_batch, events_of, unpack
+from pellucid.runs.stored_run import StoreStage
 from pellucid.storage import ConversationEntry, Store, StoredConversation, StoredResponse, open_store
 from pellucid.storage.errors import Unanswered
 from tests.empty_stores import POSTGRESQL
 from tests.examples import costly
-from tests.replicas.runs_kit import Held, MadeUp, batches, row_of
+from tests.pushing import run_events, staged
+from tests.replicas.runs_kit import Held, batches, row_of
 from tests.service_postgres import PostgresServer
 
 STOPPING = ErrorInfo("unavailable", "the gateway is stopping", code="stopping")
@@ -79,7 +80,7 @@ def house(url: str) -> Iterator[tuple[asyncio.Runner, Store, Mishaps]]:
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(stored_run, "RETRY_SECONDS", 0.0)
     monkeypatch.setattr(driving, "RETRY_SECONDS", 0.001)
 
 
@@ -102,12 +103,12 @@ async def there(store: Store, row: StoredResponse) -> tuple[StoredResponse | Non
 
 
 def as_kept(events: list[Event]) -> list[Event]:
-    return decode_entry(encode_entry(Entry(0, events))).events
+    return decode_batch(encode_batch(Batch(0, events))).events
 
 
 def check_whole(kept: StoredResponse, entries: Sequence[ConversationEntry], known: list[str]) -> None:
     """The conversation has all of it, each once and in its order; what it had before is as it was."""
-    want = keeping.finished(kept, unpack(kept.log)).entries
+    want = stored_run.finished(kept, unpack(kept.log)).entries
     assert [entry.id for entry in entries] == [*known, *(entry.id for entry in want if entry.id not in known)]
     assert entries[0].item == b'"first"'
     positions = [entry.position for entry in entries]
@@ -123,21 +124,15 @@ def test_an_attached_run_is_kept_once_and_whole(
 
     async def main() -> None:
         row, known = await talking(store, over=True)
-        run = KeptRun(MadeUp(said), row, store)
         database.to_come = list(mishaps)
-        told: list[Event] = []
-        while True:
-            await run.wait()
-            events = run.take()
-            if events is None:
-                break
-            told += events
+        told = await staged(StoreStage(row, store), said)
         database.to_come = []
         kept, entries = await there(store, row)
         assert kept is not None
         assert as_kept(told) == events_of(unpack(kept.log))
-        assert run.ended is told[-1]
-        assert kept.status == run.ended.status
+        end = told[-1]
+        assert isinstance(end, RunEndEvent)
+        assert kept.status == end.status
         check_whole(kept, entries, known)
 
     runner.run(main())
@@ -160,19 +155,17 @@ def test_a_driven_run_is_kept_once_and_whole(
         if taken:
             other = await store.responses.take_over(row.owner, row.id, LATER)
             assert other is not None
-            end = [RunEndEvent("failed", error=keeping.ABANDONED)]
-            done = await keeping.ending(other, [], Entry(9, list[Event](end)))
-            assert await keeping.keep_end(store, done, LATER)
+            end = [RunEndEvent("failed", error=stored_run.ABANDONED)]
+            done = await stored_run.ending(other, [], Batch(9, list[Event](end)))
+            assert await stored_run.keep_end(store, done, LATER)
         database.to_come = list(mishaps)
         go.set()
-        told: list[Event] = []
-        while following.ended is None:
-            await following.wait()
-            told += following.take() or []
+        told = await run_events(following)
         database.to_come = []
         await home.aclose(5, STOPPING)
         kept, entries = await there(store, row)
         assert kept is not None
+        assert following.ended is not None
         assert kept.status == following.ended.status
         check_whole(kept, entries, known)
         log = events_of(unpack(kept.log))
@@ -180,7 +173,7 @@ def test_a_driven_run_is_kept_once_and_whole(
             assert told[-1] == log[-1]
             assert fold(told).ended == log[-1]
         else:
-            assert told == log
+            assert as_kept(told) == log
 
     runner.run(main())
 
@@ -194,7 +187,7 @@ def test_nothing_of_it_is_there_before_all_is(house: tuple[asyncio.Runner, Store
             row, known = await talking(store, over=over)
             if not over:
                 await store.responses.begin(row, 1)
-            done = keeping.finished(row, [Entry(9, [RunEndEvent("completed")])])
+            done = stored_run.finished(row, [Batch(9, [RunEndEvent("completed")])])
             database.to_come = [what]
             with pytest.raises(Unanswered):
                 await (

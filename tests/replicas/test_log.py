@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, cast
+import random
+from itertools import pairwise
+from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pellucid.runs.keeping import KeptRun
 
 from pellucid.events import Event, RunEndEvent, SideEvent
 from pellucid.fold import fold
 from pellucid.protocols.openresponses import Encoder
 from pellucid.protocols.openresponses import types as t
 from pellucid.protocols.openresponses.verify import verify
-from pellucid.relay import Follower
-from pellucid.runs import Running
-from pellucid.runs.log import Entry, decode_entry, encode_entry, events_of, pack, readable, unpack
-from pellucid.runs.replay import MOST, PIECE, FinishedLog, LiveLog
+from pellucid.relay import Follower, MemoryRelay
+from pellucid.runs import Batch, RunSource
+from pellucid.runs.log import decode_batch, encode_batch, events_of, pack, readable, unpack
+from pellucid.runs.replay import MAX_BATCHES, MAX_EVENTS, FinishedLog, LiveLog
+from pellucid.runs.stored_run import StoreStage
 from pellucid.storage import open_store
 from tests.cases import Cases
 from tests.examples import costly
-from tests.replicas.runs_kit import ODD, MadeUp, batches, row_of
+from tests.pushing import staged
+from tests.replicas.runs_kit import ODD, batches, row_of
+from tests.waiting import loop_turns
 
 
 def encoded(events: list[list[Event]], after: int = -1, dialect: Any = "openresponses") -> bytes:
@@ -33,13 +37,13 @@ def encoded(events: list[list[Event]], after: int = -1, dialect: Any = "openresp
 
 @given(batches())
 def test_what_is_read_again_is_what_was_said(said: list[list[Event]]) -> None:
-    entries = [Entry(place, batch) for place, batch in enumerate(said)]
-    data = [encode_entry(entry) for entry in entries]
-    again = [decode_entry(one) for one in data]
+    entries = [Batch(place, batch) for place, batch in enumerate(said)]
+    data = [encode_batch(entry) for entry in entries]
+    again = [decode_batch(one) for one in data]
     assert unpack(pack(data)) == again
-    assert [(entry.now, len(entry.events)) for entry in again] == [(e.now, len(e.events)) for e in entries]
+    assert [(entry.time_ms, len(entry.events)) for entry in again] == [(e.time_ms, len(e.events)) for e in entries]
     # Once more, it is the very same.
-    assert [decode_entry(encode_entry(entry)) for entry in again] == again
+    assert [decode_batch(encode_batch(entry)) for entry in again] == again
     # It is legal, and what a client gets of it is the same to the byte.
     fold(events_of(again))
     for dialect in ("openresponses", "openai"):
@@ -53,19 +57,18 @@ def test_what_is_read_again_is_what_was_said(said: list[list[Event]]) -> None:
 def test_from_every_cursor(said: list[list[Event]]) -> None:
     whole = encoded(said)
     pieces = [piece + b"\n\n" for piece in whole.split(b"\n\n")[:-1]]
-    again = unpack(pack(encode_entry(Entry(7, batch)) for batch in said))
+    again = unpack(pack(encode_batch(Batch(7, batch)) for batch in said))
     for cursor in range(len(pieces) - 1):
         assert encoded([entry.events for entry in again], after=cursor) == b"".join(pieces[cursor + 1 :])
 
 
-async def kept(said: list[list[Event]], *, waiting: bool) -> tuple[bytes, bytes]:
-    """What a client got of a run while it was kept, and what it gets of it afterwards."""
-    run = MadeUp(said)
-    run.waiting = waiting
+async def kept(said: list[list[Event]], *, queued: bool) -> tuple[bytes, bytes]:
+    """What a client got of a run while it was stored, and what it gets of it afterwards."""
     store = await open_store("sqlite://")
     try:
-        keeping = KeptRun(run, row_of(1), store)
-        live = await read(keeping)
+        encoder = Encoder(t.Response(id="resp_1", created_at=1, model="m"))
+        events = await staged(StoreStage(row_of(1), store), said, queued=queued)
+        live = encoder.start(queued=queued) + b"".join(encoder.feed([event], 7) for event in events)
         row = await store.responses.get("ann", "resp_1", log=True)
         assert row is not None
         return live, await read(FinishedLog(unpack(row.log)))
@@ -73,23 +76,19 @@ async def kept(said: list[list[Event]], *, waiting: bool) -> tuple[bytes, bytes]
         await store.aclose()
 
 
-async def read(run: Running) -> bytes:
+async def read(run: RunSource) -> bytes:
     await run.open()
     encoder = Encoder(t.Response(id="resp_1", created_at=1, model="m"))
-    out = [encoder.start(queued=run.waiting)]
-    while True:
-        await run.wait()
-        events = run.take()
-        if events is None:
-            return b"".join(out)
-        out.append(encoder.feed(events, 7))
+    out = [encoder.start(queued=run.queued)]
+    await run.deliver(lambda batch: out.append(encoder.feed(batch.events, 7)))
+    return b"".join(out)
 
 
 @given(batches(), st.booleans())
 @costly
-def test_a_stream_that_had_to_wait_is_the_same_afterwards(said: list[list[Event]], waiting: bool) -> None:
-    live, again = asyncio.run(kept(said, waiting=waiting))
-    assert (b"response.queued" in live) == waiting
+def test_a_stream_that_had_to_wait_is_the_same_afterwards(said: list[list[Event]], queued: bool) -> None:
+    live, again = asyncio.run(kept(said, queued=queued))
+    assert (b"response.queued" in live) == queued
     assert live == again
 
 
@@ -97,9 +96,9 @@ def test_what_json_cannot_hold_does_not_break_a_log() -> None:
     with Cases() as case:
         for odd in ODD:
             with case(repr(odd)):
-                entry = Entry(1, [SideEvent("x", "y", odd), SideEvent("x", "z", {"in": [odd]})])
-                data = encode_entry(entry)
-                first, second = decode_entry(data).events
+                entry = Batch(1, [SideEvent("x", "y", odd), SideEvent("x", "z", {"in": [odd]})])
+                data = encode_batch(entry)
+                first, second = decode_batch(data).events
                 assert isinstance(first, SideEvent)
                 assert isinstance(second, SideEvent)
                 assert second.value["in"] == [first.value]
@@ -109,30 +108,14 @@ def test_what_json_cannot_hold_does_not_break_a_log() -> None:
 def test_values_without_end_are_cut_off() -> None:
     endless: list[Any] = []
     endless.append(endless)
-    assert decode_entry(encode_entry(Entry(1, [SideEvent("x", "y", endless)])))
+    assert decode_batch(encode_batch(Batch(1, [SideEvent("x", "y", endless)])))
 
 
 def test_what_a_later_version_says_ends_what_can_be_read() -> None:
     """Its replica may have died, and its run must be ended by one that does not know the word."""
-    known, unknown = encode_entry(Entry(1, [SideEvent("x", "y", 1)])), b'[2,[{"kind":"of-tomorrow"}]]'
+    known, unknown = encode_batch(Batch(1, [SideEvent("x", "y", 1)])), b'[2,[{"kind":"of-tomorrow"}]]'
     for alien in (unknown, b"[1,", b"{}", b""):
-        assert readable([known, alien, known]) == [decode_entry(known)]
-
-
-class _AllAtOnce:
-    """A follower that has everything there is."""
-
-    def __init__(self, entries: list[Entry]) -> None:
-        self._pieces = [[encode_entry(entry) for entry in entries]]
-
-    async def wait(self) -> None:
-        assert self._pieces, "it is waited for more while there is something to give"
-
-    def take(self) -> list[bytes] | None:
-        return self._pieces.pop() if self._pieces else None
-
-    def close(self) -> None:
-        pass
+        assert readable([known, alien, known]) == [decode_batch(known)]
 
 
 @pytest.mark.parametrize("live", [True, False])
@@ -142,30 +125,214 @@ def test_an_entry_with_thousands_of_events_is_given_in_pieces(live: bool) -> Non
 
 
 async def _given_in_pieces(live: bool) -> None:
-    said = [Entry(time, [SideEvent("x", "y", number) for number in range(10_000)]) for time in (5, 6)]
-    said += [Entry(7, []), Entry(8, [RunEndEvent("completed")])]
-    log = LiveLog(cast("Follower", _AllAtOnce(said))) if live else FinishedLog(said)
+    said = [Batch(time, [SideEvent("x", "y", number) for number in range(10_000)]) for time in (5, 6)]
+    said += [Batch(7, []), Batch(8, [RunEndEvent("completed")])]
+    log = source_of(said, live=live)
     given: list[tuple[int, Event]] = []
-    while log.ended is None:
-        await log.wait()
-        events = log.take()
-        assert events is not None
-        assert len(events) <= 2 * MOST
-        assert [event for entry in log.heard for event in entry.events] == events
-        given += [(entry.now, event) for entry in log.heard for event in entry.events]
-    assert given == [(entry.now, event) for entry in said for event in entry.events]
+    sizes = [0]
+
+    def receive(batch: Batch) -> None:
+        sizes[-1] += len(batch.events)
+        given.extend((batch.time_ms, event) for event in batch.events)
+
+    async def others() -> None:
+        while True:
+            sizes.append(0)
+            await asyncio.sleep(0)
+
+    between = asyncio.create_task(others())
+    await log.deliver(receive)
+    between.cancel()
+    assert max(sizes) <= 2 * MAX_EVENTS
+    assert given == [(entry.time_ms, event) for entry in said for event in entry.events]
     assert log.ended == RunEndEvent("completed")
-    assert log.take() is None
+
+
+def source_of(said: list[Batch], *, live: bool) -> LiveLog | FinishedLog:
+    """A log that has all of it."""
+    if not live:
+        return FinishedLog(said)
+    follower = Follower(0, lambda follower: None)
+    follower.put([encode_batch(entry) for entry in said], len(said))
+    follower.end()
+    return LiveLog(follower)
 
 
 def test_a_long_log_is_given_in_pieces() -> None:
-    said = [Entry(1, [SideEvent("x", "y", number)]) for number in range(3 * PIECE + 1)]
-    log, seen = FinishedLog(said), []
-    while (events := log.take()) is not None:
-        assert len(events) <= PIECE
-        seen.append(events)
-    # A log without an end was broken off, and is told so.
-    assert sum(map(len, seen)) == 3 * PIECE + 2
-    assert log.ended is not None
-    assert log.ended.error is not None
-    assert log.ended.error.code == "log_lost"
+    async def main() -> None:
+        said = [Batch(1, [SideEvent("x", "y", number)]) for number in range(3 * MAX_BATCHES + 1)]
+        log, seen = FinishedLog(said), [0]
+
+        def receive(batch: Batch) -> None:
+            seen[-1] += len(batch.events)
+
+        async def others() -> None:
+            while True:
+                seen.append(0)
+                await asyncio.sleep(0)
+
+        between = asyncio.create_task(others())
+        await log.deliver(receive)
+        between.cancel()
+        assert max(seen) <= MAX_BATCHES
+        # A log without an end was broken off, and is told so.
+        assert sum(seen) == 3 * MAX_BATCHES + 2
+        assert log.ended is not None
+        assert log.ended.error is not None
+        assert log.ended.error.code == "log_lost"
+
+    asyncio.run(main())
+
+
+# --- read as it is pushed ------------------------------------------------------------------------------------------
+
+SIZES = [0, 1, 2, MAX_BATCHES - 1, MAX_BATCHES, MAX_BATCHES + 1, 3 * MAX_BATCHES]
+LENGTHS = [0, 1, 1, 2, MAX_EVENTS // MAX_BATCHES, MAX_EVENTS - 1, MAX_EVENTS, MAX_EVENTS + 1, 2 * MAX_EVENTS + 1]
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> tuple[list[Batch], list[int]]:
+    """A log whose batches and backlogs are about as large as what is delivered at a time; and where its parts end that
+    come at once."""
+    size = draw(st.sampled_from(SIZES))
+    lengths = [1] * size
+    for at in draw(st.lists(st.integers(0, max(0, size - 1)), max_size=4)) if size else ():
+        lengths[at] = draw(st.sampled_from(LENGTHS))
+    numbers = iter(range(sum(lengths)))
+    said = [Batch(10 + at, [SideEvent("x", "y", next(numbers)) for _ in range(n)]) for at, n in enumerate(lengths)]
+    said.append(Batch(10 + size, [RunEndEvent("completed")]))
+    return said, sorted(draw(st.sets(st.integers(0, len(said) - 1), max_size=6)))
+
+
+def flat(batches: list[Batch]) -> list[tuple[int, Event]]:
+    return [(batch.time_ms, event) for batch in batches for event in batch.events]
+
+
+async def push(relay: MemoryRelay, said: list[Batch], ends: list[int], dice: random.Random) -> None:
+    """Write the log, in parts, some of them in the same turn of the loop."""
+    places = [0, *ends, len(said)]
+    for start, end in pairwise(places):
+        await relay.append("log", said[start:end], 0, last=end == len(said))
+        await loop_turns(dice.randint(0, 3))
+
+
+@given(logs(), st.booleans(), st.booleans(), st.randoms(use_true_random=True))
+def test_a_log_is_delivered_once_in_order_and_with_its_times(
+    log: tuple[list[Batch], list[int]], live: bool, pauses: bool, dice: random.Random
+) -> None:
+    """However large its backlog is, however it grows, and whenever its receiver pauses."""
+    said, ends = log
+
+    async def main() -> None:
+        relay = MemoryRelay()
+        source = LiveLog(relay.follow("log")) if live else FinishedLog(said)
+        got: list[Batch] = []
+        paused_since = [0]
+        """How many events have come since the pause began."""
+
+        def receive(batch: Batch) -> None:
+            got.append(batch)
+            paused_since[0] += len(batch.events)
+            if pauses and dice.randint(0, 9) == 0:
+                source.pause()
+                paused_since[0] = 0
+                asyncio.get_running_loop().call_soon(resume, dice.randint(0, 4))
+
+        def resume(turns: int) -> None:
+            if turns:
+                asyncio.get_running_loop().call_soon(resume, turns - 1)
+            else:
+                # What was on its way, and no more.
+                assert paused_since[0] <= 2 * MAX_EVENTS + MAX_BATCHES
+                source.resume()
+
+        await source.open()
+        delivery = asyncio.create_task(source.deliver(receive))
+        if live:
+            await push(relay, said, ends, dice)
+        async with asyncio.timeout(60):
+            await delivery
+        assert flat(got) == flat(said)
+        assert all(len(batch.events) <= MAX_EVENTS for batch in got)
+        assert source.ended == RunEndEvent("completed")
+        count = len(got)
+        await source.stop()
+        await loop_turns()
+        assert len(got) == count
+
+    asyncio.run(main())
+
+
+@given(logs(), st.booleans(), st.integers(0, 12), st.booleans(), st.booleans(), st.randoms(use_true_random=True))
+def test_a_reader_that_stops_anywhere_gets_an_end_of_its_own(
+    log: tuple[list[Batch], list[int]], live: bool, after: int, paused: bool, meanwhile: bool, dice: random.Random
+) -> None:
+    said, ends = log
+
+    async def main() -> None:
+        relay = MemoryRelay()
+        source = LiveLog(relay.follow("log")) if live else FinishedLog(said)
+        got: list[Batch] = []
+        delivery = asyncio.create_task(source.deliver(got.append))
+        writing = asyncio.create_task(push(relay, said, ends, dice))
+        await loop_turns(after)
+        if paused:
+            source.pause()
+        if meanwhile:
+            async with asyncio.timeout(60):
+                await asyncio.gather(source.stop(), delivery)
+        else:
+            delivery.cancel()
+            await asyncio.wait({delivery})
+            await source.stop()
+        await writing
+        events = events_of(got)
+        if meanwhile or events:
+            folded = fold(events)
+            assert folded.ended is source.ended
+            assert isinstance(events[-1], RunEndEvent)
+            assert flat(got)[: len(events) - 1] == flat(said)[: len(events) - 1]
+            assert source.broken_off == (events[-1].status != "completed")
+        await loop_turns()
+        assert events_of(got) == events
+
+    asyncio.run(main())
+
+
+def test_a_receiver_that_raises_ends_the_delivery_also_at_the_end() -> None:
+    """In whichever call it was that came: that of `deliver`, or of whoever wrote the log."""
+
+    class Broken(Exception):
+        pass
+
+    said = [Batch(at, [SideEvent("x", "y", at)]) for at in range(2)] + [Batch(2, [RunEndEvent("completed")])]
+
+    async def main(nth: int, live: bool, early: bool) -> None:
+        relay = MemoryRelay()
+        source = LiveLog(relay.follow("log")) if live else FinishedLog(said)
+        got: list[Batch] = []
+
+        def receive(batch: Batch) -> None:
+            got.append(batch)
+            if batch.time_ms == nth:
+                raise Broken
+
+        if early:
+            await relay.append("log", said, 0, last=True)
+        delivery = asyncio.create_task(source.deliver(receive))
+        await loop_turns()
+        for entry in () if early else said:
+            await relay.append("log", [entry], 0, last=entry is said[-1])
+        with pytest.raises(Broken):
+            async with asyncio.timeout(30):
+                await delivery
+        nth = 99
+        await source.stop()
+        assert sum(isinstance(event, RunEndEvent) for event in events_of(got)) == 1
+        assert isinstance(events_of(got)[-1], RunEndEvent)
+
+    with Cases() as case:
+        for nth in range(3):
+            for live, early in ((True, True), (True, False), (False, True)):
+                with case((nth, live, early)):
+                    asyncio.run(main(nth, live, early))
