@@ -10,7 +10,7 @@ import pytest
 from pellucid import Agent
 from pellucid.models import Model
 from pellucid.providers.profiles import builtin_profiles
-from pellucid.transport import Limits
+from pellucid.upstream import Limits
 from tests.agent.agent_kit import MakeAgent
 from tests.agui import agui_client, agui_node
 from tests.agui.agui_client import Converse

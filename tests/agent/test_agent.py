@@ -662,7 +662,7 @@ async def test_a_paused_turn_goes_on(make_agent: MakeAgent) -> None:
     """A provider that runs tools of its own may pause in a long turn, and wants all it said back."""
     from pellucid import Agent
     from pellucid.models.anthropic import AnthropicModel
-    from pellucid.transport import Limits
+    from pellucid.upstream import Limits
 
     def turn(stop: str, text: str) -> list[dict[str, Any]]:
         return [

@@ -29,7 +29,7 @@ from pellucid.interop.pydantic_ai.messages import read_message
 from pellucid.models import Model
 from pellucid.providers.profiles import builtin_profiles
 from pellucid.settings import ModelCall
-from pellucid.transport import Limits, Transport
+from pellucid.upstream import Limits, UpstreamClient
 from tests.interop.histories import OUR_RESPONSE_PARTS
 from tests.scripted import Call, Upstream, delta, say
 from tests.waiting import eventually, loop_turns
@@ -39,7 +39,7 @@ USAGE = {"prompt_tokens": 7, "completion_tokens": 9, "completion_tokens_details"
 
 @asynccontextmanager
 async def model_at(upstream: Upstream, name: str, profile: str = "deepseek") -> AsyncIterator[PellucidModel]:
-    door = Transport(Limits(retries=0))
+    door = UpstreamClient(Limits(retries=0))
     base = upstream.url if profile != "anthropic" else upstream.url.removesuffix("/v1")
     try:
         yield PellucidModel(Model(name, builtin_profiles()[profile], door, base_url=base, api_key="k"))

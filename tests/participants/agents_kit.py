@@ -8,7 +8,7 @@ from typing import Any
 from pellucid import Agent
 from pellucid.models import Model
 from pellucid.providers.profiles import builtin_profiles
-from pellucid.transport import Limits
+from pellucid.upstream import Limits
 from tests.scripted import Call, Script, Upstream, delta
 
 

@@ -23,7 +23,7 @@ from ..parts import Audio, File, Image, ModelMessage, Origin, ToolReturnPart, Us
 from ..providers.profiles import builtin_profiles
 from ..providers.wires import WIRES
 from ..settings import ModelCall, ModelSettings, merge_settings
-from ..transport import Limits, Transport
+from ..upstream import Limits, UpstreamClient
 from .model import MAX_ERROR_BODY, HTTPTurn, Turn
 from .unheard import unheard
 
@@ -73,7 +73,7 @@ class EmbeddedModel:
     """The engine's model, as something to ask."""
 
     def __init__(
-        self, engine: Engine | LentEngine, transport: Transport, settings: ModelSettings | None = None
+        self, engine: Engine | LentEngine, transport: UpstreamClient, settings: ModelSettings | None = None
     ) -> None:
         self.engine = engine
         self.name = engine.model.name

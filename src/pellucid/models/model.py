@@ -22,7 +22,7 @@ from ..providers.profiles import Profile
 from ..providers.wires import WIRES, Decoder
 from ..settings import ModelCall, ModelSettings, merge_settings
 from ..telemetry.names import UPSTREAM_ID_HEADERS
-from ..transport import Answer, Limits, Transport
+from ..upstream import BodyReader, Limits, UpstreamClient, UpstreamResponse
 from .door import door
 from .sigv4 import sign
 from .unheard import unheard
@@ -89,7 +89,7 @@ class Model:
         self,
         name: str,
         profile: Profile,
-        transport: Transport | None = None,
+        transport: UpstreamClient | None = None,
         *,
         base_url: str | None = None,
         api_key: str | None = None,
@@ -172,11 +172,11 @@ class HTTPTurn:
 
     waiting = False
 
-    def __init__(self, answer: Answer, decoder: Decoder) -> None:
-        self.wait = answer.wait
+    def __init__(self, answer: UpstreamResponse, decoder: Decoder) -> None:
+        self._body = BodyReader(answer)
+        self.wait = self._body.wait
         self.request_id = _request_id(answer)
         """What the upstream calls it, where it says so."""
-        self._answer = answer
         self._decoder = decoder
         self._over = False
 
@@ -184,14 +184,14 @@ class HTTPTurn:
         if self._over:
             return None
         try:
-            data = self._answer.take()
+            data = self._body.take()
         except ModelError as error:
             self._over = True
             # What came is kept; the turn ends as its protocol's own kind of error.
             return self._decoder.end("error", error.info)
         if not data:
             self._over = True
-            self._answer.close()
+            self._body.close()
             return self._decoder.end()
         events = self._decoder.feed(data)
         if events and type(events[-1]) is ErrorEvent:
@@ -199,18 +199,18 @@ class HTTPTurn:
             return events + self.cancel()
         if self._decoder.done:
             self._over = True
-            self._answer.finish()
+            self._body.finish()
             return events + self._decoder.end()
         return events
 
     def cancel(self, error: ErrorInfo | None = None) -> list[ModelEvent]:
         if not self._over:
             self._over = True
-            self._answer.close()
+            self._body.close()
         return self._decoder.end("cancelled" if error is None else "error", error)
 
 
-def _request_id(answer: Answer) -> str | None:
+def _request_id(answer: UpstreamResponse) -> str | None:
     return next((answer.headers[name] for name in UPSTREAM_ID_HEADERS if name in answer.headers), None)
 
 
@@ -218,7 +218,7 @@ _WITHOUT_CONTENT = (204, 205)
 """Success, and that was all."""
 
 
-async def _fault(answer: Answer, model: str) -> ErrorInfo:
+async def _fault(answer: UpstreamResponse, model: str) -> ErrorInfo:
     status = answer.status
     if status < 400:
         answer.close()

@@ -24,7 +24,7 @@ from ..protocols.agui.dialects import DialectName
 from ..providers.profiles import Profile, builtin_profiles, load_profiles
 from ..settings import ModelSettings
 from ..text import meant
-from ..transport import Limits, Seconds
+from ..upstream import Limits, Seconds
 from ..view import View
 from .access import OPEN_TO_OTHERS, AccessConfig, check_access
 from .places import default_record_key, default_seal_keys, default_store
