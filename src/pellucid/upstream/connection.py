@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from time import monotonic
 from typing import cast
 
 from .parsing import ResponseHead, ResponseParser
@@ -60,7 +61,7 @@ class Connection(asyncio.Protocol):
         """Whether it has carried a request before."""
         self.is_closed = False
         self.usable_until = 0.0
-        """The loop's time until which the server can be expected to keep it open while it is idle."""
+        """Until when (`time.monotonic`) the server can be expected to keep it open while it is idle."""
         self._loop = asyncio.get_running_loop()
         self._forget = forget
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
@@ -151,6 +152,10 @@ class Connection(asyncio.Protocol):
         parser, self._parser = self._parser, None
         if parser is not None:
             parser.close()
+
+    def fail(self) -> None:
+        """End the connection now, and report a body that is not over as broken. Idempotent."""
+        self._lose(None)
 
     # What the transport calls.
 
@@ -258,7 +263,7 @@ class Connection(asyncio.Protocol):
         self.has_served = True
         seconds = _keep_alive_seconds(head) if can_stay and head is not None else 0.0
         if seconds > 0:
-            self.usable_until = self._loop.time() + seconds
+            self.usable_until = monotonic() + seconds
             self.resume_reading()
         else:
             self._lose(None)

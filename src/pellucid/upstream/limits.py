@@ -34,6 +34,9 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The longest to wait before trying again, whatever the server asks for."""
 
 
+_RESOLUTION_SECONDS = 0.001
+
+
 class Watched(Protocol):
     """What the timer looks at."""
 
@@ -104,7 +107,7 @@ class Watch:
             left = min(left, self._deadline[0] - now)
         if not self.is_awaited:
             self._look_in(self._tick)
-        elif left > 0:
+        elif left > _RESOLUTION_SECONDS:
             self._look_in(left)
         else:
             expire, self._timer = self._expire, None

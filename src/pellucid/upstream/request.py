@@ -65,7 +65,7 @@ def parse_url(url: str) -> Target:
         userinfo = f"{unquote(parsed.raw_user or '')}:{unquote(parsed.raw_password or '')}"
         authorization = b"Basic " + base64.b64encode(userinfo.encode("utf-8"))
     return Target(
-        Endpoint(host, port, parsed.scheme in ("https", "wss")),
+        Endpoint(host.lower(), port, parsed.scheme in ("https", "wss")),
         b"POST %b HTTP/1.1\r\n" % path.encode("ascii"),
         authority.encode("ascii"),
         authorization,
