@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pellucid.upstream import Upstream as Connections
+from pellucid.upstream import UpstreamClient
 from tests.conversations.conversing import Conversation, Story, Talk
 from tests.conversations.strict import StrictServer
 
@@ -15,7 +15,7 @@ from tests.conversations.strict import StrictServer
 @pytest.fixture(scope="module")
 def talk() -> Iterator[Talk]:
     """`talk(story)`: a conversation that goes as `story(conversation)` tells."""
-    server, transport = StrictServer(), Connections()
+    server, transport = StrictServer(), UpstreamClient()
     with asyncio.Runner() as runner:
         runner.run(server.start())
 

@@ -31,7 +31,7 @@ from pellucid.providers.profiles import builtin_profiles
 from pellucid.run import Minter
 from pellucid.runs import LiveRun
 from pellucid.settings import ModelCall, ModelSettings, ToolDefinition
-from pellucid.upstream import Upstream as Connections
+from pellucid.upstream import UpstreamClient
 from tests.conversations.strict import Act, Block, StrictServer, Upstream
 from tests.waiting import LIMIT_SECONDS
 
@@ -43,7 +43,7 @@ _KIND = {"think": ThinkingPart, "sealed": ThinkingPart, "call": ToolCallPart, "t
 class Conversation:
     """One thread, driven through `LiveRun` over real sockets."""
 
-    def __init__(self, server: StrictServer, transport: Connections, seed: bytes = b"ids") -> None:
+    def __init__(self, server: StrictServer, transport: UpstreamClient, seed: bytes = b"ids") -> None:
         self.messages: list[ModelMessage] = []
         self.steps: list[str] = []
         """What was done so far, for whoever reads a failure."""

@@ -27,8 +27,7 @@ from pellucid.interop.pydantic_ai import PellucidModel
 from pellucid.interop.pydantic_ai.messages import read_message
 from pellucid.models import Model
 from pellucid.providers.profiles import builtin_profiles
-from pellucid.upstream import Limits
-from pellucid.upstream import Upstream as Connections
+from pellucid.upstream import Limits, UpstreamClient
 from tests.interop.histories import OUR_RESPONSE_PARTS
 from tests.pushing import ScriptedModel
 from tests.scripted import Call, Upstream, delta, say
@@ -39,7 +38,7 @@ USAGE = {"prompt_tokens": 7, "completion_tokens": 9, "completion_tokens_details"
 
 @asynccontextmanager
 async def model_at(upstream: Upstream, name: str, profile: str = "deepseek") -> AsyncIterator[PellucidModel]:
-    door = Connections(Limits(retries=0))
+    door = UpstreamClient(Limits(retries=0))
     base = upstream.url if profile != "anthropic" else upstream.url.removesuffix("/v1")
     try:
         yield PellucidModel(Model(name, builtin_profiles()[profile], door, base_url=base, api_key="k"))

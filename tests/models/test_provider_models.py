@@ -25,7 +25,7 @@ from pellucid.models.provider import ProviderModel
 from pellucid.parts import ModelRequest, ModelResponse, UserPromptPart
 from pellucid.providers.profiles import builtin_profiles, load_profiles
 from pellucid.settings import ModelCall
-from pellucid.upstream import Upstream as Connections
+from pellucid.upstream import UpstreamClient
 from tests.pushing import turn_of
 from tests.scripted import Upstream
 from tests.scripted.upstream import Call, delta
@@ -193,11 +193,10 @@ def test_a_transport_that_is_given_is_used_and_left_open(upstream: Upstream) -> 
         await call.end()
 
     async def main() -> None:
-        transport = Connections()
+        transport = UpstreamClient()
         model = OpenAIChatModel(upstream.plays(script), base_url=upstream.url, api_key="k", transport=transport)
         assert (await answer_of(model)).text == "hi"
-        assert transport._session is not None
-        assert not transport._session.closed
+        assert not transport.is_closed
         await transport.aclose()
 
     asyncio.run(main())

@@ -15,7 +15,7 @@ from pellucid.local.catalogue import find
 from pellucid.local.fetch import fetch
 from pellucid.local.supervise import Engine
 from pellucid.models.embedded import EmbeddedModel
-from pellucid.upstream import Upstream
+from pellucid.upstream import UpstreamClient
 from tests.page.page_kit import Tabs
 from tests.scripted.gateway import Served, serve
 from tests.waiting import wait_until
@@ -32,7 +32,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     fetching.start()
     fetching.join()
     engine = Engine(model, found[0], log=tmp_path_factory.mktemp("page-engine") / "engine.log", first_pause=0.1)
-    transport = Upstream()
+    transport = UpstreamClient()
     config = {"local": {"model": "smollm2-135m"}}
     with serve(config, EmbeddedModel(engine, transport), transport) as gateway:
         wait_until(lambda: gateway.request("GET", "/ready").status == 200, "the model is loaded")

@@ -34,7 +34,7 @@ from pellucid.providers.faults import fault_of_response, fault_of_value
 from pellucid.providers.profiles import Profile, builtin_profiles
 from pellucid.providers.wires import WIRES, Decoder
 from pellucid.settings import ModelCall
-from pellucid.upstream import Limits, Upstream
+from pellucid.upstream import Limits, UpstreamClient
 from tests.cases import Cases
 from tests.examples import many
 from tests.pushing import turn_of
@@ -348,7 +348,7 @@ async def saying(answer: bytes) -> AsyncIterator[str]:
 
 async def asked(url: str, row: str, **how: Any) -> list[ErrorInfo]:
     """What goes wrong when a model there is asked."""
-    transport = Upstream(Limits(retries=0))
+    transport = UpstreamClient(Limits(retries=0))
     try:
         model = Model("gpt-99", ROWS[row], transport, base_url=url, api_key="k", **how)
         turn = await model.open(ModelCall("x", [ModelRequest([UserPromptPart("Why?")])]))

@@ -20,7 +20,7 @@ from pellucid.server import create_app
 from pellucid.server.app import settings_of
 from pellucid.server.config import Config, check_config
 from pellucid.server.services import LocalModelService
-from pellucid.upstream import Upstream
+from pellucid.upstream import UpstreamClient
 from tests.waiting import LIMIT_SECONDS, wait_until
 
 
@@ -180,7 +180,7 @@ class Served(Gateway):
 def serve(
     config: Config | dict[str, Any],
     local: LocalModelService | None = None,
-    transport: Upstream | None = None,
+    transport: UpstreamClient | None = None,
     more: Iterable[Asked] = (),
     tracers: TracerProvider | None = None,
 ) -> Iterator[Served]:

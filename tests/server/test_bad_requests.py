@@ -14,7 +14,7 @@ from pellucid.errors import RequestError
 from pellucid.protocols.openresponses import status_of
 from pellucid.server.catalog import Catalog
 from pellucid.server.config import check_config
-from pellucid.upstream import Upstream as Connections
+from pellucid.upstream import UpstreamClient
 from tests.scripted import Upstream, say
 from tests.scripted.gateway import Served
 
@@ -105,7 +105,7 @@ def test_an_unknown_model_is_not_found_and_the_nearest_is_named() -> None:
     config = check_config(
         {"providers": {"vllm": {"base_url": "http://127.0.0.1:1", "models": ["qwen3-8b", "olmo"]}}}, {}
     )
-    catalog = Catalog(config, Connections())
+    catalog = Catalog(config, UpstreamClient())
     with pytest.raises(RequestError, match="no model 'qwen3-80b' here; did you mean 'qwen3-8b'") as caught:
         catalog.find("qwen3-80b")
     assert status_of(caught.value.info) == 404

@@ -18,7 +18,7 @@ from pellucid.local.fetch import fetch
 from pellucid.local.supervise import Engine
 from pellucid.models.embedded import EmbeddedModel
 from pellucid.protocols.openresponses.verify import verify
-from pellucid.upstream import Upstream
+from pellucid.upstream import UpstreamClient
 from tests.scripted import Reply
 from tests.scripted.gateway import Served, events_of, serve
 from tests.waiting import LIMIT_SECONDS, wait_until
@@ -50,7 +50,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
     weights: Path = asyncio.run(fetch(model))
     log = tmp_path_factory.mktemp("engine") / "engine.log"
     engine = Engine(model, weights, log=log, first_pause=0.1)
-    transport = Upstream()
+    transport = UpstreamClient()
     config = {"local": {"model": "smollm2-135m"}}
     with serve(config, EmbeddedModel(engine, transport), transport) as gateway:
         running = Home(gateway, engine)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pellucid.errors import RequestError
 from pellucid.server.catalog import Catalog
 from pellucid.server.config import check_config
-from pellucid.upstream import Upstream as Connections
+from pellucid.upstream import UpstreamClient
 from pellucid.view import VIEWS as ORDER
 from pellucid.view import View, lesser
 from tests.scripted import Upstream
@@ -201,7 +201,7 @@ def test_by_every_name_it_is_the_least_that_is_said_of_it(
         "providers": {"vllm": {"base_url": "http://127.0.0.1:1/v1", "view": provider, "models": ["a"]}},
         "models": {f"n{at}": {"provider": "vllm", "model": m, "view": v} for at, (m, v) in enumerate(entries)},
     }
-    catalog = Catalog(check_config(table, {}), Connections())
+    catalog = Catalog(check_config(table, {}), UpstreamClient())
     for at, (_, view) in enumerate(entries):
         assert catalog.most(f"n{at}") == lesser(view, provider)
     strictest = provider

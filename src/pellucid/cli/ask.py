@@ -31,7 +31,7 @@ from ..runs import LiveRun
 from ..server.catalog import Catalog
 from ..server.config import Config
 from ..settings import Effort, ModelCall, ModelSettings
-from ..upstream import Upstream
+from ..upstream import UpstreamClient
 from .local import embedded_model
 from .options import model_options, read_options
 from .terminal import CONTROLS
@@ -72,7 +72,7 @@ async def _ask(config: Config, text: str, name: str | None, effort: Effort | Non
 
 @asynccontextmanager
 async def _models(config: Config) -> AsyncIterator[Catalog]:
-    transport = Upstream(config.limits)
+    transport = UpstreamClient(config.limits)
     local: Asked | None = None
     try:
         if config.use_local:

@@ -10,7 +10,7 @@ from ..errors import ConfigError
 from ..models.embedded import EmbeddedModel
 from ..server.config import read_config
 from ..server.named import check_named
-from ..upstream import Upstream
+from ..upstream import UpstreamClient
 from .local import unfetched_engine
 from .options import DEFAULT_FILE
 
@@ -28,7 +28,7 @@ def check(file: Path) -> None:
     What it names is looked for, too: packages, functions, key files. Nothing is started, fetched or connected to.
     """
     found = read_config(file)
-    local = EmbeddedModel(unfetched_engine(found.local), Upstream(found.limits)) if found.use_local else None
+    local = EmbeddedModel(unfetched_engine(found.local), UpstreamClient(found.limits)) if found.use_local else None
     if mistakes := check_named(found, local):
         raise ConfigError(mistakes)
     providers = ", ".join(found.providers) or "none"

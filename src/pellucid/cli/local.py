@@ -19,7 +19,7 @@ from ..local import catalogue, fetch
 from ..local.supervise import Engine
 from ..models.embedded import EmbeddedModel
 from ..server.config import LocalConfig
-from ..upstream import Upstream
+from ..upstream import UpstreamClient
 
 
 async def fetch_with_bar(model: catalogue.Model, path: Path | None = None) -> Path:
@@ -56,7 +56,7 @@ async def fetch_with_bar(model: catalogue.Model, path: Path | None = None) -> Pa
         return await fetch.fetch(model, path=path, progress=report)
 
 
-async def embedded_model(config: LocalConfig, transport: Upstream) -> EmbeddedModel:
+async def embedded_model(config: LocalConfig, transport: UpstreamClient) -> EmbeddedModel:
     """The model that the configuration names, fetched; its engine is not started yet."""
     return EmbeddedModel(await local_engine(config), transport)
 

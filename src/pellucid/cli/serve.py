@@ -11,7 +11,7 @@ import uvloop
 from ..models.embedded import EmbeddedModel
 from ..server import Config, create_app
 from ..server.observe_setup import set_up_log
-from ..upstream import Upstream
+from ..upstream import UpstreamClient
 from .greeting import greet
 from .http_server import Server, listen
 from .local import local_engine
@@ -33,7 +33,7 @@ def serve(host: str | None, port: int | None, workers: int | None, **where: Any)
 
 async def _serve(config: Config) -> None:
     sockets = listen(config.server.host, config.server.port)
-    transport = Upstream(config.limits)
+    transport = UpstreamClient(config.limits)
     engine = await local_engine(config.local) if config.use_local else None
     local = EmbeddedModel(engine, transport) if engine is not None else None
     server = Server(create_app(config, local, transport))

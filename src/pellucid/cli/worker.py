@@ -18,7 +18,7 @@ from ..local.lending import LentEngine
 from ..models.embedded import EmbeddedModel
 from ..server import Config, create_app
 from ..server.observe_setup import set_up_log
-from ..upstream import Upstream
+from ..upstream import UpstreamClient
 from .channel import FOR_WORKER, Begin, Channel, ForWorker, Up
 from .http_server import Server
 from .local import local_model
@@ -38,7 +38,7 @@ async def _work(end: socket.socket) -> None:
         return  # the supervisor is gone already
     config = msgspec.msgpack.decode(begin.config, type=Config)
     set_up_log(config.telemetry)
-    transport = Upstream(config.limits)
+    transport = UpstreamClient(config.limits)
     engine = local = None
     if begin.engine_key is not None:
         engine = LentEngine(local_model(config.local), begin.engine_key, channel.say)

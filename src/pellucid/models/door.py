@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-from ..upstream import Upstream
+from ..upstream import UpstreamClient
 from .held import Held
 
 
-async def _open() -> Upstream:
-    return Upstream()
+async def _open() -> UpstreamClient:
+    return UpstreamClient()
 
 
-async def _close(transport: Upstream) -> None:
+async def _close(transport: UpstreamClient) -> None:
     await transport.aclose()
     # Sockets are closed by the loop's next step, for which there may be no other reason.
     await asyncio.sleep(0)
@@ -21,7 +21,7 @@ async def _close(transport: Upstream) -> None:
 _door = Held(_open, _close)
 
 
-async def door() -> Upstream:
+async def door() -> UpstreamClient:
     """The running loop's pool. It is closed when the loop ends, or by `close_door`."""
     return await _door.get()
 

@@ -22,7 +22,7 @@ from ..parts import Audio, File, Image, ModelMessage, Origin, ToolReturnPart, Us
 from ..providers.profiles import builtin_profiles
 from ..providers.wires import WIRES
 from ..settings import ModelCall, ModelSettings, merge_settings
-from ..upstream import Limits, Upstream
+from ..upstream import Limits, UpstreamClient
 from .model import MAX_ERROR_BODY, HTTPModelStream, ModelEventReceiver, ModelStream
 from .unheard import unheard
 
@@ -71,7 +71,9 @@ def embedded_warnings(
 class EmbeddedModel:
     """The engine's model, as something to ask."""
 
-    def __init__(self, engine: Engine | LentEngine, transport: Upstream, settings: ModelSettings | None = None) -> None:
+    def __init__(
+        self, engine: Engine | LentEngine, transport: UpstreamClient, settings: ModelSettings | None = None
+    ) -> None:
         self.engine = engine
         self.name = engine.model.name
         self._profile = builtin_profiles()["llama.cpp"]

@@ -10,7 +10,7 @@ from ..local.errors import LocalError
 from ..local.supervise import Engine
 from ..parts import Origin
 from ..settings import ModelCall, ModelSettings
-from ..upstream import Upstream
+from ..upstream import UpstreamClient
 from .door import door
 from .embedded import EmbeddedModel, embedded_warnings
 from .held import Held
@@ -21,7 +21,7 @@ class LocalModel:
     """A model of the catalogue (`default` for the default one), or a GGUF file, run by this process's own engine."""
 
     def __init__(
-        self, name: str = "default", *, settings: ModelSettings | None = None, transport: Upstream | None = None
+        self, name: str = "default", *, settings: ModelSettings | None = None, transport: UpstreamClient | None = None
     ) -> None:
         self._path = Path(name).expanduser() if name.endswith(".gguf") else None
         try:

@@ -22,7 +22,7 @@ from ..providers.profiles import Profile
 from ..providers.wires import WIRES, Decoder
 from ..settings import ModelCall, ModelSettings, merge_settings
 from ..telemetry.names import UPSTREAM_ID_HEADERS
-from ..upstream import Limits, Upstream, UpstreamResponse
+from ..upstream import Limits, UpstreamClient, UpstreamResponse
 from .door import door
 from .sigv4 import sign
 from .unheard import unheard
@@ -96,7 +96,7 @@ class Model:
         self,
         name: str,
         profile: Profile,
-        transport: Upstream | None = None,
+        transport: UpstreamClient | None = None,
         *,
         base_url: str | None = None,
         api_key: str | None = None,

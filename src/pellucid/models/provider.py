@@ -14,7 +14,7 @@ from ..errors import ConfigError, RequestError
 from ..providers.profiles import Profile, builtin_profiles, tags_mistakes
 from ..settings import ModelSettings
 from ..text import meant
-from ..upstream import Limits, Upstream
+from ..upstream import Limits, UpstreamClient
 from .model import Model
 
 
@@ -32,7 +32,7 @@ class ProviderModel(Model):
         api_key: str | None = None,
         base_url: str | None = None,
         settings: ModelSettings | None = None,
-        transport: Upstream | None = None,
+        transport: UpstreamClient | None = None,
         limits: Limits | None = None,
         headers: dict[str, str] | None = None,
         thinking_tags: tuple[str, str] | str | None = None,

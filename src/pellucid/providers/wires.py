@@ -16,8 +16,10 @@ from .profiles import Profile
 class Decoder(Protocol):
     """Bytes to events, sans-IO: `feed` what was read, `end` once with why it is over. Total and idempotent."""
 
-    done: bool
-    """Whether the wire said that nothing more will come: then it is not worth waiting for the connection to end."""
+    @property
+    def done(self) -> bool:
+        """Whether the wire said that nothing more will come: then it is not worth waiting for the connection to end."""
+        ...
 
     def feed(self, data: bytes) -> list[ModelEvent]: ...
 

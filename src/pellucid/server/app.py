@@ -17,7 +17,7 @@ from ..errors import ErrorInfo, ErrorKind
 from ..models import Asked
 from ..protocols import openresponses
 from ..telemetry.lines import request_id
-from ..upstream import Upstream
+from ..upstream import UpstreamClient
 from . import agui, chat, chat_completions, plain, sessions
 from .config import Config
 from .connection import connections
@@ -121,7 +121,7 @@ class Gateway:
 def create_app(
     config: Config,
     local: LocalModelService | None = None,
-    transport: Upstream | None = None,
+    transport: UpstreamClient | None = None,
     more: Iterable[Asked] = (),
     tracers: TracerProvider | None = None,
 ) -> Gateway:

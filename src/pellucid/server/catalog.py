@@ -12,7 +12,7 @@ from ..models.media import Media, WithMedia
 from ..parts import Origin
 from ..settings import ModelSettings
 from ..storage.names import storable
-from ..upstream import Upstream
+from ..upstream import UpstreamClient
 from ..view import View, lesser
 from .config import Config, ModelConfig, ProviderConfig, api_key
 
@@ -28,7 +28,7 @@ class Catalog:
     """
 
     def __init__(
-        self, config: Config, transport: Upstream, local: Asked | None = None, more: Iterable[Asked] = ()
+        self, config: Config, transport: UpstreamClient, local: Asked | None = None, more: Iterable[Asked] = ()
     ) -> None:
         self._transport = transport
         self._profiles = config.all_profiles()

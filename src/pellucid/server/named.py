@@ -24,7 +24,7 @@ from ..sealing import KeyFile, Keys, env_keys, read_keys
 from ..storage import check_store_url
 from ..tools import AnyTool, load_tools
 from ..tools.mcp import MCPServer
-from ..upstream import Upstream
+from ..upstream import UpstreamClient
 from .access.jwks import check_jwks_file
 from .access.pepper import check_pepper
 from .catalog import Catalog
@@ -102,7 +102,7 @@ def check_named(config: Config, local: Asked | None) -> list[str]:
     with noted():
         _check_host(config.server.host)
     with noted():
-        summary_writer(config, Catalog(config, Upstream(config.limits), local), local)
+        summary_writer(config, Catalog(config, UpstreamClient(config.limits), local), local)
     with noted():
         functions(config)
     for name, server in config.tools.mcp.items():

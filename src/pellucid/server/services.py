@@ -41,7 +41,7 @@ from ..spaces.runtime.spaces import Spaces
 from ..storage import Store, StoredResponse, open_store
 from ..telemetry import log, place_of
 from ..tools import AnyTool, RunContext, ServerTools, gather
-from ..upstream import Upstream
+from ..upstream import UpstreamClient
 from .access import Guard, Principal
 from .catalog import Catalog
 from .config import Config
@@ -88,13 +88,13 @@ class Services:
         self,
         config: Config,
         local: LocalModelService | None,
-        transport: Upstream | None,
+        transport: UpstreamClient | None,
         more: Iterable[Asked],
         tracers: TracerProvider | None = None,
     ) -> None:
         self.config = config
         self.local = local
-        self.transport = transport or Upstream(config.limits)
+        self.transport = transport or UpstreamClient(config.limits)
         self.catalog = Catalog(config, self.transport, local, more)
         self.writer = summary_writer(config, self.catalog, local)
         self._functions = functions(config)

@@ -1,4 +1,4 @@
-"""The door itself: its time limits, its tries, and what it leaves behind. (What a client sees is in tests/server.)"""
+"""The client itself: its time limits, its tries, and what it leaves behind. (What a client sees is in tests/server.)"""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ import pytest
 from msgspec.structs import replace
 
 from pellucid.errors import ModelError
-from pellucid.transport import Answer, Limits, Transport
+from pellucid.upstream import BodyReader, Limits, UpstreamClient, UpstreamResponse
 from tests.scripted import Call, Script, Upstream
+from tests.upstream.aiohttp_peer import PeerClient, PeerResponse
 from tests.waiting import LIMIT_SECONDS, eventually
 
 pytestmark = pytest.mark.anyio
@@ -31,16 +32,32 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+@pytest.fixture(params=[UpstreamClient, PeerClient], ids=["own", "aiohttp"])
+async def client(request: pytest.FixtureRequest) -> AsyncIterator[Client]:
+    """Either implementation, for the rules that both keep."""
+    either: Client = request.param(LIMITS)
+    yield either
+    await either.aclose()
+
+
 @pytest.fixture
-async def door() -> AsyncIterator[Transport]:
-    transport = Transport(LIMITS)
-    yield transport
-    await transport.aclose()
+async def own() -> AsyncIterator[UpstreamClient]:
+    client = UpstreamClient(LIMITS)
+    yield client
+    await client.aclose()
 
 
-async def post(door: Transport, upstream: Upstream, model: str, **limits: Any) -> Answer:
+Client = UpstreamClient | PeerClient
+Reader = BodyReader | PeerResponse
+
+
+async def post(client: Client, upstream: Upstream, model: str, **limits: Any) -> UpstreamResponse | PeerResponse:
     url = f"{upstream.url}/chat/completions"
-    return await door.open(url, {}, msgspec.json.encode({"model": model}), replace(LIMITS, **limits))
+    return await client.open(url, {}, msgspec.json.encode({"model": model}), replace(LIMITS, **limits))
+
+
+def reading(response: UpstreamResponse | PeerResponse) -> Reader:
+    return BodyReader(response) if isinstance(response, UpstreamResponse) else response
 
 
 async def left(call: Call) -> None:
@@ -61,21 +78,21 @@ def deaf_port() -> Iterator[int]:
         yield listener.getsockname()[1]
 
 
-async def test_connecting_takes_so_long_and_no_longer(door: Transport) -> None:
+async def test_connecting_takes_so_long_and_no_longer(client: Client) -> None:
     with deaf_port() as port, pytest.raises(ModelError, match=r"no connection within 0\.2 s") as caught:
-        await door.open(f"http://127.0.0.1:{port}/v1", {}, b"{}", replace(LIMITS, connect=0.2))
+        await client.open(f"http://127.0.0.1:{port}/v1", {}, b"{}", replace(LIMITS, connect=0.2))
     assert (caught.value.info.kind, caught.value.info.code) == ("unavailable", "unreachable")
 
 
-async def test_connecting_is_tried_again(door: Transport) -> None:
+async def test_connecting_is_tried_again(client: Client) -> None:
     with deaf_port() as port:
         began = time.monotonic()
         with pytest.raises(ModelError):
-            await door.open(f"http://127.0.0.1:{port}/v1", {}, b"{}", replace(LIMITS, connect=0.1, retries=2))
+            await client.open(f"http://127.0.0.1:{port}/v1", {}, b"{}", replace(LIMITS, connect=0.1, retries=2))
         assert time.monotonic() - began >= 0.28
 
 
-async def test_silence_is_not_tried_again(door: Transport, upstream: Upstream) -> None:
+async def test_silence_is_not_tried_again(client: Client, upstream: Upstream) -> None:
     """It may be at work, and its work is paid for."""
 
     async def script(call: Call) -> None:
@@ -83,22 +100,22 @@ async def test_silence_is_not_tried_again(door: Transport, upstream: Upstream) -
 
     model = upstream.plays(script)
     with pytest.raises(ModelError, match=r"did not begin to answer within 0\.5 s") as caught:
-        await post(door, upstream, model, first_byte=0.5, retries=5)
+        await post(client, upstream, model, first_byte=0.5, retries=5)
     assert caught.value.info.kind == "timeout"
     [call] = upstream.calls(model)
     await left(call)
 
 
 @pytest.mark.parametrize("url", ["http://", "http://nowhere.invalid/v1", "http://127.0.0.1:1/v1"])
-async def test_an_address_where_nobody_is(door: Transport, url: str) -> None:
+async def test_an_address_where_nobody_is(client: Client, url: str) -> None:
     with pytest.raises(ModelError) as caught:
-        await door.open(url, {}, b"{}")
+        await client.open(url, {}, b"{}")
     assert caught.value.info.message
 
 
-async def test_what_is_secret_in_an_address_is_not_told(door: Transport) -> None:
+async def test_what_is_secret_in_an_address_is_not_told(client: Client) -> None:
     with pytest.raises(ModelError) as caught:
-        await door.open("http://user:hunter2@127.0.0.1:1/v1?key=hunter2", {}, b"{}")
+        await client.open("http://user:hunter2@127.0.0.1:1/v1?key=hunter2", {}, b"{}")
     assert "hunter2" not in caught.value.info.message
 
 
@@ -110,45 +127,45 @@ def asks_to_wait(value: str) -> Script:
 
 
 @pytest.mark.parametrize("seconds", [7, 0.5])
-async def test_when_to_ask_again_is_a_number(door: Transport, upstream: Upstream, seconds: float) -> None:
-    answer = await post(door, upstream, upstream.plays(asks_to_wait(str(seconds))))
+async def test_when_to_ask_again_is_a_number(client: Client, upstream: Upstream, seconds: float) -> None:
+    answer = await post(client, upstream, upstream.plays(asks_to_wait(str(seconds))))
     assert answer.retry_after == seconds
     answer.close()
 
 
-async def test_or_a_date(door: Transport, upstream: Upstream) -> None:
+async def test_or_a_date(client: Client, upstream: Upstream) -> None:
     now = datetime.datetime.now(datetime.UTC)
     for ahead, least, most in ((3600, 3500, 3600), (-3600, 0, 0)):
         date = format_datetime(now + datetime.timedelta(seconds=ahead), usegmt=True)
-        answer = await post(door, upstream, upstream.plays(asks_to_wait(date)))
+        answer = await post(client, upstream, upstream.plays(asks_to_wait(date)))
         assert answer.retry_after is not None
         assert least <= answer.retry_after <= most
         answer.close()
 
 
 @pytest.mark.parametrize("said", ["", "soon", "nan", "inf", "-1", "1e999", "Mon, 99 Jan 2026 00:00:00 GMT"])
-async def test_or_it_is_not_said(door: Transport, upstream: Upstream, said: str) -> None:
+async def test_or_it_is_not_said(client: Client, upstream: Upstream, said: str) -> None:
     model = upstream.plays(asks_to_wait(said))
-    answer = await post(door, upstream, model, retries=1)
+    answer = await post(client, upstream, model, retries=1)
     assert answer.retry_after is None
     assert len(upstream.calls(model)) == 2
     answer.close()
 
 
-async def test_the_first_byte_is_the_bodys(door: Transport, upstream: Upstream) -> None:
+async def test_the_first_byte_is_the_bodys(client: Client, upstream: Upstream) -> None:
     async def script(call: Call) -> None:
         await call.head()
         await asyncio.sleep(0.2)  # longer than `idle`, within `first_byte`
         await call.data(b"at last")
         await call.gone()
 
-    answer = await post(door, upstream, upstream.plays(script), idle=0.1)
+    answer = reading(await post(client, upstream, upstream.plays(script), idle=0.1))
     assert await answer.read() == b"at last"
     with pytest.raises(ModelError, match=r"said nothing within 0\.1 s"):
         await answer.read()
 
 
-async def test_time_in_which_nobody_reads_is_not_the_upstreams(door: Transport, upstream: Upstream) -> None:
+async def test_time_in_which_nobody_reads_is_not_the_upstreams(client: Client, upstream: Upstream) -> None:
     goes_on, sent = threading.Event(), threading.Event()
 
     async def script(call: Call) -> None:
@@ -159,7 +176,7 @@ async def test_time_in_which_nobody_reads_is_not_the_upstreams(door: Transport, 
         sent.set()
         await call.end()
 
-    answer = await post(door, upstream, upstream.plays(script), idle=0.1)
+    answer = reading(await post(client, upstream, upstream.plays(script), idle=0.1))
     assert await answer.read() == b"one"
     await asyncio.sleep(0.3)  # longer than `idle`
     goes_on.set()
@@ -168,28 +185,28 @@ async def test_time_in_which_nobody_reads_is_not_the_upstreams(door: Transport, 
     assert await answer.read() == b""
 
 
-async def test_cancelling_a_read_and_closing_leaves_the_upstream(door: Transport, upstream: Upstream) -> None:
+async def test_cancelling_a_read_and_closing_leaves_the_upstream(client: Client, upstream: Upstream) -> None:
     async def script(call: Call) -> None:
         await call.head()
         await call.gone()
 
     model = upstream.plays(script)
-    answer = await post(door, upstream, model)
-    reading = asyncio.create_task(answer.read())
+    answer = reading(await post(client, upstream, model))
+    task = asyncio.create_task(answer.read())
     await asyncio.sleep(0)
-    reading.cancel()
-    await asyncio.wait([reading])
+    task.cancel()
+    await asyncio.wait([task])
     answer.close()
     answer.close()
     await left(upstream.calls(model)[0])
 
 
-async def test_cancelling_before_there_is_an_answer_leaves_the_upstream(door: Transport, upstream: Upstream) -> None:
+async def test_cancelling_before_there_is_an_answer_leaves_the_upstream(client: Client, upstream: Upstream) -> None:
     async def script(call: Call) -> None:
         await call.gone()
 
     model = upstream.plays(script)
-    opening = asyncio.create_task(post(door, upstream, model))
+    opening = asyncio.create_task(post(client, upstream, model))
     [call] = await asyncio.to_thread(upstream.calls, model, 1)
     opening.cancel()
     await asyncio.wait([opening])
@@ -197,7 +214,7 @@ async def test_cancelling_before_there_is_an_answer_leaves_the_upstream(door: Tr
 
 
 async def test_an_answer_that_is_finished_with_keeps_its_connection_if_it_ends(
-    door: Transport, upstream: Upstream
+    own: UpstreamClient, upstream: Upstream
 ) -> None:
     finished = threading.Event()
 
@@ -208,34 +225,35 @@ async def test_an_answer_that_is_finished_with_keeps_its_connection_if_it_ends(
         await call.end()
 
     model = upstream.plays(script)
-    answer = await post(door, upstream, model)
+    answer = reading(await post(own, upstream, model))
     assert await answer.read() == b"all there is"
     answer.finish()
+    assert not own.idle_connections
     finished.set()
-    await eventually(answer._content.is_eof)
-    second = await post(door, upstream, model)
+    await eventually(lambda: own.idle_connections)
+    second = await post(own, upstream, model)
     assert len({call.connection for call in upstream.calls(model)}) == 1
     second.close()
 
 
-async def test_cookies_and_redirects_are_nobodys_business(door: Transport, upstream: Upstream) -> None:
+async def test_cookies_and_redirects_are_nobodys_business(client: Client, upstream: Upstream) -> None:
     async def script(call: Call) -> None:
         await call.answer(302, b"", Set_Cookie="a=b; Path=/", Location="/v1/chat/completions")
 
     model = upstream.plays(script)
     for _ in range(2):
-        assert (await post(door, upstream, model)).status == 302
+        assert (await post(client, upstream, model)).status == 302
     assert all("cookie" not in call.headers for call in upstream.calls(model))
 
 
-async def test_nothing_is_read_that_nobody_asked_for(door: Transport, upstream: Upstream) -> None:
+async def test_nothing_is_read_that_nobody_asked_for(client: Client, upstream: Upstream) -> None:
     async def script(call: Call) -> None:
         await call.head()
         while True:
             await call.data(bytes(100_000))
 
     model = upstream.plays(script)
-    answer = await post(door, upstream, model)
+    answer = reading(await post(client, upstream, model))
     await answer.read()
     [call] = upstream.calls(model)
     before = -1

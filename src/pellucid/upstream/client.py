@@ -1,0 +1,225 @@
+"""The client of models' servers: a request goes out, a response comes back, and what can be tried again is.
+
+* A request is tried again only while not a byte of a response has come: when connecting fails, when the connection
+  closes without a word, or when the response is one of the statuses that say "not now". What a server asks for in
+  `Retry-After` is honoured, within `retry_wait`. A server that is silent for too long is not asked again: it may be at
+  work.
+* A connection that was kept open may have been closed by the server in the moment of the request. Then the next try
+  comes at once, and on a new connection.
+* A response with an error status is a response. A redirect is one, too: the gateway's keys are sent nowhere else.
+* Cancelling `open` closes the connection.
+
+Streams go over connections of our own (`connection`); aiohttp is left with `get`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol, TypeVar
+
+import aiohttp
+
+from ..errors import ErrorInfo, ModelError
+from .connecting import ConnectFailed, Lookup
+from .connection import Connection
+from .errors import (
+    Disconnected,
+    InvalidResponse,
+    InvalidURL,
+    NoResponse,
+    bad_url,
+    not_http,
+    origin_of,
+    timed_out,
+    unreachable,
+)
+from .limits import Limits
+from .pool import Pool
+from .request import Endpoint, encode_head, parse_url, wants_close
+from .response import UpstreamResponse
+
+RETRY_STATUSES = frozenset({408, 429, 502, 503, 504, 529})
+
+
+class UpstreamClient:
+    """Sends requests to models' servers. One for each loop; `aclose` it at the end."""
+
+    def __init__(self, limits: Limits | None = None, *, lookup: Lookup | None = None) -> None:
+        """
+        Args:
+            limits: for requests that come without their own.
+            lookup: how a host's name becomes addresses. By default the system's resolver.
+        """
+        self.limits = limits or Limits()
+        self.is_closed = False
+        self._pool = Pool(lookup)
+        self._session: aiohttp.ClientSession | None = None
+
+    @property
+    def idle_connections(self) -> int:
+        """How many connections are kept open for the next request."""
+        return self._pool.idle_count
+
+    async def open(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        limits: Limits | None = None,
+        total: float | None = None,
+    ) -> UpstreamResponse:
+        """POST `body` and wait for the response's head.
+
+        Args:
+            url: sent to the letter.
+            headers: sent besides the client's own.
+            body: the whole of it.
+            limits: in place of the client's.
+            total: how many seconds all of it may take, tries and reading included.
+
+        Raises:
+            ModelError: there is no response.
+            ValueError: a header contains a control character.
+        """
+        limits = limits or self.limits
+        if total is None:
+            return await retry(limits, lambda is_first: self._attempt(url, headers, body, limits, is_first))
+        deadline = asyncio.get_running_loop().time() + total
+        try:
+            async with asyncio.timeout_at(deadline):
+                response = await retry(limits, lambda is_first: self._attempt(url, headers, body, limits, is_first))
+        except TimeoutError as error:
+            raise ModelError(timed_out("timeout", total), where=origin_of(url)) from error
+        response.end_by(deadline, total)
+        return response
+
+    async def get(self, url: str, headers: Mapping[str, str]) -> tuple[int, bytes]:
+        """Send a small GET, for what surrounds the calls (a list of models).
+
+        Returns: the status and the body.
+
+        Raises:
+            ModelError: there is no response within `limits.connect`.
+        """
+        try:
+            async with asyncio.timeout(self.limits.connect), self._http().get(url, headers=headers) as response:
+                return response.status, await response.read()
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            raise ModelError(unreachable(error), where=origin_of(url)) from error
+
+    async def aclose(self) -> None:
+        """Close every connection, also under responses that are still read. Idempotent."""
+        self.is_closed = True
+        self._pool.close()
+        if self._session is not None:
+            await self._session.close()
+
+    async def _attempt(
+        self, url: str, headers: Mapping[str, str], body: bytes, limits: Limits, is_first: bool
+    ) -> UpstreamResponse:
+        """Send the request once, on a kept connection only if it is the first try."""
+        if self.is_closed:
+            raise RuntimeError("the client is closed")
+        try:
+            target = parse_url(url)
+        except InvalidURL as error:
+            raise ModelError(bad_url(), where=origin_of(url)) from error
+        head = encode_head(target, headers, len(body))
+        sent_at = asyncio.get_running_loop().time()
+        connection = self._pool.take(target.endpoint) if is_first else None
+        try:
+            async with asyncio.timeout(limits.first_byte):
+                if connection is None:
+                    connection = await self._connect(url, target.endpoint, limits)
+                received = await connection.send(head, body, keeps_alive=not wants_close(headers))
+            return UpstreamResponse(connection, received, limits, sent_at, self._pool.put)
+        except TimeoutError as error:
+            raise ModelError(timed_out("first_byte_timeout", limits.first_byte), where=origin_of(url)) from error
+        except InvalidResponse as error:
+            if connection is not None:
+                connection.close()
+            raise ModelError(not_http(error), where=origin_of(url)) from error
+        except Disconnected as error:
+            was_kept_alive = connection is not None and connection.has_served
+            raise _disconnected(error, origin_of(url), was_kept_alive) from (error.cause or error)
+
+    async def _connect(self, url: str, endpoint: Endpoint, limits: Limits) -> Connection:
+        timeout = asyncio.timeout(limits.connect)
+        try:
+            async with timeout:
+                return await self._pool.connect(endpoint)
+        except TimeoutError as error:
+            detail = f"no connection within {limits.connect:g} s"
+            raise NoResponse(unreachable(error, detail), origin_of(url)) from error
+        except ConnectFailed as error:
+            raise NoResponse(unreachable(error.cause), origin_of(url)) from error.cause
+
+    def _http(self) -> aiohttp.ClientSession:
+        # Made on first use: aiohttp wants a running loop.
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                timeout=aiohttp.ClientTimeout(total=None),
+                headers={"Accept-Encoding": "identity"},
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
+        return self._session
+
+
+class Retriable(Protocol):
+    """What `retry` needs to know of a response."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def retry_after(self) -> float | None: ...
+
+    def close(self) -> None: ...
+
+
+R = TypeVar("R", bound=Retriable)
+
+
+async def retry(limits: Limits, attempt: Callable[[bool], Awaitable[R]]) -> R:
+    """Send a request until there is a response that is not worth another try.
+
+    Args:
+        limits: its `retries` and `retry_wait`.
+        attempt: sends it once; is called with whether this is the first try.
+
+    Raises:
+        ModelError: the last try's, or one that no other try can help.
+    """
+    count = 0
+    while True:
+        is_last = count >= limits.retries
+        try:
+            response = await attempt(count == 0)
+        except NoResponse as error:
+            if is_last:
+                raise ModelError(error.info, where=error.where) from error.__cause__
+            wait = 0.0 if error.was_kept_alive else min(0.25 * 2**count, limits.retry_wait)
+        else:
+            if is_last or response.status not in RETRY_STATUSES:
+                return response
+            requested = response.retry_after
+            if requested is not None and requested > limits.retry_wait:
+                return response
+            response.close()
+            wait = requested if requested is not None else min(0.5 * 2**count, limits.retry_wait)
+        count += 1
+        await asyncio.sleep(wait)
+
+
+def _disconnected(error: Disconnected, where: str, was_kept_alive: bool) -> ModelError:
+    info: ErrorInfo
+    if error.cause is not None:
+        info = unreachable(error.cause)
+    elif error.has_begun:
+        info = unreachable(error, "it closed the connection in mid-answer")
+    else:
+        info = unreachable(error, "it closed the connection without an answer")
+    if error.has_begun:
+        return ModelError(info, where=where)
+    return NoResponse(info, where, was_kept_alive=was_kept_alive)

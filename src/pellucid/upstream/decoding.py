@@ -1,0 +1,193 @@
+"""Decompression of a body that was compressed although `identity` was requested (RFC 9110, section 8.4).
+
+It stands between a connection and a receiver, and slows the connection down where it must:
+
+* What one read becomes is given out in slices of 256 KiB, one for each turn of the loop: a read of a few kilobytes may
+  become megabytes, and nothing that a server sends keeps the loop busy.
+* The whole has a limit: 256 MiB of a few hundred kilobytes are an attack, and no answer.
+* gzip, in any number of members (RFC 1952), and deflate, also without its zlib wrapper, which some servers leave away
+  (RFC 9110, section 8.4.1.2). Any other coding but `br` and `zstd`, which are refused, is passed on as it is.
+* A compressed body that ends before its own end, or that goes on behind it, is truncated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Callable
+from typing import Protocol
+
+from ..errors import ErrorInfo
+from .errors import InvalidResponse, too_large, truncated
+
+SLICE_BYTES = 1 << 18
+MAX_DECODED_BYTES = 1 << 28
+_MAX_MEMBERS = 32
+"""How many gzip members one slice may take: each one's begin copies what is behind it."""
+
+_WINDOWS = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
+_UNSUPPORTED = frozenset({"br", "zstd"})
+
+
+class Flow(Protocol):
+    """What can be told to stop and to go on."""
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+
+def is_decodable(encoding: str) -> bool:
+    """Whether a body of this coding is decompressed. Raises `InvalidResponse` for one that should be and cannot."""
+    if encoding in _UNSUPPORTED:
+        raise InvalidResponse(f"Can not decode content-encoding: {encoding}")
+    return encoding in _WINDOWS
+
+
+class Decompressor:
+    """Decompresses a stream, a slice at a time. It does no I/O."""
+
+    __slots__ = ("_encoding", "_has_started", "_input", "_zlib", "size")
+
+    def __init__(self, encoding: str) -> None:
+        self.size = 0
+        """How many bytes came out."""
+        self._encoding = encoding
+        self._zlib = zlib.decompressobj(_WINDOWS[encoding])
+        self._has_started = False
+        self._input = b""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether everything was taken, and it ended with its own end."""
+        return not self._input and (not self._has_started or self._zlib.eof)
+
+    def feed(self, data: bytes) -> None:
+        """Take compressed bytes."""
+        self._input = self._input + data if self._input else data
+
+    def next_slice(self) -> tuple[bytes, bool]:
+        """Return up to `SLICE_BYTES` of what the bytes taken so far become, and whether there may be more of it.
+
+        Raises:
+            zlib.error: they are not of this coding.
+        """
+        out, size = [], 0
+        for _ in range(_MAX_MEMBERS):
+            if self._zlib.eof:
+                if not self._input:
+                    break
+                self._zlib = zlib.decompressobj(_WINDOWS[self._encoding])
+                self._has_started = False
+            if self._input and not self._has_started:
+                self._has_started = True
+                if self._encoding == "deflate" and self._input[0] & 15 != 8:
+                    self._zlib = zlib.decompressobj(-zlib.MAX_WBITS)
+            piece = self._zlib.decompress(self._input, SLICE_BYTES - size)
+            self._input = self._zlib.unused_data if self._zlib.eof else self._zlib.unconsumed_tail
+            out.append(piece)
+            size += len(piece)
+            if size >= SLICE_BYTES or not self._zlib.eof:
+                break
+        self.size += size
+        return b"".join(out), bool(self._input) or size >= SLICE_BYTES
+
+
+class DecodingReceiver:
+    """Receives a compressed body and gives it on decompressed, in slices.
+
+    It is a `Flow` itself: the receiver behind it pauses and resumes this, and this the connection.
+    """
+
+    __slots__ = (
+        "_decompressor",
+        "_deliver",
+        "_end",
+        "_error",
+        "_flow",
+        "_has_ended",
+        "_is_closed",
+        "_is_paused",
+        "_is_slow",
+        "_loop",
+        "_next",
+    )
+
+    def __init__(
+        self, encoding: str, flow: Flow, deliver: Callable[[bytes], None], end: Callable[[ErrorInfo | None], None]
+    ) -> None:
+        self._decompressor = Decompressor(encoding)
+        self._flow = flow
+        self._deliver = deliver
+        self._end = end
+        self._loop = asyncio.get_running_loop()
+        self._next: asyncio.Handle | None = None
+        """The next slice, when there is one to be made."""
+        self._is_paused = False
+        self._is_slow = False
+        """Whether the connection is paused, for the receiver or for slices that are still to be made."""
+        self._is_closed = False
+        self._has_ended = False
+        self._error: ErrorInfo | None = None
+
+    def data_received(self, data: bytes) -> None:
+        self._decompressor.feed(data)
+        if self._next is None and not self._is_paused:
+            self._go_on()
+
+    def body_ended(self, error: ErrorInfo | None) -> None:
+        self._has_ended, self._error = True, error
+        if self._next is None and not self._is_paused:
+            self._go_on()
+
+    def pause_reading(self) -> None:
+        self._is_paused = True
+        if self._next is not None:
+            self._next.cancel()
+            self._next = None
+        self._slow_down()
+
+    def resume_reading(self) -> None:
+        if self._is_paused and not self._is_closed:
+            self._is_paused = False
+            self._next = self._loop.call_soon(self._go_on)
+
+    def close(self) -> None:
+        """Give nothing on any more."""
+        self._is_closed = True
+        if self._next is not None:
+            self._next.cancel()
+            self._next = None
+
+    def _go_on(self) -> None:
+        self._next = None
+        if self._is_closed:
+            return
+        try:
+            data, has_more = self._decompressor.next_slice()
+        except zlib.error:
+            self._finish(truncated())
+            return
+        if self._decompressor.size > MAX_DECODED_BYTES:
+            self._finish(too_large(MAX_DECODED_BYTES))
+            return
+        if has_more or (data and self._has_ended):
+            self._slow_down()
+            self._next = self._loop.call_soon(self._go_on)
+        elif self._is_slow and not self._has_ended:
+            self._is_slow = False
+            self._flow.resume_reading()
+        if data:
+            self._deliver(data)
+        elif self._has_ended and self._next is None:
+            self._finish(self._error or (None if self._decompressor.is_whole else truncated()))
+
+    def _slow_down(self) -> None:
+        # Once the body has ended, the connection may be another response's.
+        if not self._is_slow and not self._has_ended:
+            self._is_slow = True
+            self._flow.pause_reading()
+
+    def _finish(self, error: ErrorInfo | None) -> None:
+        self.close()
+        self._end(error)

@@ -1,0 +1,136 @@
+"""What is sent: the target that a URL names, and the head of a POST request to it.
+
+* The URL goes out to the letter, `%3A` included: what was signed is what must be sent. A fragment is not sent; a URL
+  that is not plain ASCII is normalised first (RFC 3986, section 6).
+* The client alone frames the request: a `Content-Length` or `Transfer-Encoding` of the caller is left out
+  (RFC 9112, section 6.3).
+* A control character in a header is refused, so that nobody can add a header or a request (RFC 9110, section 5.5).
+* `Accept-Encoding: identity`, unless the caller asks for something else: a compressed stream arrives in lumps.
+"""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from yarl import URL
+
+from .errors import InvalidURL
+
+_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
+_FORBIDDEN = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+
+
+class Endpoint(NamedTuple):
+    """Where to connect to. Connections to equal endpoints are interchangeable."""
+
+    host: str
+    """A name in its ASCII form (IDNA), or an address without brackets."""
+    port: int
+    is_tls: bool
+
+
+class Target(NamedTuple):
+    """What a URL names."""
+
+    endpoint: Endpoint
+    request_line: bytes
+    host_header: bytes
+    authorization: bytes | None
+    """The value of an `Authorization` header for the user and password in the URL."""
+
+
+@lru_cache(maxsize=256)
+def parse_url(url: str) -> Target:
+    """The target of a POST request to `url`. Raises `InvalidURL`."""
+    try:
+        parsed = URL(url, encoded=True) if url.isascii() and url.isprintable() and " " not in url else URL(url)
+        port, host, authority = parsed.port, parsed.raw_host, parsed.host_port_subcomponent
+        path = parsed.raw_path_qs
+    except ValueError as error:
+        raise InvalidURL(str(error)) from error
+    if parsed.scheme not in _PORTS or not host or not authority or port is None or not 0 <= port <= 65535:
+        raise InvalidURL("it needs the scheme http or https, and a host")
+    if not (host.isascii() and path.isascii() and authority.isascii()) or _FORBIDDEN.search(path + authority):
+        raise InvalidURL("it has characters that must be escaped")
+    if not _is_possible_host(host):
+        raise InvalidURL("its host is neither a name nor an address in its usual form")
+    authorization = None
+    if parsed.raw_user or parsed.raw_password:
+        userinfo = f"{unquote(parsed.raw_user or '')}:{unquote(parsed.raw_password or '')}"
+        authorization = b"Basic " + base64.b64encode(userinfo.encode("utf-8"))
+    return Target(
+        Endpoint(host.lower(), port, parsed.scheme in ("https", "wss")),
+        b"POST %b HTTP/1.1\r\n" % path.encode("ascii"),
+        authority.encode("ascii"),
+        authorization,
+    )
+
+
+def encode_head(target: Target, headers: Mapping[str, str], body_bytes: int) -> bytes:
+    """The head of a POST request, with the empty line that ends it.
+
+    Args:
+        target: from `parse_url`.
+        headers: the caller's; they replace the client's own of the same name, but for those that frame the request.
+        body_bytes: the length of the body.
+
+    Raises:
+        ValueError: a name or value contains a control character.
+    """
+    given = {name.lower(): value for name, value in headers.items()}
+    fields = [target.request_line, b"Host: ", _value(given["host"]) if "host" in given else target.host_header]
+    if "accept-encoding" not in given:
+        fields.append(b"\r\nAccept-Encoding: identity")
+    for name, value in headers.items():
+        if name.lower() not in _OURS:
+            fields += (b"\r\n", _value(name), b": ", _value(value))
+    if "accept" not in given:
+        fields.append(b"\r\nAccept: */*")
+    if "user-agent" not in given:
+        fields.append(b"\r\nUser-Agent: pellucid")
+    if target.authorization is not None and "authorization" not in given:
+        fields += (b"\r\nAuthorization: ", target.authorization)
+    if "content-type" not in given:
+        fields.append(b"\r\nContent-Type: application/octet-stream")
+    fields.append(b"\r\nContent-Length: %d\r\n\r\n" % body_bytes)
+    return b"".join(fields)
+
+
+def wants_close(headers: Mapping[str, str]) -> bool:
+    """Whether the caller's headers say that the connection ends with this request (RFC 9112, section 9.6)."""
+    return any(name.lower() == "connection" and has_token(value, "close") for name, value in headers.items())
+
+
+def has_token(value: str, token: str) -> bool:
+    """Whether a comma-separated list holds a token, in upper or lower case (RFC 9110, section 5.6.1)."""
+    return token in (one.strip().lower() for one in value.split(","))
+
+
+_OURS = frozenset({"host", "content-length", "transfer-encoding"})
+
+
+def _value(text: str) -> bytes:
+    if _FORBIDDEN.search(text) is not None:
+        raise ValueError("Forbidden control character detected in headers. Potential header injection attack.")
+    return text.encode("utf-8", "ignore")
+
+
+def _is_possible_host(host: str) -> bool:
+    """Whether it can be looked up: an address, or a name whose labels have a possible length (RFC 1035, 2.3.4).
+
+    The old numeric forms (`127.1`, `2130706433`) are refused: a policy that reads the host would not know them.
+    """
+    if ":" in host:
+        return True
+    if host.replace(".", "").isdigit():
+        try:
+            return str(ipaddress.IPv4Address(host)) == host
+        except ValueError:
+            return False
+    return all(0 < len(label) < 64 for label in host.rstrip(".").split("."))

@@ -1,0 +1,288 @@
+"""A response: its head, and its body for one receiver.
+
+* Push: `start` hands over what has arrived in one call; from then on each read of the socket is one call. The receiver
+  slows the server down with `pause_reading`.
+* The end is reported once and last, with what went wrong if anything did. Nothing is reported after `close`.
+* `close` gives the connection up at once if the body is not over: the model stops working for nobody. `finish` gives
+  the body a moment to end, so that the connection can be used again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from email.utils import parsedate_to_datetime
+from math import isfinite
+from typing import Protocol
+
+from ..errors import ErrorInfo
+from .connection import Connection
+from .decoding import DecodingReceiver, Flow, is_decodable
+from .errors import truncated
+from .limits import Limits, Watch
+from .parsing import Headers, ResponseHead
+
+_FINISH_SECONDS = 1.0
+
+
+class BodyReceiver(Protocol):
+    """Gets the body of a response as it arrives."""
+
+    def data_received(self, data: bytes) -> None:
+        """The next bytes, at least one."""
+        ...
+
+    def body_ended(self, error: ErrorInfo | None) -> None:
+        """The body is over: whole, or broken off by `error`. Called exactly once, last, and not after `close`."""
+        ...
+
+
+class UpstreamResponse:
+    """One response. Its body is read by `start`, or in pieces by a `BodyReader`."""
+
+    __slots__ = (
+        "_connection",
+        "_decoding",
+        "_finish_timer",
+        "_flow",
+        "_head",
+        "_is_over",
+        "_receiver",
+        "_release",
+        "_watch",
+    )
+
+    def __init__(
+        self,
+        connection: Connection,
+        head: ResponseHead,
+        limits: Limits,
+        sent_at: float,
+        release: Callable[[Connection], None],
+    ) -> None:
+        """
+        Args:
+            connection: that the head came from.
+            head: of a final response.
+            limits: for the silence of the server while somebody waits for the body.
+            sent_at: when the request was sent, in the loop's time.
+            release: takes the connection when it can be used again.
+
+        Raises:
+            InvalidResponse: the body has a coding that cannot be decoded. The connection is still the caller's.
+        """
+        self._decoding: DecodingReceiver | None = None
+        self._flow: Flow = connection
+        self._connection: Connection | None = connection
+        self._head = head
+        self._release = release
+        self._receiver: BodyReceiver | None = None
+        self._is_over = False
+        self._finish_timer: asyncio.TimerHandle | None = None
+        if is_decodable(head.content_encoding):
+            self._flow = self._decoding = DecodingReceiver(
+                head.content_encoding, connection, self._deliver, self._end_decoded
+            )
+        self._watch = Watch(connection, limits, sent_at, self._fail)
+
+    @property
+    def status(self) -> int:
+        return self._head.status
+
+    @property
+    def headers(self) -> Headers:
+        return self._head.headers
+
+    @property
+    def content_type(self) -> str:
+        return self._head.headers.get("content-type", "")
+
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds to wait before the next request, where the server says so, as a number or as a date."""
+        return retry_after_of(self._head.headers.get("retry-after", ""))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the body has ended, one way or the other."""
+        return self._is_over
+
+    def start(self, receiver: BodyReceiver) -> None:
+        """Give the body to `receiver`. To be called once."""
+        connection = self._connection
+        self._receiver = receiver
+        if connection is None:
+            return
+        self._watch.is_awaited = True
+        if self._decoding is not None:
+            connection.receive(self._decoding.data_received, self._end_encoded)
+        else:
+            # The receiver's own method: a read passes through nothing else.
+            connection.receive(receiver.data_received, self._end)
+
+    def pause_reading(self) -> None:
+        """Read nothing more: the server has to wait. Its silence does not count meanwhile. Idempotent."""
+        self._watch.is_awaited = False
+        self._flow.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read again. Idempotent."""
+        if not self._is_over:
+            self._watch.is_awaited = True
+            self._flow.resume_reading()
+
+    def set_awaited(self, is_awaited: bool) -> None:
+        """Say whether somebody waits for data, which may be so or not while the socket is read.
+
+        Only while somebody waits does the server's silence count. For receivers that keep data for others.
+        """
+        self._watch.is_awaited = is_awaited
+
+    def end_by(self, deadline: float, total: float) -> None:
+        """All of the body must have come by `deadline` (the loop's time), `total` seconds after the request began."""
+        self._watch.end_by(deadline, total)
+
+    async def read_all(self, limit: int, seconds: float = 10.0) -> bytes:
+        """Return what comes within `seconds`, at most `limit` bytes of it, and close. Never raises.
+
+        In place of `start`.
+        """
+        collector = _Collector(limit)
+        try:
+            self.start(collector)
+            async with asyncio.timeout(seconds):
+                await collector.is_done.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self.close()
+        return b"".join(collector.pieces)[:limit]
+
+    def close(self) -> None:
+        """Give up the connection, at once if the body is not over. Nothing is reported after that. Idempotent."""
+        self._is_over = True
+        connection = self._detach()
+        if connection is not None:
+            connection.close()
+
+    def finish(self) -> None:
+        """Nothing more is wanted: the connection stays open if the body ends within a second, and is closed if not.
+
+        Nothing is reported after that. Idempotent.
+        """
+        connection = self._connection
+        if connection is None or self._is_over:
+            return
+        self._is_over = True
+        self._watch.stop()
+        if self._decoding is not None:
+            self._decoding.close()
+        self._receiver = None
+        self._finish_timer = asyncio.get_running_loop().call_later(_FINISH_SECONDS, self.close)
+        connection.receive(_ignore, self._end_unwanted)
+        connection.resume_reading()
+
+    # What the connection, the decoding and the watch call.
+
+    def _deliver(self, data: bytes) -> None:
+        if self._receiver is not None:
+            self._receiver.data_received(data)
+
+    def _end(self, is_whole: bool) -> None:
+        self._give_back()
+        self._fail(None if is_whole else truncated())
+
+    def _end_encoded(self, is_whole: bool) -> None:
+        self._give_back()
+        if self._decoding is not None:
+            self._decoding.body_ended(None if is_whole else truncated())
+
+    def _end_decoded(self, error: ErrorInfo | None) -> None:
+        self._fail(error)
+
+    def _end_unwanted(self, is_whole: bool) -> None:
+        self._give_back()
+
+    def _fail(self, error: ErrorInfo | None) -> None:
+        receiver, connection = self._receiver, self._detach()
+        self._is_over = True
+        if connection is not None:
+            connection.close()
+        if receiver is not None:
+            receiver.body_ended(error)
+
+    def _give_back(self) -> None:
+        """The connection has done its part."""
+        connection, self._connection = self._connection, None
+        self._watch.stop()
+        self._flow = _NOTHING if self._decoding is None else self._decoding
+        if self._finish_timer is not None:
+            self._finish_timer.cancel()
+            self._finish_timer = None
+        if connection is not None and connection.is_idle:
+            self._release(connection)
+
+    def _detach(self) -> Connection | None:
+        """Let go of everything, and return the connection if it is still this response's."""
+        connection, self._connection = self._connection, None
+        self._watch.stop()
+        self._flow = _NOTHING
+        self._receiver = None
+        if self._finish_timer is not None:
+            self._finish_timer.cancel()
+            self._finish_timer = None
+        if self._decoding is not None:
+            self._decoding.close()
+        return connection
+
+
+def retry_after_of(value: str) -> float | None:
+    """The seconds that a `Retry-After` header names (RFC 9110, section 10.2.3); None where it names none."""
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(value).timestamp() - time.time()
+        except (ValueError, OverflowError):
+            return None
+        seconds = max(0.0, seconds)
+    return seconds if isfinite(seconds) and seconds >= 0 else None
+
+
+class _Collector:
+    """Receives up to so many bytes."""
+
+    __slots__ = ("_left", "is_done", "pieces")
+
+    def __init__(self, limit: int) -> None:
+        self.pieces: list[bytes] = []
+        self.is_done = asyncio.Event()
+        self._left = limit
+
+    def data_received(self, data: bytes) -> None:
+        if self._left > 0:
+            self.pieces.append(data)
+            self._left -= len(data)
+        if self._left <= 0:
+            self.is_done.set()
+
+    def body_ended(self, error: ErrorInfo | None) -> None:
+        self.is_done.set()
+
+
+class _Nothing:
+    """The flow of a response that is over."""
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+
+_NOTHING = _Nothing()
+
+
+def _ignore(data: bytes) -> None:
+    pass
