@@ -2,7 +2,16 @@
 
 from .door import close_door
 from .infer import infer_model
-from .model import Asked, Model, ModelEventReceiver, ModelStream
+from .model import Asked, Model, ModelEventReceiver, ModelRead, ModelStream
 from .stream_reader import StreamReader
 
-__all__ = ["Asked", "Model", "ModelEventReceiver", "ModelStream", "StreamReader", "close_door", "infer_model"]
+__all__ = [
+    "Asked",
+    "Model",
+    "ModelEventReceiver",
+    "ModelRead",
+    "ModelStream",
+    "StreamReader",
+    "close_door",
+    "infer_model",
+]

@@ -23,7 +23,7 @@ from ..providers.profiles import builtin_profiles
 from ..providers.wires import WIRES
 from ..settings import ModelCall, ModelSettings, merge_settings
 from ..upstream import Limits, UpstreamClient
-from .model import MAX_ERROR_BODY, HTTPModelStream, ModelEventReceiver, ModelStream
+from .model import MAX_ERROR_BODY, HTTPModelStream, ModelEventReceiver, ModelRead, ModelStream
 from .unheard import unheard
 
 LOAD_SECONDS = 300.0
@@ -154,8 +154,8 @@ class _SlotStream:
         self._receive = receive
         self._stream.start(self._on_events)
 
-    def _on_events(self, events: list[ModelEvent] | None) -> None:
-        if events is None or (events and type(events[-1]) is ResponseEndEvent):
+    def _on_events(self, events: ModelRead) -> None:
+        if events is None or isinstance(events, Exception) or (events and type(events[-1]) is ResponseEndEvent):
             self._release()
         assert self._receive is not None
         self._receive(events)
@@ -186,7 +186,7 @@ class _QueuedStream:
         self._body = body
         self._stream: ModelStream | None = None
         self._receive: ModelEventReceiver | None = None
-        self._before: list[ModelEvent] = []
+        self._before: list[ModelRead] = []
         """What came before anybody received."""
         self._paused = False
         self._over = False
@@ -199,8 +199,8 @@ class _QueuedStream:
     def start(self, receive: ModelEventReceiver) -> None:
         self._receive = receive
         before, self._before = self._before, []
-        for event in before:
-            receive([event])
+        for read in before:
+            receive(read)
         if self._stream is not None:
             self._stream.start(receive)
 
@@ -229,6 +229,10 @@ class _QueuedStream:
         except PellucidError as error:
             self._over = True
             self._deliver(Emitter(self._model.origin).end("error", error.info))
+            return
+        except Exception as fault:
+            self._over = True
+            self._deliver(fault)
             return
         if self._over:
             stream.cancel()
@@ -266,8 +270,8 @@ class _QueuedStream:
     def _on_position(self, position: int) -> None:
         self._deliver([SideEvent("queue", "position", position)])
 
-    def _deliver(self, events: list[ModelEvent]) -> None:
+    def _deliver(self, events: ModelRead) -> None:
         if self._receive is not None:
             self._receive(events)
         else:
-            self._before += events
+            self._before.append(events)

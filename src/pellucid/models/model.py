@@ -30,8 +30,12 @@ from .unheard import unheard
 MAX_ERROR_BODY = 64 * 1024
 
 
-ModelEventReceiver: TypeAlias = Callable[[list[ModelEvent] | None], None]
-"""Takes the events of one read; None: the stream stopped without the end of its turn."""
+ModelRead: TypeAlias = list[ModelEvent] | Exception | None
+"""The events of one read; None: the stream stopped without the end of its turn; an exception: a fault of ours, after
+which nothing comes."""
+
+ModelEventReceiver: TypeAlias = Callable[[ModelRead], None]
+"""Takes what one read gave."""
 
 
 class ModelStream(Protocol):
@@ -204,16 +208,20 @@ class HTTPModelStream:
     def data_received(self, data: bytes) -> None:
         if self._over:
             return
-        events = self._decoder.feed(data)
-        if events and type(events[-1]) is ErrorEvent:
-            # Nothing that could follow an error would be shown.
-            self._over = True
-            self._response.close()
-            events += self._decoder.end("cancelled")
-        elif self._decoder.done:
-            self._over = True
-            self._response.finish()
-            events += self._decoder.end()
+        try:
+            events = self._decoder.feed(data)
+            if events and type(events[-1]) is ErrorEvent:
+                # Nothing that could follow an error would be shown.
+                self._over = True
+                self._response.close()
+                events += self._decoder.end("cancelled")
+            elif self._decoder.done:
+                self._over = True
+                self._response.finish()
+                events += self._decoder.end()
+        except Exception as fault:
+            self._fail(fault)
+            return
         if events and self._receive is not None:
             self._receive(events)
 
@@ -221,7 +229,18 @@ class HTTPModelStream:
         if not self._over and self._receive is not None:
             self._over = True
             # What came is kept; the turn ends as its protocol's own kind of error.
-            self._receive(self._decoder.end() if error is None else self._decoder.end("error", error))
+            try:
+                events = self._decoder.end() if error is None else self._decoder.end("error", error)
+            except Exception as fault:
+                self._fail(fault)
+                return
+            self._receive(events)
+
+    def _fail(self, fault: Exception) -> None:
+        self._over = True
+        self._response.close()
+        if self._receive is not None:
+            self._receive(fault)
 
     def cancel(self, error: ErrorInfo | None = None) -> list[ModelEvent]:
         if not self._over:

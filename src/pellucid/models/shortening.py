@@ -20,7 +20,7 @@ from ..errors import ErrorInfo, ModelError, PellucidError
 from ..events import ErrorEvent, ModelEvent, ResponseStartEvent, SideEvent
 from ..providers.faults import TOO_LONG
 from ..settings import ModelCall
-from .model import Asked, ModelEventReceiver, ModelStream
+from .model import Asked, ModelEventReceiver, ModelRead, ModelStream
 
 TRIES = 8
 SHARE = 1 / 3
@@ -115,10 +115,10 @@ class _ShorteningStream:
         self._paused = False
         self._stream.resume()
 
-    def _on_first_events(self, events: list[ModelEvent] | None) -> None:
+    def _on_first_events(self, events: ModelRead) -> None:
         receive = self._receive
         assert receive is not None
-        if self._begun:
+        if self._begun or isinstance(events, Exception):
             receive(events)
             return
         if events is not None and all(type(event) in _BEFORE for event in events):
@@ -147,6 +147,10 @@ class _ShorteningStream:
             stream = await self._model.ask(self._call)
         except PellucidError:
             self._begin(events)  # that it was too long stands
+            return
+        except Exception as fault:
+            if self._receive is not None:
+                self._receive(fault)
             return
         self._stream, self._held = stream, []
         if self._paused:

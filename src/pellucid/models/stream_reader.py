@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 
 from ..events import ModelEvent, ResponseEndEvent
-from .model import ModelStream
+from .model import ModelRead, ModelStream
 
 
 class StreamReader:
@@ -19,6 +19,7 @@ class StreamReader:
         self._stream = stream
         self._started = False
         self._queue: deque[list[ModelEvent]] = deque()
+        self._fault: Exception | None = None
         self._is_complete = False
         self._came = asyncio.Event()
 
@@ -28,6 +29,8 @@ class StreamReader:
             self._started = True
             self._stream.start(self._receive)
         while not self._queue:
+            if self._fault is not None:
+                raise self._fault
             if self._is_complete:
                 return None
             self._came.clear()
@@ -42,9 +45,11 @@ class StreamReader:
         self._is_complete = True
         self._came.set()
 
-    def _receive(self, events: list[ModelEvent] | None) -> None:
+    def _receive(self, events: ModelRead) -> None:
         if events is None:
             self._is_complete = True
+        elif isinstance(events, Exception):
+            self._fault = events
         else:
             self._queue.append(events)
             self._is_complete = bool(events) and type(events[-1]) is ResponseEndEvent

@@ -21,7 +21,7 @@ from typing import TypeAlias
 from ..errors import ErrorInfo, PellucidError, RequestError
 from ..events import RunEndEvent
 from ..fold import fold
-from ..relay import Fenced, LogLost, Relay
+from ..relay import Fenced, LogEntry, LogLost, Relay
 from ..storage import Store, StoredResponse
 from ..telemetry import log, place_of
 from .driving import LOG_SECONDS, Driver
@@ -222,10 +222,10 @@ class Detached:
         tail = unpack(row.log)[len(said) :] if row is not None and row.log else []
         return tail or [Batch(clock_ms(), closing(fold(events_of(said)), id, ABANDONED))]
 
-    async def _read(self, name: str) -> list[bytes]:
+    async def _read(self, name: str) -> list[LogEntry]:
         """All that is in a log now."""
         count = await self.relay.length(name)
-        read: list[bytes] = []
+        read: list[LogEntry] = []
         follower = self.relay.follow(name) if count else None
         try:
             while follower is not None and len(read) < count:

@@ -25,8 +25,8 @@ from typing import NamedTuple, Protocol
 from msgspec.structs import replace
 
 from ..errors import ErrorInfo, IllegalEvent, PellucidError
-from ..events import Event, ModelEvent, PartDeltaEvent, RunEndEvent, SideEvent
-from ..models import Asked, ModelStream
+from ..events import Event, PartDeltaEvent, RunEndEvent, SideEvent
+from ..models import Asked, ModelRead, ModelStream
 from ..parts import ModelResponse, Origin, RetryPromptPart, ToolCallPart, ToolReturnPart
 from ..run import CallModel, CallTools, CheckOutput, Effect, Mint, Run
 from ..settings import ModelCall
@@ -214,15 +214,13 @@ class LiveRun:
                 events = self._fail(error or FAULT)
         if self._is_broken:
             # Nobody can say what is open for the receiver: only the end can follow.
-            self._pass([RunEndEvent("failed", self.run.usage, error or FAULT)])
+            self._process([RunEndEvent("failed", self.run.usage, error or FAULT)])
         else:
             self._process(events)
-            self._pass([])  # what a stage held back until now goes on
+            self._process([], flush=True)  # what a stage held back until now goes on
         self._notify()
-        while self.ended is None:
+        while self.ended is None and self._failure is None:
             await self._wait()
-            if self.ended is None:
-                self._raise_failure()
         self._raise_failure()
 
     @property
@@ -305,7 +303,7 @@ class LiveRun:
 
     # --- while a turn is read ----------------------------------------------------------------------------------
 
-    def _on_model_events(self, events: list[ModelEvent] | None) -> None:
+    def _on_model_events(self, events: ModelRead) -> None:
         """What one read of the turn gave; None when it stopped without its end. The receiver of a `ModelStream`."""
         stream, run = self._stream, self._machine
         if stream is None or run is None:
@@ -315,6 +313,8 @@ class LiveRun:
                 # A turn that stops without its end is a fault of whatever plays the model.
                 self._stream = None
                 out = run.end(ErrorInfo("model_error", "the model's turn stopped without an end"))
+            elif isinstance(events, Exception):
+                raise events
             else:
                 out, effects = run.feed(events)
                 if effects or run.ended is not None:
@@ -329,14 +329,15 @@ class LiveRun:
         if self._stream is None or self._failure is not None:
             self._notify()
 
-    def _process(self, events: list[Event], first: int = 0) -> None:
-        """Pass events through the stages from `first` on, and to the receiver."""
+    def _process(self, events: list[Event], first: int = 0, *, flush: bool = False) -> None:
+        """Pass events through the stages from `first` on, and to the receiver.
+
+        Nothing happens without events, but with `flush`: then stages release what they held back.
+        """
         if self._side_events and first == 0:
             events = self._with_side_events(events)
-        if events:
-            self._pass(events, first)
-
-    def _pass(self, events: list[Event], first: int = 0) -> None:
+        if not events and not flush:
+            return
         batch = Batch(time_ns() // 1_000_000, events)
         is_delta = len(events) == 1 and type(events[0]) is PartDeltaEvent
         for stage in self._stages[first:] if first else self._stages:

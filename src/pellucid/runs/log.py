@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from ..events import Event, SideEvent
+from ..relay import LogEntry
 from ..telemetry import log, place_of
 from ..text import writable
 from .source import Batch
@@ -37,12 +38,17 @@ def decode_batch(data: bytes) -> Batch:
     return _batch.decode(data)
 
 
-def readable(data: Iterable[bytes]) -> list[Batch]:
+def batch_of(entry: LogEntry) -> Batch:
+    """The batch of a relay's entry: as it is where the relay is this process's memory, encoded elsewhere."""
+    return entry if isinstance(entry, Batch) else decode_batch(entry)
+
+
+def readable(data: Iterable[LogEntry]) -> list[Batch]:
     """The entries, as far as they can be read: a replica of a later version may say what this one does not know."""
     entries: list[Batch] = []
     for one in data:
         try:
-            entries.append(decode_batch(one))
+            entries.append(batch_of(one))
         except msgspec.DecodeError as error:
             log.error("a run's log cannot be read further: %s", place_of(error))
             break

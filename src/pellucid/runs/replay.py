@@ -13,7 +13,7 @@ from ..errors import ErrorInfo, PellucidError
 from ..events import Event, RunEndEvent
 from ..fold import Fold
 from ..relay import Follower
-from .log import WAITED, decode_batch
+from .log import WAITED, batch_of
 from .source import Batch, BatchReceiver
 
 MAX_BATCHES = 64
@@ -162,7 +162,7 @@ class LiveLog(_LogSource):
         if entries is None:
             self._break_off(LOST)
         else:
-            self._add(entry if isinstance(entry, Batch) else decode_batch(entry) for entry in entries)
+            self._add(map(batch_of, entries))
         return True
 
     def _release(self) -> None:

@@ -150,6 +150,18 @@ async def keep(store: Store, done: Finished) -> None:
         await asyncio.sleep(RETRY_SECONDS)
 
 
+async def put(store: Store, row: StoredResponse, batches: Sequence[Batch]) -> ErrorInfo | None:
+    """Store a run that is over; why it could not be stored."""
+    try:
+        await keep(store, await finish(row, batches))
+    except PellucidError as error:
+        return error.info
+    except Exception as error:
+        log.error("a fault while keeping a response: %s", place_of(error))
+        return FAULT
+    return None
+
+
 async def keep_end(store: Store, done: Finished, fence: int) -> bool:
     """Keep the end of a response that was begun; whether it is its end now. Who did not hear the answer may ask again.
     Raises `StoreError`."""
@@ -189,19 +201,9 @@ class StoreStage(Stage):
         """A task of its own: whoever reads the run may leave meanwhile."""
         end = self._end
         assert end is not None
-        error = await self._put()
+        error = await put(self._store, self._row, self._batches)
         # A client that continues from a response that is not stored would find nothing: it must not look complete.
         self.push([end if error is None else RunEndEvent("failed", end.usage, not_kept(error))])
-
-    async def _put(self) -> ErrorInfo | None:
-        try:
-            await keep(self._store, await finish(self._row, self._batches))
-        except PellucidError as error:
-            return error.info
-        except Exception as error:
-            log.error("a fault while keeping a response: %s", place_of(error))
-            return FAULT
-        return None
 
 
 def not_kept(why: ErrorInfo) -> ErrorInfo:

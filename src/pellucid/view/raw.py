@@ -53,6 +53,9 @@ class Raw:
             return events
         out: list[Event] = []
         for event in events:
+            if type(event) is PartDeltaEvent:
+                out.append(PartDeltaEvent(event.index + self._added, event.delta) if self._added else event)
+                continue
             step = _STEPS.get(type(event))
             if step is None:
                 out.append(event)
@@ -73,9 +76,6 @@ class Raw:
         if self._added:
             event = replace(event, index=event.index + self._added, previous_part_kind=self._last)
         out.append(event)
-
-    def _delta(self, event: PartDeltaEvent, out: list[Event]) -> None:
-        out.append(PartDeltaEvent(event.index + self._added, event.delta) if self._added else event)
 
     def _end(self, event: PartEndEvent, out: list[Event]) -> None:
         self._next = event.index + 1
@@ -99,7 +99,6 @@ _STEPS: dict[type[Any], Callable[[Raw, Any, list[Event]], None]] = {
     ResponseStartEvent: Raw._turn,
     SummaryEvent: Raw._summary,
     PartStartEvent: Raw._start,
-    PartDeltaEvent: Raw._delta,
     PartEndEvent: Raw._end,
     ItemEndEvent: Raw._item_end,
     ResponseEndEvent: Raw._totals,

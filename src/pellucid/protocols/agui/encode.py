@@ -164,7 +164,11 @@ class Encoder:
                 self._delta(event)
             elif not self.ended:
                 _STEPS[type(event)](self, event, place)
-        return self._take()
+        out = self._out
+        if not out:
+            return b""
+        self._out = []
+        return out[0] if len(out) == 1 else b"".join(out)
 
     @property
     def messages(self) -> list[Message]:

@@ -59,12 +59,15 @@ class InvokedDecoder:
         self._frames = EventStreamDecoder(limit)
         self._plain: bool | None = None
         self._over = False
-
-    @property
-    def done(self) -> bool:
-        return self._over or self._inner.done
+        self.done = False
+        """See `Decoder`."""
 
     def feed(self, data: bytes) -> list[ModelEvent]:
+        events = self._feed(data)
+        self.done = self._over or self._inner.done
+        return events
+
+    def _feed(self, data: bytes) -> list[ModelEvent]:
         if self._plain is None and data:
             self._plain = data[0] >= 8
         if self._plain:

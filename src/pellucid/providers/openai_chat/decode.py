@@ -6,6 +6,7 @@ that a block is over: the next one does, or the end.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from ...framing.sse import DEFAULT_LIMIT
@@ -118,7 +119,8 @@ class _Reader(Reader):
         if isinstance(text, str) and field == "content":
             self.like.learn(name, data, text, self._say)
         elif isinstance(text, str) and field in self._fields and self._merge is None:
-            self.like.learn(name, data, text, self._think)
+            # Such frames alone follow, so that what `_think` does beside stays done.
+            self.like.learn(name, data, text, partial(self.emit.thinking, REASONING))
 
     def _aside(self, chunk: Chunk, data: bytes, is_error: bool) -> None:
         """What stands beside the choices, or in their place: errors in their several forms, Groq's second usage."""

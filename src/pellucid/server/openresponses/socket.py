@@ -30,6 +30,8 @@ from ...protocols.openresponses import read_json, request_of
 from ...run import Minter
 from ...runs import Batch, RunSource, clock_ms
 from ...runs.replay import FinishedLog
+from ...runs.stored_run import not_kept, put
+from ...storage import StoredResponse
 from ...telemetry import log, place_of
 from ...view import Redactor, redact_error
 from ..exchange import FAULT, STOPPING, Exchange
@@ -197,7 +199,8 @@ class _Conversation:
 
     async def _serve(self, asking: Asking, generate: bool) -> RunEndEvent:
         header = asking.header
-        run = asking.run(asking.row(header) if asking.store else None) if generate else _nothing()
+        row = asking.row(header) if asking.store else None
+        run = asking.run(row) if generate else await self._without_model(row)
         encoder, redact = header.encoder(asking.reader, framing="lines"), Redactor(asking.reader).feed
         await self._open(run)
         try:
@@ -206,6 +209,16 @@ class _Conversation:
         finally:
             await release(run)
         return run.ended or RunEndEvent("failed", error=FAULT)
+
+    async def _without_model(self, row: StoredResponse | None) -> RunSource:
+        """A run in which no model is called, stored as `row`."""
+        end = RunEndEvent("completed")
+        time_ms = clock_ms()
+        if row is not None:
+            error = await put(self._services.store, row, [Batch(time_ms, [end])])
+            if error is not None:
+                end = RunEndEvent("failed", error=not_kept(error))
+        return FinishedLog([Batch(time_ms, [end])])
 
     async def _open(self, run: RunSource) -> None:
         try:
@@ -276,11 +289,6 @@ def _flag(raw: dict[str, Any], name: str) -> bool:
     if value is not None and not isinstance(value, bool):
         raise RequestError(f"{name}: must be true or false", code="invalid_value", param=name)
     return value is not False
-
-
-def _nothing() -> RunSource:
-    """A run in which no model says anything."""
-    return FinishedLog([Batch(clock_ms(), [RunEndEvent("completed")])])
 
 
 __all__ = ["ResponsesSocket"]
