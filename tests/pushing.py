@@ -14,14 +14,14 @@ from typing import Protocol, TypeAlias
 from pellucid.errors import ErrorInfo, ModelError
 from pellucid.events import Event, ModelEvent, ResponseEndEvent, RunEndEvent
 from pellucid.fold import Fold
-from pellucid.models import ModelEventReceiver, ModelStream, StreamReader
+from pellucid.models import ModelEventReceiver, ModelRead, ModelStream, StreamReader
 from pellucid.parts import Origin
 from pellucid.runs import Batch, BatchReceiver, RunSource, Stage
 from pellucid.settings import ModelCall
 from tests.waiting import loop_turns
 
-Read: TypeAlias = "list[ModelEvent] | asyncio.Event | None"
-"""The events of one read; an event to wait for before the next; None: the stream stops without its end."""
+Read: TypeAlias = ModelRead | asyncio.Event
+"""What a read gives; or an event to wait for before the next."""
 
 
 class Dice(Protocol):
@@ -118,9 +118,11 @@ class ScriptedStream:
     def _give(self) -> None:
         read = self.reads.pop(0)
         assert not isinstance(read, asyncio.Event)
-        for event in read or []:
-            self._fold.feed(event)
-        if read is None or (read and isinstance(read[-1], ResponseEndEvent)):
+        if isinstance(read, list):
+            for event in read:
+                self._fold.feed(event)
+            self.is_over = bool(read) and isinstance(read[-1], ResponseEndEvent)
+        else:
             self.is_over = True
         assert self._receive is not None
         try:

@@ -25,7 +25,7 @@ from pellucid.events import ErrorEvent, ModelEvent, ResponseEndEvent, SideEvent
 from pellucid.fold import fold
 from pellucid.interop.pydantic_ai import PydanticAgent
 from pellucid.interop.pydantic_ai.agent import Teller
-from pellucid.models import StreamReader
+from pellucid.models import ModelRead, StreamReader
 from pellucid.settings import ModelCall, ToolDefinition
 from tests.cutting import content_deltas
 from tests.interop.histories import THEIR_RESPONSE_PARTS
@@ -239,7 +239,7 @@ def test_cancel_stops_the_run_at_once() -> None:
         asked: list[ours.ModelMessage] = [ours.ModelRequest([ours.UserPromptPart(prompt)])]
         turn = await PydanticAgent(agent, "a").open(ModelCall("a", asked))
         events: list[ModelEvent] = []
-        turn.start(lambda batch: events.extend(batch or []))
+        turn.start(lambda read: events.extend(read if isinstance(read, list) else []))
         await eventually(lambda: what in started)
         assert events
         events += turn.cancel()
@@ -323,9 +323,10 @@ def test_who_does_not_read_does_not_fill_the_memory() -> None:
         # And once it is read, it is not ahead of who pauses.
         text, paused_at = "", 0
 
-        def receive(batch: list[ModelEvent] | None) -> None:
+        def receive(read: ModelRead) -> None:
             nonlocal text
-            text += "".join(content_deltas(batch or []))
+            assert isinstance(read, list)
+            text += "".join(content_deltas(read))
             if not paused_at:
                 turn.pause()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 from pellucid.errors import ErrorInfo
@@ -21,7 +21,7 @@ from tests.waiting import loop_turns
 class Returns(NullTurnHandler):
     """Calls the functions that `view_kit.run_of` calls, which return the same."""
 
-    tools = frozenset({"f0", "f1"})
+    tools: Container[str] = frozenset({"f0", "f1"})
 
     def __init__(self, dice: Dice) -> None:
         self._dice = dice

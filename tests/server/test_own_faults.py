@@ -59,7 +59,7 @@ def told_without_content(caplog: pytest.LogCaptureFixture, where: str) -> None:
 
 @pytest.mark.parametrize(
     ("where", "name", "place"),
-    [(AnswerDecoder, "feed", "models.model"), (Run, "feed", "runs.attached"), (Encoder, "feed", "asgi.serving")],
+    [(AnswerDecoder, "feed", "models.model"), (Run, "feed", "runs.live_run"), (Encoder, "feed", "asgi.streaming")],
     ids=["decoder", "run", "encoder"],
 )
 def test_in_mid_stream(
@@ -88,7 +88,13 @@ def test_in_mid_stream(
 
 
 @pytest.mark.parametrize(
-    ("where", "name"), [(AnswerDecoder, "feed"), (Run, "feed"), (Encoder, "feed"), (create, "parse_request")]
+    ("where", "name", "place"),
+    [
+        (AnswerDecoder, "feed", "models.model"),
+        (Run, "feed", "runs.live_run"),
+        (Encoder, "feed", "asgi.streaming"),
+        (create, "parse_request", "server.openresponses"),
+    ],
 )
 def test_before_anything_was_sent(
     gateway: Served,
@@ -97,6 +103,7 @@ def test_before_anything_was_sent(
     caplog: pytest.LogCaptureFixture,
     where: Any,
     name: str,
+    place: str,
 ) -> None:
     monkeypatch.setattr(where, name, breaks(1, getattr(where, name)))
     model = upstream.plays(thinks_aloud)
@@ -105,7 +112,7 @@ def test_before_anything_was_sent(
     assert reply.error["type"] == "server_error"
     assert all(call.connection.closed.wait(LIMIT_SECONDS) for call in upstream.calls(model))
     gateway.idle()
-    told_without_content(caplog, "pellucid.server.")
+    told_without_content(caplog, f"pellucid.{place}")
 
 
 def test_even_if_what_is_open_cannot_be_closed(

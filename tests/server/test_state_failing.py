@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from pellucid.runs import keeping
+from pellucid.runs import stored_run
 from pellucid.storage.errors import Unanswered
 from pellucid.storage.sqlite import Sqlite
 from tests.scripted import Call, Script, Upstream, delta, say
@@ -51,8 +51,8 @@ def failing(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(Sqlite, "read", unless_away(Sqlite.read))
     monkeypatch.setattr(Sqlite, "write", unless_away(Sqlite.write))
-    monkeypatch.setattr(keeping, "RETRY_SECONDS", 0.02)
-    monkeypatch.setattr(keeping, "WAITED_SECONDS", 0.2)
+    monkeypatch.setattr(stored_run, "RETRY_SECONDS", 0.02)
+    monkeypatch.setattr(stored_run, "WAITED_SECONDS", 0.2)
     return Failing(url_of(tmp_path / "store.sqlite"), is_away.set, is_away.clear)
 
 

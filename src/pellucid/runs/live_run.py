@@ -219,9 +219,7 @@ class LiveRun:
             self._process(events)
             self._process([], flush=True)  # what a stage held back until now goes on
         self._notify()
-        while self.ended is None and self._failure is None:
-            await self._wait()
-        self._raise_failure()
+        await self._wait_for_end()
 
     @property
     def run(self) -> Run:
@@ -388,6 +386,11 @@ class LiveRun:
             await self._execute(*self._effects)
         else:
             await self._wait()
+
+    async def _wait_for_end(self) -> None:
+        while self.ended is None and self._failure is None:
+            await self._wait()
+        self._raise_failure()
 
     def _raise_failure(self) -> None:
         failure, self._failure = self._failure, None
