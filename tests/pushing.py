@@ -174,6 +174,7 @@ class ScriptedSource:
         self._left = list(batches)
         self._pause = pause
         self.fold = Fold()
+        self.opened = False
         self.ended: RunEndEvent | None = None
         self.delivered: list[Event] = []
         self._receive: BatchReceiver = lambda batch: None
@@ -182,6 +183,7 @@ class ScriptedSource:
 
     async def open(self) -> None:
         await asyncio.sleep(0)
+        self.opened = True
 
     async def deliver(self, receive: BatchReceiver) -> None:
         self._receive = receive

@@ -6,7 +6,7 @@ import http.client
 import json
 import socket
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -183,13 +183,15 @@ def serve(
     transport: UpstreamClient | None = None,
     more: Iterable[Asked] = (),
     tracers: TracerProvider | None = None,
+    wrap: Callable[[Any], Any] = lambda app: app,
 ) -> Iterator[Served]:
-    """The gateway on a free port of this process, until the end of the block."""
+    """The gateway on a free port of this process, until the end of the block; `wrap` may put middleware around it."""
     config = check_config(config, {}) if isinstance(config, dict) else config
     config = msgspec.structs.replace(config, server=msgspec.structs.replace(config.server, port=0))
     if config.storage.url is None:
         config = msgspec.structs.replace(config, storage=msgspec.structs.replace(config.storage, url="sqlite://"))
-    server = uvicorn.Server(uvicorn.Config(create_app(config, local, transport, more, tracers), **settings_of(config)))
+    app = wrap(create_app(config, local, transport, more, tracers))
+    server = uvicorn.Server(uvicorn.Config(app, **settings_of(config)))
     thread = threading.Thread(target=lambda: uvloop.run(server.serve()), name="gateway")
     thread.start()
     try:

@@ -73,6 +73,8 @@ class ASGIWriter:
         self._size = 0
         self._more = asyncio.Event()
         self._is_ending = False
+        self._failure: Exception | None = None
+        """What `send` raised."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self, source: RunSource) -> None:
@@ -80,8 +82,8 @@ class ASGIWriter:
         self._task = asyncio.create_task(self._write_pieces())
 
     def write(self, data: bytes) -> None:
-        if self._task is not None and self._task.done():
-            raise http.ClientGone  # what `send` raised is how this server says so
+        if self._failure is not None:
+            raise self._failure
         self._pieces.append(data)
         self._size += len(data)
         if self._size > MAX_BUFFERED and self._source is not None:
@@ -93,25 +95,33 @@ class ASGIWriter:
         self._more.set()
         if self._task is not None:
             await asyncio.wait({self._task})
-        await self._send(http.piece(b"".join([*self._pieces, data]), last=True))
+        if self._failure is None:
+            await self._send_piece([*self._pieces, data], last=True)
+        if self._failure is not None:
+            raise self._failure
 
     def close(self) -> None:
         if self._task is not None:
             self._task.cancel()
 
     async def _write_pieces(self) -> None:
-        while True:
+        while self._failure is None:
             await self._more.wait()
             if self._is_ending:
                 return
             self._more.clear()
             pieces, self._pieces, self._size = self._pieces, [], 0
-            try:
-                await self._send(http.piece(b"".join(pieces)))
-            except OSError:
-                return
+            await self._send_piece(pieces)
             if self._source is not None:
-                self._source.resume()
+                self._source.resume()  # also after a failure, which is raised where the next data is written
+
+    async def _send_piece(self, pieces: list[bytes], *, last: bool = False) -> None:
+        try:
+            await self._send(http.piece(b"".join(pieces), last=last))
+        except OSError:
+            self._failure = http.ClientGone()  # this is how servers say so
+        except Exception as error:
+            self._failure = error
 
 
 class _NullWriter:

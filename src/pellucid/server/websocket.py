@@ -168,6 +168,8 @@ class MessageWriter:
         self._size = 0
         self._more = asyncio.Event()
         self._is_ending = False
+        self._failure: Exception | None = None
+        """What the socket raised."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self, source: RunSource) -> None:
@@ -175,8 +177,8 @@ class MessageWriter:
         self._task = asyncio.create_task(self._send_messages())
 
     def write(self, data: bytes) -> None:
-        if self._task is not None and self._task.done():
-            raise http.ClientGone
+        if self._failure is not None:
+            raise self._failure
         self._pieces.append(data)
         self._size += len(data)
         if self._size > MAX_BUFFERED and self._source is not None:
@@ -189,8 +191,8 @@ class MessageWriter:
         self._more.set()
         if self._task is not None:
             await asyncio.wait({self._task})
-            if not self._task.cancelled() and (error := self._task.exception()) is not None:
-                raise error
+        if self._failure is not None:
+            raise self._failure
 
     def close(self) -> None:
         if self._task is not None:
@@ -201,7 +203,12 @@ class MessageWriter:
             await self._more.wait()
             self._more.clear()
             pieces, self._pieces, self._size = self._pieces, [], 0
-            for line in b"".join(pieces).splitlines():
-                await self._socket.say(line.decode())
+            try:
+                for line in b"".join(pieces).splitlines():
+                    await self._socket.say(line.decode())
+            except Exception as error:
+                self._failure = error
             if self._source is not None:
-                self._source.resume()
+                self._source.resume()  # also after a failure, which is raised where the next data is written
+            if self._failure is not None:
+                return
