@@ -5,7 +5,7 @@ which are told in `relay`.
 """
 
 from .follower import Follower
-from .memory import MemoryRelay
+from .memory import LogAppender, MemoryRelay
 from .open import check_relay_url, open_relay
 from .relay import Fenced, Listener, LogEntry, LogLost, Relay, RelayError, Verdict
 
@@ -13,6 +13,7 @@ __all__ = [
     "Fenced",
     "Follower",
     "Listener",
+    "LogAppender",
     "LogEntry",
     "LogLost",
     "MemoryRelay",

@@ -28,6 +28,7 @@ class Follower:
         "at",
         "doubted",
         "reading",
+        "receiver",
     )
 
     def __init__(self, after: int, taken: Callable[[Follower], None]) -> None:
@@ -44,12 +45,12 @@ class Follower:
         self._error: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._on_ready: Callable[[], None] | None = None
+        self.receiver: Callable[[Any], None] | None = None
+        """Gets each entry when it comes, so that it need not be taken; as long as nothing is left to be taken."""
 
     def start(self, on_ready: Callable[[], None]) -> None:
-        """Call `on_ready` whenever there may be something to take; at once, if there is."""
+        """Call `on_ready` whenever there may be something to take."""
         self._on_ready = on_ready
-        if self.ready:
-            on_ready()
 
     @property
     def ready(self) -> bool:
@@ -109,10 +110,18 @@ class Follower:
     def put(self, entries: Sequence[Any], at: int, size: int = 0) -> None:
         """These came; the last of them has the number `at`. `size`: how many bytes they are, fetched from afar."""
         self.at = at
-        if not self._closed:
+        if self._closed:
+            return
+        receiver = self.receiver
+        if receiver is None or self._entries:
             self._entries += entries
             self._size += size
             self._wake()
+            return
+        for entry in entries:
+            receiver(entry)
+        if size and not self.over:
+            self._taken(self)
 
     def end(self) -> None:
         self._ended = True

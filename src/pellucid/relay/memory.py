@@ -28,6 +28,8 @@ class _Log(_Kept):
     def __init__(self) -> None:
         self.entries: list[LogEntry] = []
         self.ended = False
+        self.is_gone = False
+        """Whether the relay forgot it."""
         self.followers: set[Follower] = set()
         """Those who read it, or wait for it to begin."""
 
@@ -56,6 +58,37 @@ class _Mark(_Kept):
         self.until = 0.0
         self.count = 0
         self.ended = False
+
+
+class LogAppender:
+    """Appends to one log, while it is its writer's. Followers get an entry within the call.
+
+    It does not put off the time at which the log goes: that counts from the last `append`, or the lease's renewal.
+    """
+
+    __slots__ = ("_fence", "_log", "_mark")
+
+    def __init__(self, log: _Log, mark: _Mark, fence: int) -> None:
+        self._log = log
+        self._mark = mark
+        self._fence = fence
+
+    def append(self, entry: LogEntry) -> bool:
+        """Append one entry. False, and nothing happened, if `append` of the relay has to say what is wrong."""
+        log, mark = self._log, self._mark
+        if mark.fence != self._fence or mark.ended or log.is_gone:
+            return False
+        entries = log.entries
+        entries.append(entry)
+        mark.count = at = len(entries)
+        for follower in tuple(log.followers):
+            receiver = follower.receiver
+            if receiver is not None and follower.at == at - 1:
+                follower.at = at
+                receiver(entry)
+            else:
+                log.show(follower)
+        return True
 
 
 class _Box(_Kept):
@@ -134,6 +167,13 @@ class MemoryRelay:
             kept.show(follower)
         return mark.count
 
+    def appender(self, log: str, fence: int) -> LogAppender | None:
+        """What appends one entry after another, for a writer that has appended; None if it may not any more."""
+        mark, kept = self._marks.get(log), self._logs.get(log)
+        if mark is None or kept is None or mark.fence != fence or mark.ended:
+            return None
+        return LogAppender(kept, mark, fence)
+
     def follow(self, log: str, after: int = 0) -> Follower:
         now = self._now()
         follower = Follower(after, lambda follower: self._left(log, follower))
@@ -200,6 +240,8 @@ class MemoryRelay:
             return False
         mark.until = now + seconds
         self._keep("_marks", name, mark, now + LIFE + SPARE)
+        if (kept := self._logs.get(name)) is not None and not kept.ended:
+            self._keep("_logs", name, kept, now + LIFE)
         return True
 
     async def release(self, name: str, token: int) -> None:
@@ -342,6 +384,7 @@ class MemoryRelay:
             else:
                 del kept[name]
                 if isinstance(what, _Log):
+                    what.is_gone = True
                     for follower in what.followers:
                         follower.fail(LogLost())
         return now

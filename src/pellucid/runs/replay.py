@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from ..errors import ErrorInfo, PellucidError
 from ..events import Event, RunEndEvent
 from ..fold import Fold
-from ..relay import Follower
+from ..relay import Follower, LogEntry
 from .log import WAITED, batch_of
 from .source import Batch, BatchReceiver
 
@@ -33,6 +33,9 @@ class _LogSource:
         self.broken_off = False
         """Whether what closed the run was made up here, because the reading broke off."""
         self._fold = Fold()
+        """What was delivered, where the batches are not at hand any more."""
+        self._delivered: list[Batch] = []
+        """What was delivered, of batches that somebody else holds as well."""
         self._backlog = deque[Batch]()
         """Read, and not delivered yet."""
         self._receive: BatchReceiver | None = None
@@ -57,6 +60,7 @@ class _LogSource:
                 continue
             else:
                 self._waiter = asyncio.get_running_loop().create_future()
+                self._listen()
                 try:
                     await self._waiter
                 finally:
@@ -82,6 +86,9 @@ class _LogSource:
         """Add what there is to the backlog; whether there is more to do."""
         raise NotImplementedError
 
+    def _listen(self) -> None:
+        """Nothing is left to be done: deliver what comes from now on, unless the reading is paused."""
+
     def _release(self) -> None:
         """Give back what is read from."""
 
@@ -103,25 +110,33 @@ class _LogSource:
         return batches
 
     def _deliver(self, batches: Iterable[Batch]) -> None:
-        fold, receive = self._fold, self._receive
+        receive = self._receive
+        assert receive is not None
         for batch in batches:
-            for event in batch.events:
-                fold.feed(event)
-            self._time_ms = batch.time_ms
-            if fold.ended is not None:
-                self.ended = fold.ended
-                self._release()
-            if receive is not None:
-                receive(batch)
+            self._note(batch)
+            receive(batch)
+
+    def _note(self, batch: Batch) -> None:
+        """What is delivered next; it may be the last."""
+        self._delivered.append(batch)
+        if batch.events and type(batch.events[-1]) is RunEndEvent:
+            self.ended = batch.events[-1]
+            self._release()
+            self._notify()
 
     def _break_off(self, error: ErrorInfo | None) -> None:
         self._release()
         self._notify()
         self.broken_off = True
-        self.ended = RunEndEvent("cancelled" if error is None else "failed", self._fold.usage, error)
-        events: list[Event] = [*self._fold.closing(error), self.ended]
+        fold = self._fold
+        for batch in self._delivered:
+            for event in batch.events:
+                fold.feed(event)
+        self.ended = RunEndEvent("cancelled" if error is None else "failed", fold.usage, error)
+        events: list[Event] = [*fold.closing(error), self.ended]
+        time_ms = self._delivered[-1].time_ms if self._delivered else self._time_ms
         if self._receive is not None:
-            self._receive(Batch(self._time_ms, events))
+            self._receive(Batch(time_ms, events))
 
     def _notify(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -136,20 +151,44 @@ class LiveLog(_LogSource):
     def __init__(self, follower: Follower) -> None:
         super().__init__()
         self._follower = follower
+        self._is_shared = True
+        """Whether the log holds the very batches that are delivered."""
 
     def _start(self) -> None:
-        self._follower.start(self._on_entries)
+        self._follower.start(self._notify)
 
-    def _on_entries(self) -> None:
-        """There is something to take."""
-        if self.ended is None and self._failure is None and not self._paused and not self._backlog:
-            try:
-                if self._read() and len(self._backlog) <= MAX_BATCHES:
-                    self._deliver(self._next())
-            except Exception as error:
-                self._failure = error
-        if self.ended is not None or self._failure is not None or self._backlog:
+    def _listen(self) -> None:
+        if not self._paused:
+            self._follower.receiver = self._on_entry
+
+    def pause(self) -> None:
+        super().pause()
+        self._follower.receiver = None
+
+    def _on_entry(self, entry: LogEntry) -> None:
+        """An entry of the log, as it comes."""
+        try:
+            batch = batch_of(entry)
+            if self._paused or self._backlog or len(batch.events) > MAX_EVENTS:
+                self._add([batch])
+                self._notify()
+                return
+            self._is_shared = batch is entry
+            self._note(batch)
+            assert self._receive is not None
+            self._receive(batch)
+        except Exception as error:
+            self._failure = error
+            self._release()
             self._notify()
+
+    def _note(self, batch: Batch) -> None:
+        super()._note(batch)
+        if not self._is_shared:
+            # It was decoded for this reader alone: only what it adds up to is kept.
+            for event in self._delivered.pop().events:
+                self._fold.feed(event)
+            self._time_ms = batch.time_ms
 
     def _read(self) -> bool:
         if not self._follower.ready:
@@ -162,6 +201,7 @@ class LiveLog(_LogSource):
         if entries is None:
             self._break_off(LOST)
         else:
+            self._is_shared = bool(entries) and type(entries[0]) is Batch
             self._add(map(batch_of, entries))
         return True
 

@@ -13,7 +13,7 @@ import asyncio
 from contextlib import suppress
 
 from ..errors import PellucidError
-from ..relay import Fenced, LogEntry, LogLost, MemoryRelay, Relay
+from ..relay import Fenced, LogAppender, LogEntry, LogLost, MemoryRelay, Relay
 from .lease import Lease
 from .log import encode_batch
 from .source import Batch
@@ -27,6 +27,8 @@ class LogWriter:
         self._relay = relay
         self._lease = lease
         self._memory = relay if isinstance(relay, MemoryRelay) else None
+        self._appender: LogAppender | None = None
+        """Of a log in memory, once something was appended to it."""
         self._entries: list[LogEntry] = []
         self._whole = False
         """Whether the last entry is there."""
@@ -40,7 +42,12 @@ class LogWriter:
 
     def add(self, batch: Batch, *, last: bool = False) -> None:
         """Append a batch, now or as soon as the relay takes it. `last`: it ends the log."""
-        self._entries.append(batch if self._memory is not None else encode_batch(batch))
+        appender, entries = self._appender, self._entries
+        if appender is not None and not last and self._sent == len(entries) and appender.append(batch):
+            entries.append(batch)
+            self._sent += 1
+            return
+        entries.append(batch if self._memory is not None else encode_batch(batch))
         self._whole = last
         if not self._append_now():
             self._more.set()
@@ -55,6 +62,7 @@ class LogWriter:
             self._sent = memory.append_now(lease.name, entries, lease.fence, last=self._whole, after=self._sent)
         except (LogLost, Fenced):
             return False
+        self._appender = memory.appender(lease.name, lease.fence)
         self._done = self._whole
         if self._done:
             self._more.set()
@@ -98,4 +106,5 @@ class LogWriter:
         if not self._lease.lost:
             await self._relay.drop(self._lease.name, 0)
             self._asked = None
+            self._appender = None
             self._sent = 0
