@@ -281,6 +281,27 @@ def test_what_a_receiver_or_a_stage_raises_is_raised_and_the_run_can_be_stopped(
 
 
 @pytest.mark.anyio
+async def test_a_program_that_exits_while_it_receives_exits() -> None:
+    """Its output was closed, perhaps; the connection whose read this was has no part in that."""
+
+    def exits(batch: Batch) -> None:
+        live.receive(batch)
+        if len(live.batches) == 1:
+            raise SystemExit(1)
+
+    for stages in ([], [Late(random.Random(1))]):
+        live = Live(THINKS, random.Random(1), stages)
+        await live.run.open()
+        with pytest.raises(SystemExit):
+            await live.run.deliver(exits)
+        await live.run.stop()
+        fold(live.events)
+        assert isinstance(live.events[-1], RunEndEvent)
+        assert live.model.streams[0].is_over
+        assert live.model.streams[0].raised is None
+
+
+@pytest.mark.anyio
 async def test_a_side_event_that_cannot_be_received_ends_the_delivery_at_once() -> None:
     """While functions run, for which it would otherwise wait."""
     left = asyncio.Event()

@@ -144,7 +144,7 @@ class LiveRun:
         self._paused = False
         self._receive: BatchReceiver = self._enqueue
         self._queue: deque[Batch] = deque()
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
         """What the receiver or a stage raised."""
         self._is_broken = False
         """Whether a stage raised: its batch was lost, and it has no part in what closes the run."""
@@ -321,7 +321,7 @@ class LiveRun:
                     stream.cancel()
                     self._effects = effects
             self._process(out)
-        except Exception as error:
+        except BaseException as error:  # a SystemExit, too, is not the transport's to handle
             self._failure = error
             stream.pause()
         if self._stream is None or self._failure is not None:
@@ -359,7 +359,7 @@ class LiveRun:
         def push(events: list[Event]) -> None:
             try:
                 self._process(events, first)
-            except Exception as error:
+            except BaseException as error:
                 self._failure = error
             if self.ended is not None or self._failure is not None:
                 self._notify()
