@@ -10,8 +10,11 @@ The groups, in the order in which they run; a case is a name and a function that
 * `requests`: requests that are refused, paths that do not exist, what needs a key.
 * `pages`: what is read without a model: models, OpenAPI, metric names.
 * `socket`: responses over a WebSocket.
+* `resources`: conversations, chains of responses, chats with branches, stored threads, clients that leave, the outside
+  of requests (encodings, methods, origins).
 * `spaces`: a script said by three participants, what each receives, the history over HTTP.
 * `commands`: `decode`, `translate`, `record` and `config` at the command line.
+* `surface`: no case of its own: what the OpenAPI document and the help texts name, and no case used.
 * `reopened`: what the *base* stored, sealed, recorded and left in Redis, read by this version.
 """
 
@@ -26,13 +29,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
-from . import commands, refusals, runs, spaces
+from . import commands, refusals, resources, runs, spaces
 from .captures import BROKEN, Capture, Case
 from .fixtures import FIXTURES, Script, recorded
 from .gateway import Checkout, Gateway
 from .remains import leave_live, live_cases, remains, reopened
 from .setting import STORE, Cases, Setting, configuration
+from .surface import EXEMPT, SURFACE, unexplained
 from .upstream import Upstream
 
 GROUPS: dict[str, Callable[[Setting], Cases]] = {
@@ -44,6 +49,7 @@ GROUPS: dict[str, Callable[[Setting], Cases]] = {
     "requests": refusals.requests,
     "pages": refusals.pages,
     "socket": runs.socket,
+    "resources": resources.resources,
     "spaces": spaces.in_spaces,
     "commands": commands.commands,
 }
@@ -108,6 +114,7 @@ def capture(checkout: Checkout, file: Path, left: Path, recordings: Path | None,
             for group, cases in GROUPS.items():
                 run(cases(on))
                 print(f"{checkout.root.name}: {group}: {count} cases, {time.monotonic() - began:.0f} s", flush=True)
+            document = on.gateway.request("GET", "/openapi.json").json
         left_behind = json.loads((left / "remains.json").read_text())
         shutil.copytree(left / "data", Path(made) / "reopened")
         with setting(checkout, Path(made) / "reopened", scripts, short) as on:
@@ -115,7 +122,20 @@ def capture(checkout: Checkout, file: Path, left: Path, recordings: Path | None,
         if "live" in left_behind and wanted("reopened/redis/response"):
             for name, case in live_cases(checkout, left, left_behind["live"]):
                 out.put(name, case)
+        if not only:
+            out.put("surface", surface_case(document))
         print(f"{checkout.root.name}: reopened: {count} cases, {time.monotonic() - began:.0f} s", flush=True)
+
+
+def surface_case(document: dict[str, Any]) -> Case:
+    """What is offered and no case used: a fault, unless it is exempt."""
+    case = Case()
+    missing = [*SURFACE.missing_operations(document), *SURFACE.missing_commands()]
+    case.add("exempt", "\n".join(sorted(name for name in missing if name in EXEMPT)))
+    if rest := unexplained(missing):
+        case.add(BROKEN, f"no case uses with success: {', '.join(rest)}")
+        print(f"surface: no case uses with success: {', '.join(rest)}", file=sys.stderr, flush=True)
+    return case
 
 
 def in_short(name: str) -> bool:

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from .surface import SURFACE
+
 KEY_VARIABLE = "PELLUCID_GOLDEN_KEY"
 _CONNECTION_HEADERS = frozenset({"date", "server", "connection", "keep-alive", "content-length", "transfer-encoding"})
 """Headers of one connection, not of the answer."""
@@ -106,6 +108,7 @@ class Gateway:
             connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         connection.request(method, path, data, sent)
         response = connection.getresponse()
+        SURFACE.add_request(method, path, response.status)
         got = [(name.lower(), value) for name, value in response.getheaders()]
         try:
             reply = Reply(response.status, got, response.read())
