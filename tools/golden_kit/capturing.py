@@ -13,6 +13,7 @@ The groups, in the order in which they run; a case is a name and a function that
 * `resources`: conversations, chains of responses, chats with branches, stored threads, clients that leave, the outside
   of requests (encodings, methods, origins).
 * `spaces`: a script said by three participants, what each receives, the history over HTTP.
+* `access`: keys with policies and limits, sessions, pages of other origins.
 * `commands`: `decode`, `translate`, `record` and `config` at the command line.
 * `surface`: no case of its own: what the OpenAPI document and the help texts name, and no case used.
 * `reopened`: what the *base* stored, sealed, recorded and left in Redis, read by this version.
@@ -31,7 +32,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from . import commands, refusals, resources, runs, spaces
+from . import access, commands, refusals, resources, runs, spaces
 from .captures import BROKEN, Capture, Case
 from .fixtures import FIXTURES, Script, recorded
 from .gateway import Checkout, Gateway
@@ -51,6 +52,7 @@ GROUPS: dict[str, Callable[[Setting], Cases]] = {
     "socket": runs.socket,
     "resources": resources.resources,
     "spaces": spaces.in_spaces,
+    "access": access.access,
     "commands": commands.commands,
 }
 

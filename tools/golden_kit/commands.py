@@ -431,7 +431,7 @@ def _record_commands(batch: Batch, case: Case) -> None:
     case.add("verify the export: status", str(verified.status))
     case.add("verify the export: stderr", verified.stderr)
     case.add("key: status", str(run("key").status))
-    _record(case, run("accept", "space:strict"), "accept: ")
+    _record(case, run("accept", "--all"), "accept: ")
     _record(case, run("erase", "space:strict", "1"), "erase: ")
     _record(case, run("erase", "space:strict", "1"), "erase again: ")
     case.add("verify after it: status", str(run("verify").status))
