@@ -219,7 +219,8 @@ def _session(on: Setting, case: Case, key: str, other: str) -> None:
     page = {"Origin": f"http://127.0.0.1:{on.gateway.port}", "Sec-Fetch-Site": "same-origin"}
     talk = Talk(case, on.gateway, page)
     talk("GET", "/api/session")
-    for body in ({}, {"key": 7}, {"key": "wrong"}, {"key": key[:-1]}, []):
+    bad: list[Any] = [{}, {"key": 7}, {"key": "wrong"}, {"key": key[:-1]}, []]
+    for body in bad:
         talk("POST", "/api/session", body)
     talk("POST", "/api/session", json.dumps({"key": key}).encode(), Content_Type="text/plain")
     reply = talk("POST", "/api/session", {"key": key})

@@ -13,6 +13,7 @@ The groups, in the order in which they run; a case is a name and a function that
 * `resources`: conversations, chains of responses, chats with branches, stored threads, clients that leave, the outside
   of requests (encodings, methods, origins).
 * `spaces`: a script said by three participants, what each receives, the history over HTTP.
+* `tools`: functions and an MCP server of the gateway's own, and a model that writes summaries.
 * `access`: keys with policies and limits, sessions, pages of other origins.
 * `commands`: `decode`, `translate`, `record` and `config` at the command line.
 * `surface`: no case of its own: what the OpenAPI document and the help texts name, and no case used.
@@ -32,7 +33,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from . import access, commands, refusals, resources, runs, spaces
+from . import access, commands, refusals, resources, runs, server_tools, spaces
 from .captures import BROKEN, Capture, Case
 from .fixtures import FIXTURES, Script, recorded
 from .gateway import Checkout, Gateway
@@ -52,6 +53,7 @@ GROUPS: dict[str, Callable[[Setting], Cases]] = {
     "socket": runs.socket,
     "resources": resources.resources,
     "spaces": spaces.in_spaces,
+    "tools": server_tools.server_tools,
     "access": access.access,
     "commands": commands.commands,
 }
@@ -94,6 +96,10 @@ def capture(checkout: Checkout, file: Path, left: Path, recordings: Path | None,
     def wanted(name: str) -> bool:
         return not only or any(fnmatchcase(name, pattern) for pattern in only)
 
+    def reached(group: str) -> bool:
+        """Whether any case of a group can be wanted: some start gateways of their own."""
+        return not only or any(fnmatchcase(group, pattern.partition("/")[0]) for pattern in only)
+
     def run(cases: Cases) -> None:
         nonlocal count
         for name, body in cases:
@@ -114,7 +120,8 @@ def capture(checkout: Checkout, file: Path, left: Path, recordings: Path | None,
     with tempfile.TemporaryDirectory(prefix="golden-data-") as made, Capture(file) as out:
         with setting(checkout, Path(made) / "data", scripts, short) as on:
             for group, cases in GROUPS.items():
-                run(cases(on))
+                if reached(group):
+                    run(cases(on))
                 print(f"{checkout.root.name}: {group}: {count} cases, {time.monotonic() - began:.0f} s", flush=True)
             document = on.gateway.request("GET", "/openapi.json").json
         left_behind = json.loads((left / "remains.json").read_text())
