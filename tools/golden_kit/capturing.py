@@ -7,6 +7,7 @@ The groups, in the order in which they run; a case is a name and a function that
 * `turns`: two more turns with what the client was given, and one with a model of another provider.
 * `background`: detached runs, replayed from every cursor.
 * `upstream-errors`: statuses, broken and cut bodies, over every protocol.
+* `settings`: every row of the profiles × protocol × setting, tool and kind of content; configured models; wrong values.
 * `requests`: requests that are refused, paths that do not exist, what needs a key.
 * `pages`: what is read without a model: models, OpenAPI, metric names.
 * `socket`: responses over a WebSocket.
@@ -33,7 +34,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from . import access, commands, refusals, resources, runs, server_tools, spaces
+from . import access, commands, parameters, refusals, resources, runs, server_tools, spaces
 from .captures import BROKEN, Capture, Case
 from .fixtures import FIXTURES, Script, recorded
 from .gateway import Checkout, Gateway
@@ -48,6 +49,7 @@ GROUPS: dict[str, Callable[[Setting], Cases]] = {
     "turns": runs.turns,
     "background": runs.background,
     "upstream-errors": refusals.upstream_errors,
+    "settings": parameters.settings,
     "requests": refusals.requests,
     "pages": refusals.pages,
     "socket": runs.socket,
@@ -88,6 +90,11 @@ def leave(checkout: Checkout, left: Path, recordings: Path | None, short: bool) 
     (left / "remains.json").write_text(json.dumps(left_behind))
 
 
+def reaches(only: list[str], group: str) -> bool:
+    """Whether any case of a group can be wanted: some start gateways of their own."""
+    return not only or any(fnmatchcase(group, pattern.partition("/")[0]) for pattern in only)
+
+
 def capture(checkout: Checkout, file: Path, left: Path, recordings: Path | None, short: bool, only: list[str]) -> None:
     """Run every case and write the capture."""
     scripts = scripts_of(recordings)
@@ -95,10 +102,6 @@ def capture(checkout: Checkout, file: Path, left: Path, recordings: Path | None,
 
     def wanted(name: str) -> bool:
         return not only or any(fnmatchcase(name, pattern) for pattern in only)
-
-    def reached(group: str) -> bool:
-        """Whether any case of a group can be wanted: some start gateways of their own."""
-        return not only or any(fnmatchcase(group, pattern.partition("/")[0]) for pattern in only)
 
     def run(cases: Cases) -> None:
         nonlocal count
@@ -120,17 +123,19 @@ def capture(checkout: Checkout, file: Path, left: Path, recordings: Path | None,
     with tempfile.TemporaryDirectory(prefix="golden-data-") as made, Capture(file) as out:
         with setting(checkout, Path(made) / "data", scripts, short) as on:
             for group, cases in GROUPS.items():
-                if reached(group):
+                if reaches(only, group):
                     run(cases(on))
                 print(f"{checkout.root.name}: {group}: {count} cases, {time.monotonic() - began:.0f} s", flush=True)
             document = on.gateway.request("GET", "/openapi.json").json
-        left_behind = json.loads((left / "remains.json").read_text())
-        shutil.copytree(left / "data", Path(made) / "reopened")
-        with setting(checkout, Path(made) / "reopened", scripts, short) as on:
-            run(reopened(on, left_behind))
-        if "live" in left_behind and wanted("reopened/redis/response"):
-            for name, case in live_cases(checkout, left, left_behind["live"]):
-                out.put(name, case)
+        if reaches(only, "reopened"):
+            left_behind = json.loads((left / "remains.json").read_text())
+            for of in ("", "-guarded"):
+                shutil.copytree(left / f"data{of}", Path(made) / f"reopened{of}")
+            with setting(checkout, Path(made) / "reopened", scripts, short) as on:
+                run(reopened(on, left_behind))
+            if "live" in left_behind and wanted("reopened/redis/response"):
+                for name, case in live_cases(checkout, left, left_behind["live"]):
+                    out.put(name, case)
         if not only:
             out.put("surface", surface_case(document))
         print(f"{checkout.root.name}: reopened: {count} cases, {time.monotonic() - began:.0f} s", flush=True)
@@ -160,6 +165,8 @@ def in_short(name: str) -> bool:
         )
     if group in ("stored", "turns"):
         return rest[-1] == "raw" or rest[-2:] in (["raw", "stream"], ["sealed", "whole"])
+    if group == "settings":
+        return rest[0] in (*parameters.IN_SHORT, "wrong", "models", "named") and rest[1:2] != ["model"]
     if group == "upstream-errors":
         return rest[-2:] in (["raw", "stream"], ["raw", "whole"])
     return True
