@@ -111,6 +111,9 @@ def _leave_space(on: Setting) -> dict[str, Any]:
         on.gateway.request("POST", "/spaces/made/envelopes", envelope, by)
     start = {"id": "left-r", "kind": "reasoning/start", "payload": {"message": "I wonder"}}
     on.gateway.request("POST", "/spaces/made/envelopes", start, by)
+    # One that was left open would be ended by the gateway in time.
+    end = {"kind": "reasoning/conclusion", "context": "left-r", "payload": {"message": "He may be"}}
+    on.gateway.request("POST", "/spaces/made/envelopes", end, by)
     return {"tokens": tokens}
 
 
@@ -277,6 +280,7 @@ def _made_space(on: Setting, case: Case, left: dict[str, Any]) -> None:
             while f'"new-{name}"' not in (frame := str(connection.recv(30))):
                 case.add(f"{name} receives", frame)
             case.add(f"{name} receives", frame)
+        spaces.settle(on.gateway, "made", token)
 
 
 def _access(on: Setting, case: Case, left: dict[str, Any]) -> None:

@@ -7,7 +7,6 @@ participant receives is recorded, frame by frame.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
@@ -21,7 +20,7 @@ from .gateway import Gateway
 from .runs import _record_rows as record_rows
 from .setting import Cases, Setting, record_reply
 from .surface import SURFACE
-from .talk import Talk
+from .talk import Talk, wait_until
 
 Envelope = dict[str, Any]
 
@@ -34,19 +33,25 @@ def token(space: str, participant: str) -> str:
 
 
 def configuration() -> str:
-    """The TOML of the spaces; the tokens are in files of the data directory (`token_files`)."""
+    """The TOML of the spaces; the tokens are in files of the data directory (`token_files`).
+
+    Reasoning that is left open stays open, as its end would come at any time; but in `brief` it ends at once.
+    """
     sections = []
     for space, reasoning in SPACES.items():
-        sections.append(f'[spaces.{space}]\nreasoning = "{reasoning}"\n')
+        sections.append(f'[spaces.{space}]\nreasoning = "{reasoning}"\ngrace_seconds = 86400\nidle_seconds = inf\n')
         for name, capabilities in PARTICIPANTS.items():
             rows = f'token_file = "{space}-{name}.token"\ncapabilities = {json.dumps(capabilities)}\n'
             sections.append(f"[spaces.{space}.participants.{name}]\n{rows}")
+    sections.append("[spaces.brief]\ngrace_seconds = 0.1\n")
+    sections.append('[spaces.brief.participants.alice]\ntoken_file = "brief-alice.token"\ncapabilities = ["*"]\n')
     redact = 'redact = [{ name = "key", pattern = "sk-[A-Za-z0-9]{20,}" }]\n'
     return "\n".join(sections).replace('reasoning = "strict"\n', f'reasoning = "strict"\n{redact}', 1)
 
 
 def token_files() -> dict[str, str]:
-    return {f"{space}-{name}.token": f"{token(space, name)}\n" for space in SPACES for name in PARTICIPANTS}
+    pairs = [*((space, name) for space in SPACES for name in PARTICIPANTS), ("brief", "alice")]
+    return {f"{space}-{name}.token": f"{token(space, name)}\n" for space, name in pairs}
 
 
 SCRIPT: list[tuple[str, Envelope]] = [
@@ -156,13 +161,22 @@ def talk(gateway: Gateway, space: str, case: Case) -> None:
     _settle(gateway, space)
 
 
+def settle(gateway: Gateway, space: str, bearer: str) -> None:
+    """Wait until the space has noted that everybody who came has left, and nothing is added any more."""
+    headers = {"Authorization": f"Bearer {bearer}"}
+    heads = [-1]
+
+    def settled() -> bool:
+        page = gateway.request("GET", f"/spaces/{space}/envelopes?kind=system/presence&limit=500", None, headers).json
+        events = [envelope["payload"]["event"] for envelope in page["envelopes"]]
+        heads.append(page["head"])
+        return heads[-1] == heads[-2] and events.count("join") == events.count("leave")
+
+    wait_until(settled, f"quiet in the space {space}", pause=0.1)
+
+
 def _settle(gateway: Gateway, space: str) -> None:
-    """Wait until the space says that everybody has left."""
-    headers = {"Authorization": f"Bearer {token(space, 'alice')}"}
-    heads = [-2, -1]
-    while heads[-1] != heads[-2]:
-        time.sleep(0.3)
-        heads.append(gateway.request("GET", f"/spaces/{space}", None, headers).json["head"])
+    settle(gateway, space, token(space, "alice"))
 
 
 _READS = [
@@ -293,6 +307,22 @@ def _over_http(on: Setting, case: Case) -> None:
 _KEY = {"Authorization": "Bearer gateway-key-gateway-key-0"}
 
 
+def _abandoned(on: Setting, case: Case) -> None:
+    """Reasoning whose participant leaves is ended by the gateway."""
+    by = {"Authorization": f"Bearer {token('brief', 'alice')}"}
+    with connect(f"ws://127.0.0.1:{on.gateway.port}/spaces/brief/ws", additional_headers=by, proxy=None) as connection:
+        connection.send(json.dumps({"id": "r-1", "kind": "reasoning/start", "payload": {"message": "I begin"}}))
+        while '"r-1"' not in str(connection.recv(30)):
+            pass
+    at = "/spaces/brief/envelopes?kind=reasoning/*"
+    wait_until(
+        lambda: "reasoning/cancel" in on.gateway.request("GET", at, None, by).body.decode(), "the gateway's word"
+    )
+    talk = Talk(case, on.gateway, by)
+    talk("GET", at)
+    talk("GET", "/spaces/brief/contexts/r-1")
+
+
 def _rows(on: Setting, case: Case, space: str) -> None:
     """The stored rows of the space and of what was said in it."""
     record_rows(on, case, space)
@@ -310,5 +340,6 @@ def in_spaces(on: Setting) -> Cases:
             yield f"spaces/{space}/history of {participant}", partial(read, participant=participant, space=space)
         yield f"spaces/{space}/rows", partial(_rows, on, space=space)
     yield "spaces/refusals", partial(refusals, on.gateway)
+    yield "spaces/abandoned", partial(_abandoned, on)
     yield "spaces/over HTTP", partial(_over_http, on)
     yield "spaces/rows at the end", partial(_rows, on, space="flag")

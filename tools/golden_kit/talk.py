@@ -99,13 +99,13 @@ class Stream:
         self._connection.close()
 
 
-def wait_until(condition: Callable[[], bool], what: str, seconds: float = 30) -> None:
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = 30, pause: float = 0.02) -> None:
     """Wait for a condition; an error that names it after so many seconds."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
             raise TimeoutError(f"waited {seconds} s for {what}")
-        time.sleep(0.02)
+        time.sleep(pause)
 
 
 def rounded(head: str, names: Iterable[str]) -> str:
