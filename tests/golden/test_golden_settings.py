@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import itertools
 from fnmatch import fnmatchcase
+from typing import get_type_hints
 
 import msgspec
 
+from pellucid.models import anthropic, bedrock, cohere, google, groq, mistral, ollama, openai
 from pellucid.protocols.chat_completions.types import CreateChatCompletion
 from pellucid.protocols.openresponses.types import CreateResponse
 from pellucid.providers.profiles import builtin_profiles
+from pellucid.settings import ModelSettings
 from tests.cases import Cases
 from tools.golden_kit.contents import PROTOCOLS
+from tools.golden_kit.own_settings import COMMON, MODELS
 from tools.golden_kit.parameters import ANSWERS, CALLS, IN_SHORT, ROWS
 
 
@@ -53,3 +57,20 @@ def test_every_field_of_a_request_is_in_some_setting() -> None:
             for field in msgspec.structs.fields(kind):
                 with case(f"{protocol}: {field.encode_name}"):
                     assert field.encode_name in sent
+
+
+def test_every_setting_of_one_provider_is_in_some_case() -> None:
+    provided = [
+        openai.OpenAIResponsesModelSettings,
+        anthropic.AnthropicModelSettings,
+        bedrock.BedrockModelSettings,
+        cohere.CohereModelSettings,
+        google.GoogleModelSettings,
+        groq.GroqModelSettings,
+        mistral.MistralModelSettings,
+        ollama.OllamaModelSettings,
+    ]
+    sent = {name for model in MODELS.values() for name in model.settings} | COMMON.keys()
+    common = set(get_type_hints(ModelSettings))
+    own = {name for kind in provided for name in get_type_hints(kind)} - common
+    assert own | {place for profile in builtin_profiles().values() for place in profile.own} <= sent

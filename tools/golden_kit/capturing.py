@@ -166,7 +166,7 @@ def in_short(name: str) -> bool:
     if group in ("stored", "turns"):
         return rest[-1] == "raw" or rest[-2:] in (["raw", "stream"], ["sealed", "whole"])
     if group == "settings":
-        return rest[0] in (*parameters.IN_SHORT, "wrong", "models", "named") and rest[1:2] != ["model"]
+        return parameters.in_short(*rest)
     if group == "upstream-errors":
         return rest[-2:] in (["raw", "stream"], ["raw", "whole"])
     return True

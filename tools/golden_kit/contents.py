@@ -69,7 +69,7 @@ def _data(media_type: str, data: str) -> str:
     return f"data:{media_type};base64,{data}"
 
 
-def joined(*settings: Settings) -> Settings:
+def join(*settings: Settings) -> Settings:
     """All of them. A label stands for one setting."""
     labels = [label for some in settings for label in some]
     if twice := {label for label in labels if labels.count(label) > 1}:
@@ -86,37 +86,37 @@ _TOOLS = [_TOOL, _OTHER_TOOL]
 _CALL = {"id": "call_1", "type": "function", "function": {"name": "look_up", "arguments": '{"city":"Lyon"}'}}
 _CALL_2 = {"id": "call_2", "type": "function", "function": {"name": "other", "arguments": "{}"}}
 _RESULT = {"role": "tool", "tool_call_id": "call_1", "content": "found"}
-_FORCED = {"type": "function", "function": {"name": "look_up"}}
+_CHOICE = {"type": "function", "function": {"name": "look_up"}}
 
 
 def _completion(model: str, fields: Mapping[str, Any]) -> Ask:
     return Ask("/v1/chat/completions", {"model": model, "messages": [_USER], **fields})
 
 
-def _said(*messages: Any, **more: Any) -> dict[str, Any]:
+def _conversation(*messages: Any, **more: Any) -> dict[str, Any]:
     return {"messages": list(messages), **more}
 
 
 def thinking() -> Settings:
     """How much to think, in every form of Chat Completions; and what a model that thinks may not take."""
     efforts = [{}, *({"reasoning_effort": effort} for effort in ("none", "high"))]
-    called = {"role": "assistant", "content": None, "tool_calls": [_CALL]}
-    thought = {**called, "reasoning_content": "I look it up."}
+    call_message = {"role": "assistant", "content": None, "tool_calls": [_CALL]}
+    thought = {**call_message, "reasoning_content": "I look it up."}
     beside: dict[str, dict[str, Any]] = {
         "temperature": {"temperature": 0.5},
         "sampling": {"temperature": 0.5, "top_p": 0.9, "top_k": 20, "logprobs": True, "presence_penalty": 0.5},
         "few tokens": {"max_completion_tokens": 500},
         "many tokens": {"max_completion_tokens": 30_000},
         "required": {"tools": _TOOLS, "tool_choice": "required"},
-        "forced": {"tools": _TOOLS, "tool_choice": _FORCED},
+        "forced": {"tools": _TOOLS, "tool_choice": _CHOICE},
         "schema": {"response_format": {"type": "json_schema", "json_schema": {"name": "place", "schema": SCHEMA}}},
-        "after a call": _said(_USER, called, _RESULT) | {"tools": _TOOLS},
-        "after a call with its thought": _said(_USER, thought, _RESULT) | {"tools": _TOOLS},
-        "after two answers": _said(
+        "after a call": _conversation(_USER, call_message, _RESULT) | {"tools": _TOOLS},
+        "after a call with its thought": _conversation(_USER, thought, _RESULT) | {"tools": _TOOLS},
+        "after two answers": _conversation(
             _USER, thought, _RESULT, {"role": "assistant", "content": "So.", "reasoning": "It is so."}, _USER
         ),
     }
-    return joined(
+    return join(
         {"nothing": {}},
         of_values({"reasoning_effort": EFFORTS}),
         of_values(
@@ -146,7 +146,7 @@ def thinking() -> Settings:
 
 def _completion_settings(address: Address) -> Settings:
     schema = {"name": "place", "schema": SCHEMA}
-    return joined(
+    return join(
         thinking(),
         of_values(
             {
@@ -196,7 +196,7 @@ def _completion_settings(address: Address) -> Settings:
             "stream, effort": {"stream": True, "reasoning_effort": "high"},
             "stream, excluded": {"stream": True, "reasoning": {"exclude": True}},
         },
-        _labelled(
+        _with_prefix(
             "stream and ",
             of_values(
                 {
@@ -206,15 +206,15 @@ def _completion_settings(address: Address) -> Settings:
                 stream=True,
             ),
         ),
-        _labelled(
+        _with_prefix(
             "tools and ",
             of_values(
                 {
                     "tool_choice": [
                         "none",
                         "auto",
-                        {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [_FORCED]}},
-                        {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [_FORCED]}},
+                        {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [_CHOICE]}},
+                        {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [_CHOICE]}},
                         {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": _TOOLS}},
                     ],
                     "parallel_tool_calls": [False, True],
@@ -285,7 +285,7 @@ def _completion_tools() -> Settings:
 
 def _completion_messages(address: Address) -> Settings:
     def user(*content: Any) -> dict[str, Any]:
-        return _said({"role": "user", "content": list(content)})
+        return _conversation({"role": "user", "content": list(content)})
 
     def image(url: str, **more: Any) -> dict[str, Any]:
         return {"type": "image_url", "image_url": {"url": url, **more}}
@@ -306,33 +306,35 @@ def _completion_messages(address: Address) -> Settings:
         return {"role": "assistant", **fields}
 
     def after_call(content: Any, **more: Any) -> dict[str, Any]:
-        return _said(_USER, assistant(tool_calls=[_CALL]), {**_RESULT, "content": content}, **more)
+        return _conversation(_USER, assistant(tool_calls=[_CALL]), {**_RESULT, "content": content}, **more)
 
     blocks = [text("One."), text("Two.")]
-    cached = {**text("Long."), "cache_control": {"type": "ephemeral"}}
+    cache_block = {**text("Long."), "cache_control": {"type": "ephemeral"}}
     detail = {"type": "reasoning.text", "text": "I look. ", "index": 0}
     old = {"role": "function", "name": "look_up", "content": "found"}
     pdf = _data("application/pdf", PDF)
     messages: dict[str, dict[str, Any]] = {
-        "system": _said(system("system", "Be brief."), _USER),
-        "system, blocks": _said(system("system", blocks), _USER),
-        "system, empty": _said(system("system", ""), _USER),
-        "system, two": _said(system("system", "Be brief."), system("system", "Be kind."), _USER),
-        "system, later": _said(_USER, assistant(content="Yes."), system("system", "Be brief."), _USER),
-        "system, last": _said(_USER, system("system", "Be brief.")),
-        "system, alone": _said(system("system", "Be brief.")),
-        "system, cached": _said(system("system", [cached]), _USER),
-        "developer": _said(system("developer", "Be brief."), _USER),
-        "developer, blocks": _said(system("developer", blocks), _USER),
-        "system and developer": _said(system("system", "Be brief."), system("developer", "Be kind."), _USER),
+        "system": _conversation(system("system", "Be brief."), _USER),
+        "system, blocks": _conversation(system("system", blocks), _USER),
+        "system, empty": _conversation(system("system", ""), _USER),
+        "system, two": _conversation(system("system", "Be brief."), system("system", "Be kind."), _USER),
+        "system, later": _conversation(_USER, assistant(content="Yes."), system("system", "Be brief."), _USER),
+        "system, last": _conversation(_USER, system("system", "Be brief.")),
+        "system, alone": _conversation(system("system", "Be brief.")),
+        "system, cached": _conversation(system("system", [cache_block]), _USER),
+        "developer": _conversation(system("developer", "Be brief."), _USER),
+        "developer, blocks": _conversation(system("developer", blocks), _USER),
+        "system and developer": _conversation(system("system", "Be brief."), system("developer", "Be kind."), _USER),
         "user, blocks": user(*blocks),
-        "user, empty": _said({"role": "user", "content": ""}),
+        "user, empty": _conversation({"role": "user", "content": ""}),
         "user, no blocks": user(),
-        "user, blank": _said({"role": "user", "content": "  \n"}),
-        "user, name": _said({**_USER, "name": "Ada"}),
-        "user, twice": _said(_USER, {"role": "user", "content": NEXT}),
-        "user, cached": user(cached),
-        "user, controls": _said({"role": "user", "content": "a\u0000b\u0007 \ud83c\udf0a \u202e <think>x</think>"}),
+        "user, blank": _conversation({"role": "user", "content": "  \n"}),
+        "user, name": _conversation({**_USER, "name": "Ada"}),
+        "user, twice": _conversation(_USER, {"role": "user", "content": NEXT}),
+        "user, cached": user(cache_block),
+        "user, controls": _conversation(
+            {"role": "user", "content": "a\u0000b\u0007 \ud83c\udf0a \u202e <think>x</think>"}
+        ),
         "image, URL": user(text("What?"), image(address("png"))),
         "image, URL that is private": user(text("What?"), image("http://10.0.0.1/a.png")),
         "image, data": user(text("What?"), image(_data("image/png", PNG))),
@@ -355,37 +357,41 @@ def _completion_messages(address: Address) -> Settings:
         "audio, other": user(audio("xyz")),
         "video, URL": user(text("See."), {"type": "video_url", "video_url": {"url": address("mp4")}}),
         "video, data": user({"type": "video_url", "video_url": {"url": _data("video/mp4", MP4)}}),
-        "assistant first": _said(assistant(content="Hello."), _USER),
-        "prefill": _said(_USER, assistant(content="It is")),
-        "prefill, blank at the end": _said(_USER, assistant(content="It is  ")),
-        "prefill, blocks": _said(_USER, assistant(content=[text("It is")])),
-        "prefill, thinking": _said(_USER, assistant(content="It is"), reasoning_effort="high"),
-        "prefill, thought": _said(_USER, assistant(reasoning_content="Let me see")),
-        "assistant, two": _said(_USER, assistant(content="It"), assistant(content="is"), _USER),
-        "assistant, refusal": _said(_USER, assistant(refusal="No."), _USER),
-        "assistant, refusal block": _said(_USER, assistant(content=[{"type": "refusal", "refusal": "No."}]), _USER),
-        "assistant, nothing": _said(_USER, assistant(content=None), _USER),
-        "assistant, empty": _said(_USER, assistant(content=""), _USER),
-        "assistant, reasoning_content": _said(_USER, assistant(content="Yes.", reasoning_content="I look."), _USER),
-        "assistant, reasoning": _said(_USER, assistant(content="Yes.", reasoning="I look."), _USER),
-        "assistant, details": _said(_USER, assistant(content="Yes.", reasoning_details=[detail]), _USER),
-        "assistant, summary": _said(
+        "assistant first": _conversation(assistant(content="Hello."), _USER),
+        "prefill": _conversation(_USER, assistant(content="It is")),
+        "prefill, blank at the end": _conversation(_USER, assistant(content="It is  ")),
+        "prefill, blocks": _conversation(_USER, assistant(content=[text("It is")])),
+        "prefill, thinking": _conversation(_USER, assistant(content="It is"), reasoning_effort="high"),
+        "prefill, thought": _conversation(_USER, assistant(reasoning_content="Let me see")),
+        "assistant, two": _conversation(_USER, assistant(content="It"), assistant(content="is"), _USER),
+        "assistant, refusal": _conversation(_USER, assistant(refusal="No."), _USER),
+        "assistant, refusal block": _conversation(
+            _USER, assistant(content=[{"type": "refusal", "refusal": "No."}]), _USER
+        ),
+        "assistant, nothing": _conversation(_USER, assistant(content=None), _USER),
+        "assistant, empty": _conversation(_USER, assistant(content=""), _USER),
+        "assistant, reasoning_content": _conversation(
+            _USER, assistant(content="Yes.", reasoning_content="I look."), _USER
+        ),
+        "assistant, reasoning": _conversation(_USER, assistant(content="Yes.", reasoning="I look."), _USER),
+        "assistant, details": _conversation(_USER, assistant(content="Yes.", reasoning_details=[detail]), _USER),
+        "assistant, summary": _conversation(
             _USER,
             assistant(content="Yes.", reasoning_details=[{"type": "reasoning.summary", "summary": "In short."}]),
             _USER,
         ),
-        "assistant, tags": _said(_USER, assistant(content="<think>I look.</think>Yes."), _USER),
+        "assistant, tags": _conversation(_USER, assistant(content="<think>I look.</think>Yes."), _USER),
         "call and result": after_call("found", tools=_TOOLS),
         "call and result, no tools": after_call("found"),
         "call and result, blocks": after_call(blocks, tools=_TOOLS),
         "call and result, empty": after_call("", tools=_TOOLS),
         "call and result, JSON": after_call('{"found": [1]}', tools=_TOOLS),
         "call and result, a list": after_call("[1, 2]", tools=_TOOLS),
-        "call with text": _said(_USER, assistant(content="I look.", tool_calls=[_CALL]), _RESULT, tools=_TOOLS),
-        "call with a thought": _said(
+        "call with text": _conversation(_USER, assistant(content="I look.", tool_calls=[_CALL]), _RESULT, tools=_TOOLS),
+        "call with a thought": _conversation(
             _USER, assistant(reasoning_content="I look.", tool_calls=[_CALL]), _RESULT, tools=_TOOLS
         ),
-        "calls, two": _said(
+        "calls, two": _conversation(
             _USER,
             assistant(tool_calls=[_CALL, _CALL_2]),
             {**_RESULT, "tool_call_id": "call_2"},
@@ -393,25 +399,27 @@ def _completion_messages(address: Address) -> Settings:
             _USER,
             tools=_TOOLS,
         ),
-        "calls, two of one id": _said(_USER, assistant(tool_calls=[_CALL, _CALL]), _RESULT, _RESULT, tools=_TOOLS),
-        "call, no result": _said(_USER, assistant(tool_calls=[_CALL]), _USER, tools=_TOOLS),
-        "call, last": _said(_USER, assistant(tool_calls=[_CALL]), tools=_TOOLS),
-        "call, arguments not JSON": _said(
+        "calls, two of one id": _conversation(
+            _USER, assistant(tool_calls=[_CALL, _CALL]), _RESULT, _RESULT, tools=_TOOLS
+        ),
+        "call, no result": _conversation(_USER, assistant(tool_calls=[_CALL]), _USER, tools=_TOOLS),
+        "call, last": _conversation(_USER, assistant(tool_calls=[_CALL]), tools=_TOOLS),
+        "call, arguments not JSON": _conversation(
             _USER,
             assistant(tool_calls=[{**_CALL, "function": {"name": "look_up", "arguments": '{"city":'}}]),
             _RESULT,
             tools=_TOOLS,
         ),
-        "call, arguments empty": _said(
+        "call, arguments empty": _conversation(
             _USER, assistant(tool_calls=[{**_CALL, "function": {"name": "look_up", "arguments": ""}}]), _RESULT
         ),
-        "call, long id": _said(
+        "call, long id": _conversation(
             _USER,
             assistant(tool_calls=[{**_CALL, "id": "call|with:signs/" + "x" * 70}]),
             {**_RESULT, "tool_call_id": "call|with:signs/" + "x" * 70},
             tools=_TOOLS,
         ),
-        "call, first form": _said(_USER, assistant(function_call=_CALL["function"]), old, tools=_TOOLS),
+        "call, first form": _conversation(_USER, assistant(function_call=_CALL["function"]), old, tools=_TOOLS),
     }
     return {f"messages: {label}": fields for label, fields in messages.items()}
 
@@ -421,7 +429,7 @@ _DETAILS = ("low", "high", "auto", "original")
 
 def _wrong_completions() -> Settings:
     def content(*entries: Any) -> dict[str, Any]:
-        return _said({"role": "user", "content": list(entries)})
+        return _conversation({"role": "user", "content": list(entries)})
 
     def tool(**fields: Any) -> dict[str, Any]:
         return {"tools": [{"type": "function", "function": fields}]}
@@ -429,7 +437,7 @@ def _wrong_completions() -> Settings:
     deep: dict[str, Any] = {"type": "string"}
     for _ in range(200):
         deep = {"type": "object", "properties": {"a": deep}}
-    return joined(
+    return join(
         of_values(
             {
                 "temperature": [-0.1, 2.1, "0.5", True, [], 1e400],
@@ -535,7 +543,7 @@ def _wrong_completions() -> Settings:
                         {"type": "function", "function": {"name": "missing"}},
                         {"type": "allowed_tools"},
                         {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}},
-                        {"type": "allowed_tools", "allowed_tools": {"mode": "never", "tools": [_FORCED]}},
+                        {"type": "allowed_tools", "allowed_tools": {"mode": "never", "tools": [_CHOICE]}},
                         {"type": "custom", "custom": {"name": "x"}},
                     ]
                 )
@@ -551,18 +559,18 @@ def _wrong_completions() -> Settings:
     )
 
 
-def _labelled(prefix: str, settings: Settings) -> Settings:
+def _with_prefix(prefix: str, settings: Settings) -> Settings:
     return {prefix + label: fields for label, fields in settings.items()}
 
 
 # --- OpenResponses -----------------------------------------------------------------------------------------------
 
-_ASKED = {"type": "message", "role": "user", "content": QUESTION}
+_USER_ITEM = {"type": "message", "role": "user", "content": QUESTION}
 _FUNCTION = {"type": "function", **FUNCTION}
 _FUNCTIONS = [_FUNCTION, {"type": "function", "name": "other"}]
-_CALLED = {"type": "function_call", "call_id": "call_1", "name": "look_up", "arguments": '{"city":"Lyon"}'}
-_RETURNED = {"type": "function_call_output", "call_id": "call_1", "output": "found"}
-_NAMED = {"type": "function", "name": "look_up"}
+_CALL_ITEM = {"type": "function_call", "call_id": "call_1", "name": "look_up", "arguments": '{"city":"Lyon"}'}
+_RESULT_ITEM = {"type": "function_call_output", "call_id": "call_1", "output": "found"}
+_FUNCTION_CHOICE = {"type": "function", "name": "look_up"}
 
 
 def _response(model: str, fields: Mapping[str, Any]) -> Ask:
@@ -588,17 +596,21 @@ def _response_settings(address: Address) -> Settings:
         "none",
         "auto",
         "required",
-        _NAMED,
-        {"type": "allowed_tools", "mode": "auto", "tools": [_NAMED]},
-        {"type": "allowed_tools", "mode": "required", "tools": [_NAMED, {"type": "function", "name": "other"}]},
-        {"type": "allowed_tools", "tools": [_NAMED]},
+        _FUNCTION_CHOICE,
+        {"type": "allowed_tools", "mode": "auto", "tools": [_FUNCTION_CHOICE]},
+        {
+            "type": "allowed_tools",
+            "mode": "required",
+            "tools": [_FUNCTION_CHOICE, {"type": "function", "name": "other"}],
+        },
+        {"type": "allowed_tools", "tools": [_FUNCTION_CHOICE]},
     ]
     beside: Settings = {
         "temperature": {"temperature": 0.5},
         "few tokens": {"max_output_tokens": 500},
-        "forced": {"tools": _FUNCTIONS, "tool_choice": _NAMED},
+        "forced": {"tools": _FUNCTIONS, "tool_choice": _FUNCTION_CHOICE},
     }
-    return joined(
+    return join(
         {"nothing": {}},
         of_values(
             {
@@ -642,7 +654,7 @@ def _response_settings(address: Address) -> Settings:
             for effort in ("none", "low", "high")
             for name, fields in beside.items()
         },
-        _labelled(
+        _with_prefix(
             "tools and ",
             of_values(
                 {
@@ -668,12 +680,12 @@ def _response_settings(address: Address) -> Settings:
             }.items()
         },
         _response_inputs(address),
-        {"instructions and system": _input({**_ASKED, "role": "system"}, _ASKED, instructions="Be brief.")},
+        {"instructions and system": _input({**_USER_ITEM, "role": "system"}, _USER_ITEM, instructions="Be brief.")},
         {"unknown fields": {"mood": "good", "top_k": 20, "seed": 7, "stop": ["x"], "thinking": {"type": "enabled"}}},
         {"nulls": dict.fromkeys(("temperature", "tools", "tool_choice", "reasoning", "text", "stream", "metadata"))},
         {
             "everything": {
-                "input": [{"type": "message", "role": "developer", "content": "Be kind."}, _ASKED],
+                "input": [{"type": "message", "role": "developer", "content": "Be kind."}, _USER_ITEM],
                 "instructions": "Be brief.",
                 "temperature": 0.5,
                 "top_p": 0.9,
@@ -700,7 +712,7 @@ def _response_settings(address: Address) -> Settings:
 
 def _response_inputs(address: Address) -> Settings:
     def user(*content: Any) -> dict[str, Any]:
-        return _input({**_ASKED, "content": list(content)})
+        return _input({**_USER_ITEM, "content": list(content)})
 
     def image(**fields: Any) -> dict[str, Any]:
         return {"type": "input_image", **fields}
@@ -714,8 +726,8 @@ def _response_inputs(address: Address) -> Settings:
     def message(role: str, content: Any, **more: Any) -> dict[str, Any]:
         return {"type": "message", "role": role, "content": content, **more}
 
-    def returned(output: Any) -> dict[str, Any]:
-        return _input(_ASKED, _CALLED, {**_RETURNED, "output": output}, tools=_FUNCTIONS)
+    def result_of(output: Any) -> dict[str, Any]:
+        return _input(_USER_ITEM, _CALL_ITEM, {**_RESULT_ITEM, "output": output}, tools=_FUNCTIONS)
 
     png, pdf = _data("image/png", PNG), _data("application/pdf", PDF)
     words = [text("One."), text("Two.")]
@@ -725,11 +737,11 @@ def _response_inputs(address: Address) -> Settings:
         "text": {"input": "Hello."},
         "empty text": {"input": ""},
         "without a type": _input({"role": "user", "content": QUESTION}),
-        **{f"{role}": _input(message(role, "Be brief."), _ASKED) for role in ("system", "developer")},
-        **{f"{role}, blocks": _input(message(role, words), _ASKED) for role in ("system", "developer")},
-        "system, later": _input(_ASKED, message("assistant", "Yes."), message("system", "Be brief."), _ASKED),
+        **{f"{role}": _input(message(role, "Be brief."), _USER_ITEM) for role in ("system", "developer")},
+        **{f"{role}, blocks": _input(message(role, words), _USER_ITEM) for role in ("system", "developer")},
+        "system, later": _input(_USER_ITEM, message("assistant", "Yes."), message("system", "Be brief."), _USER_ITEM),
         "user, blocks": user(*words),
-        "user, twice": _input(_ASKED, message("user", NEXT)),
+        "user, twice": _input(_USER_ITEM, message("user", NEXT)),
         "user, text of other types": user(text("a", "text"), text("b", "output_text")),
         "image, URL": user(text("What?"), image(image_url=address("png"))),
         "image, data": user(image(image_url=png)),
@@ -744,45 +756,47 @@ def _response_inputs(address: Address) -> Settings:
         "video, URL": user({"type": "input_video", "video_url": address("mp4")}),
         "video, data": user({"type": "input_video", "video_url": _data("video/mp4", MP4)}),
         "audio": user({"type": "input_audio", "input_audio": {"data": WAV, "format": "wav"}}),
-        "prefill": _input(_ASKED, message("assistant", "It is")),
-        "prefill, thinking": _input(_ASKED, message("assistant", "It is"), reasoning={"effort": "high"}),
-        "assistant, blocks": _input(_ASKED, message("assistant", [text("It is", "output_text")]), _ASKED),
-        "assistant, cut": _input(_ASKED, message("assistant", "It i", status="incomplete"), _ASKED),
-        "assistant, phase": _input(_ASKED, message("assistant", "It is", phase="commentary"), _ASKED),
+        "prefill": _input(_USER_ITEM, message("assistant", "It is")),
+        "prefill, thinking": _input(_USER_ITEM, message("assistant", "It is"), reasoning={"effort": "high"}),
+        "assistant, blocks": _input(_USER_ITEM, message("assistant", [text("It is", "output_text")]), _USER_ITEM),
+        "assistant, cut": _input(_USER_ITEM, message("assistant", "It i", status="incomplete"), _USER_ITEM),
+        "assistant, phase": _input(_USER_ITEM, message("assistant", "It is", phase="commentary"), _USER_ITEM),
         "assistant, refusal": _input(
-            _ASKED, message("assistant", [{"type": "refusal", "refusal": "No."}], id="msg_1"), _ASKED
+            _USER_ITEM, message("assistant", [{"type": "refusal", "refusal": "No."}], id="msg_1"), _USER_ITEM
         ),
-        "reasoning, summary": _input(_ASKED, summary, message("assistant", "Yes."), _ASKED),
-        "reasoning, content": _input(_ASKED, thought, message("assistant", "Yes."), _ASKED),
-        "reasoning, empty": _input(_ASKED, {**summary, "summary": []}, message("assistant", "Yes."), _ASKED),
-        "reasoning, cut": _input(_ASKED, {**thought, "status": "incomplete"}, message("assistant", "Y"), _ASKED),
-        "reasoning, last": _input(_ASKED, thought),
-        "reasoning and a call": _input(_ASKED, thought, _CALLED, _RETURNED, tools=_FUNCTIONS),
-        "result": returned("found"),
-        "result, no tools": _input(_ASKED, _CALLED, _RETURNED),
-        "result, empty": returned(""),
-        "result, blocks": returned(words),
-        "result, image": returned([text("see"), image(image_url=png)]),
-        "result, image by URL": returned([image(image_url=address("png"))]),
-        "result, file": returned([file(file_data=pdf, filename="a.pdf")]),
-        "result, file by URL": returned([file(file_url=address("pdf"))]),
-        "result, video and audio": returned(
+        "reasoning, summary": _input(_USER_ITEM, summary, message("assistant", "Yes."), _USER_ITEM),
+        "reasoning, content": _input(_USER_ITEM, thought, message("assistant", "Yes."), _USER_ITEM),
+        "reasoning, empty": _input(_USER_ITEM, {**summary, "summary": []}, message("assistant", "Yes."), _USER_ITEM),
+        "reasoning, cut": _input(
+            _USER_ITEM, {**thought, "status": "incomplete"}, message("assistant", "Y"), _USER_ITEM
+        ),
+        "reasoning, last": _input(_USER_ITEM, thought),
+        "reasoning and a call": _input(_USER_ITEM, thought, _CALL_ITEM, _RESULT_ITEM, tools=_FUNCTIONS),
+        "result": result_of("found"),
+        "result, no tools": _input(_USER_ITEM, _CALL_ITEM, _RESULT_ITEM),
+        "result, empty": result_of(""),
+        "result, blocks": result_of(words),
+        "result, image": result_of([text("see"), image(image_url=png)]),
+        "result, image by URL": result_of([image(image_url=address("png"))]),
+        "result, file": result_of([file(file_data=pdf, filename="a.pdf")]),
+        "result, file by URL": result_of([file(file_url=address("pdf"))]),
+        "result, video and audio": result_of(
             [
                 {"type": "input_video", "video_url": _data("video/mp4", MP4)},
                 {"type": "input_audio", "input_audio": {"data": WAV, "format": "wav"}},
             ]
         ),
-        "result, and a question": _input(_ASKED, _CALLED, _RETURNED, message("user", NEXT), tools=_FUNCTIONS),
+        "result, and a question": _input(_USER_ITEM, _CALL_ITEM, _RESULT_ITEM, message("user", NEXT), tools=_FUNCTIONS),
         "calls, two": _input(
-            _ASKED,
-            _CALLED,
-            {**_CALLED, "call_id": "call_2"},
-            {**_RETURNED, "call_id": "call_2"},
-            _RETURNED,
+            _USER_ITEM,
+            _CALL_ITEM,
+            {**_CALL_ITEM, "call_id": "call_2"},
+            {**_RESULT_ITEM, "call_id": "call_2"},
+            _RESULT_ITEM,
             tools=_FUNCTIONS,
         ),
-        "call, no result": _input(_ASKED, _CALLED, _ASKED, tools=_FUNCTIONS),
-        "call, cut": _input(_ASKED, {**_CALLED, "arguments": '{"ci', "status": "incomplete"}, _ASKED),
+        "call, no result": _input(_USER_ITEM, _CALL_ITEM, _USER_ITEM, tools=_FUNCTIONS),
+        "call, cut": _input(_USER_ITEM, {**_CALL_ITEM, "arguments": '{"ci', "status": "incomplete"}, _USER_ITEM),
     }
     return {f"input: {label}": fields for label, fields in inputs.items()}
 
@@ -792,7 +806,7 @@ def _wrong_responses() -> Settings:
         return _input({"type": "message", "role": "user", "content": list(entries)})
 
     mcp = {"type": "mcp", "server_label": "m", "server_url": "http://10.0.0.1/mcp", "require_approval": "never"}
-    return joined(
+    return join(
         of_values(
             {
                 "temperature": [-0.1, 2.1, "0.5", True, []],
@@ -834,10 +848,10 @@ def _wrong_responses() -> Settings:
                     [{"id": "msg_0"}],
                     [{"type": "web_search_call", "id": "ws_1", "status": "completed"}],
                     [{"type": "compaction", "encrypted_content": "x"}],
-                    [_ASKED, _RETURNED],
-                    [_ASKED, _CALLED, _RETURNED, _RETURNED],
-                    [_ASKED, {**_CALLED, "call_id": ""}],
-                    [_ASKED, {**_CALLED, "arguments": {"city": "Lyon"}}],
+                    [_USER_ITEM, _RESULT_ITEM],
+                    [_USER_ITEM, _CALL_ITEM, _RESULT_ITEM, _RESULT_ITEM],
+                    [_USER_ITEM, {**_CALL_ITEM, "call_id": ""}],
+                    [_USER_ITEM, {**_CALL_ITEM, "arguments": {"city": "Lyon"}}],
                     [{"type": "reasoning", "summary": "x"}],
                 ],
                 "tools": [
@@ -888,7 +902,7 @@ def _wrong_responses() -> Settings:
                         {"type": "function"},
                         {"type": "function", "name": "missing"},
                         {"type": "allowed_tools", "tools": []},
-                        {"type": "allowed_tools", "mode": "never", "tools": [_NAMED]},
+                        {"type": "allowed_tools", "mode": "never", "tools": [_FUNCTION_CHOICE]},
                         {"type": "web_search"},
                         {"type": "custom", "name": "x"},
                     ]
@@ -928,11 +942,11 @@ def _run_settings(address: Address) -> Settings:
         "dialect": ["1.0", "0.x", "thinking", "proposal"],
     }
 
-    def said(*messages: dict[str, Any], **more: Any) -> dict[str, Any]:
+    def conversation(*messages: dict[str, Any], **more: Any) -> dict[str, Any]:
         return {"messages": [{"id": f"m{n}", **message} for n, message in enumerate(messages)], **more}
 
     def user(*parts: dict[str, Any]) -> dict[str, Any]:
-        return said({"role": "user", "content": list(parts)})
+        return conversation({"role": "user", "content": list(parts)})
 
     def part(kind: str, source: str, value: str, media_type: str | None = None, **more: Any) -> dict[str, Any]:
         typed = {} if media_type is None else {"mimeType": media_type}
@@ -941,10 +955,10 @@ def _run_settings(address: Address) -> Settings:
     def binary(**fields: Any) -> dict[str, Any]:
         return {"type": "binary", **fields}
 
-    called = {"role": "assistant", "content": "I look.", "toolCalls": [_RUN_CALL]}
+    call_message = {"role": "assistant", "content": "I look.", "toolCalls": [_RUN_CALL]}
     tool = FUNCTION | {"metadata": {"a": "b"}}
     answer = {"role": "assistant", "content": "Yes."}
-    return joined(
+    return join(
         {"nothing": {}},
         {
             f"option {name} = {json.dumps(value)}": _props(**{name: value})
@@ -979,10 +993,10 @@ def _run_settings(address: Address) -> Settings:
                 ]
             },
             "unknown fields": {"mood": "good", "temperature": 0.5},
-            "system": said({"role": "system", "content": "Be brief."}, _RUN_USER),
-            "developer": said({"role": "developer", "content": "Be brief."}, _RUN_USER),
-            "system, later": said(_RUN_USER, answer, {"role": "system", "content": "Be brief."}, _RUN_USER),
-            "names": said({"role": "system", "content": "x", "name": "s"}, {**_RUN_USER, "name": "Ada"}),
+            "system": conversation({"role": "system", "content": "Be brief."}, _RUN_USER),
+            "developer": conversation({"role": "developer", "content": "Be brief."}, _RUN_USER),
+            "system, later": conversation(_RUN_USER, answer, {"role": "system", "content": "Be brief."}, _RUN_USER),
+            "names": conversation({"role": "system", "content": "x", "name": "s"}, {**_RUN_USER, "name": "Ada"}),
             "user, blocks": user({"type": "text", "text": "One."}, {"type": "text", "text": "Two."}),
             "user, ids in blocks": user({"type": "text", "text": "One.", "id": "b", "metadata": {"a": 1}}),
             "image, data": user(part("image", "data", PNG, "image/png")),
@@ -1000,34 +1014,38 @@ def _run_settings(address: Address) -> Settings:
             "binary, URL": user(binary(mimeType="application/pdf", url=address("pdf"), filename="a.pdf")),
             "binary, id": user(binary(mimeType="application/pdf", id="file-1")),
             "binary, audio": user(binary(mimeType="audio/wav", data=WAV)),
-            "prefill": said(_RUN_USER, answer),
-            "two turns": said(_RUN_USER, answer, _RUN_USER),
-            "reasoning": said(_RUN_USER, {"role": "reasoning", "content": "I look."}, answer, _RUN_USER),
-            "reasoning, a list": said(_RUN_USER, {"role": "reasoning", "content": ["I ", "look."]}, answer, _RUN_USER),
-            "reasoning, last": said(_RUN_USER, {"role": "reasoning", "content": "I look."}),
-            "activity": said(
+            "prefill": conversation(_RUN_USER, answer),
+            "two turns": conversation(_RUN_USER, answer, _RUN_USER),
+            "reasoning": conversation(_RUN_USER, {"role": "reasoning", "content": "I look."}, answer, _RUN_USER),
+            "reasoning, a list": conversation(
+                _RUN_USER, {"role": "reasoning", "content": ["I ", "look."]}, answer, _RUN_USER
+            ),
+            "reasoning, last": conversation(_RUN_USER, {"role": "reasoning", "content": "I look."}),
+            "activity": conversation(
                 _RUN_USER, {"role": "activity", "activityType": "PLAN", "content": {"a": 1}}, answer, _RUN_USER
             ),
-            "result": said(_RUN_USER, called, _RUN_RESULT, tools=[FUNCTION]),
-            "result, error": said(_RUN_USER, called, {**_RUN_RESULT, "content": "", "error": "It broke."}),
-            "result, error with content": said(_RUN_USER, called, {**_RUN_RESULT, "error": "It broke."}),
-            "result, blocks": said(
+            "result": conversation(_RUN_USER, call_message, _RUN_RESULT, tools=[FUNCTION]),
+            "result, error": conversation(
+                _RUN_USER, call_message, {**_RUN_RESULT, "content": "", "error": "It broke."}
+            ),
+            "result, error with content": conversation(_RUN_USER, call_message, {**_RUN_RESULT, "error": "It broke."}),
+            "result, blocks": conversation(
                 _RUN_USER,
-                called,
+                call_message,
                 {**_RUN_RESULT, "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
             ),
-            "result, image": said(
-                _RUN_USER, called, {**_RUN_RESULT, "content": [part("image", "data", PNG, "image/png")]}
+            "result, image": conversation(
+                _RUN_USER, call_message, {**_RUN_RESULT, "content": [part("image", "data", PNG, "image/png")]}
             ),
-            "call, no result": said(_RUN_USER, called, _RUN_USER),
-            "call with a thought": said(
+            "call, no result": conversation(_RUN_USER, call_message, _RUN_USER),
+            "call with a thought": conversation(
                 _RUN_USER,
                 {"role": "reasoning", "content": "I look."},
                 {"role": "assistant", "toolCalls": [_RUN_CALL]},
                 _RUN_RESULT,
                 tools=[FUNCTION],
             ),
-            "snapshot of a history": said(
+            "snapshot of a history": conversation(
                 {"role": "system", "content": "Be brief."}, _RUN_USER, answer, _RUN_USER, **_props(snapshot=True)
             ),
         },
@@ -1035,10 +1053,10 @@ def _run_settings(address: Address) -> Settings:
 
 
 def _wrong_runs() -> Settings:
-    def said(*messages: Any) -> dict[str, Any]:
+    def conversation(*messages: Any) -> dict[str, Any]:
         return {"messages": list(messages)}
 
-    return joined(
+    return join(
         of_values(
             {
                 "threadId": [None, 7],
@@ -1091,11 +1109,11 @@ def _wrong_runs() -> Settings:
         },
         {
             "options that are no object": {"forwardedProps": {"pellucid": 7}},
-            "result without a call": said(_RUN_USER, _RUN_RESULT),
-            "result twice": said(
+            "result without a call": conversation(_RUN_USER, _RUN_RESULT),
+            "result twice": conversation(
                 _RUN_USER, {"id": "a", "role": "assistant", "toolCalls": [_RUN_CALL]}, _RUN_RESULT, _RUN_RESULT
             ),
-            "two messages of one id": said(_RUN_USER, _RUN_USER),
+            "two messages of one id": conversation(_RUN_USER, _RUN_USER),
         },
     )
 
@@ -1130,7 +1148,7 @@ def _page_settings(address: Address) -> Settings:
         return {"type": "tool-look_up", "toolCallId": "call_1", "state": state, "input": {"city": "Lyon"}, **more}
 
     thought = {"type": "reasoning", "text": "I look.", "state": "done"}
-    return joined(
+    return join(
         {"nothing": {}},
         of_values({"effort": ["off", *EFFORTS], "view": VIEWS, "trigger": ["regenerate-message"]}),
         {
@@ -1179,7 +1197,7 @@ def _wrong_pages() -> Settings:
     def parts(*given: Any) -> dict[str, Any]:
         return {"messages": [{"id": "u", "role": "user", "parts": list(given)}]}
 
-    return joined(
+    return join(
         of_values(
             {
                 "effort": ["enormous", 7],
@@ -1217,7 +1235,7 @@ def _chat(model: str, fields: Mapping[str, Any]) -> Ask:
 
 def _chat_settings(address: Address) -> Settings:
     efforts = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
-    return joined(
+    return join(
         {"nothing": {}, "effort and a view": {"effort": "high", "view": "summary"}},
         of_values({"effort": efforts, "view": VIEWS, "text": [" x\n", "<think>x</think>", "日本 🌊"]}),
     )

@@ -2,7 +2,7 @@
 
 A case is a row and a protocol; each of its settings is sent alone, and what is answered, with its warnings, and what
 reaches the upstream are recorded. The gateway is this group's own: it has all rows, models under names of their own,
-and may fetch files from the upstream.
+and may fetch files from the upstream. Settings that only the library takes are those of `own_settings`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from .captures import Case
 from .contents import MP4, PDF, PNG, PROTOCOLS, WAV, Address, Protocol, Settings, thinking
 from .fixtures import FIXTURES, Script
 from .gateway import KEY_VARIABLE, Gateway
-from .protocols import CLIENTS, QUESTION, Client
+from .own_settings import own_settings, without_calls
+from .protocols import CLIENTS, NEXT, QUESTION, Client
 from .setting import STORE, Cases, Setting, play_of, record_reply, record_requests
 from .upstream import Play, Upstream
 
@@ -109,6 +110,19 @@ ROWS: dict[str, Row] = {
 }
 IN_SHORT = ("openai", "openai-responses", "anthropic", "google", "mistral", "cohere", "bedrock", "ollama-native")
 """One row of each wire, for the short form."""
+
+
+def in_short(row: str, *rest: str) -> bool:
+    """Whether a case of this group belongs to the short form."""
+    if row in ("wrong", "models", "names"):
+        return True
+    if rest[0] in ("agui", "ai_sdk", "chat"):  # which have no settings but the effort
+        return row == IN_SHORT[0]
+    if rest[0] == "library":
+        return row in ("openai-responses", "anthropic")
+    return row in IN_SHORT and rest[0] != "model"
+
+
 _BY_NAME = {script.name: script for script in FIXTURES}
 ANSWERS: dict[str, Script] = {
     wire: _BY_NAME[f"fixture:{name}"]
@@ -281,6 +295,8 @@ def settings(on: Setting) -> Cases:
     """See the module. Short: one row of each wire, and no other models."""
     with contextlib.ExitStack() as stack:
         yield from _cases(_Own(on, stack), on.short)
+    answers = {name: (row.model, without_calls(ANSWERS[row.wire])) for name, row in ROWS.items()}
+    yield from own_settings(on, answers)
 
 
 def _cases(own: _Own, short: bool) -> Cases:
@@ -289,10 +305,11 @@ def _cases(own: _Own, short: bool) -> Cases:
         for protocol in PROTOCOLS:
             some = partial(_settings_of, protocol, f"{name}/{protocol.name}", own.upstream)
             yield f"settings/{name}/{protocol.name}", partial(_each, own, name, row.model, row.wire, protocol, some)
-        yield f"settings/{name}/configured", partial(_configured, own, name, row)
+        yield f"settings/{name}/configured", partial(_configured_models, own, name, row)
         for client in CLIENTS:
             if client.name in ("openresponses/openresponses", "chat_completions"):
                 yield f"settings/{name}/second-turn/{client.name}", partial(_second_turn, own, name, row, client)
+        yield f"settings/{name}/chain", partial(_chain, own, name, row)
         for model in () if short else row.others:
             yield (
                 f"settings/{name}/model/{model}",
@@ -302,7 +319,7 @@ def _cases(own: _Own, short: bool) -> Cases:
         wrong = partial(_each, own, "deepseek", "deepseek-chat", _CHAT, protocol, protocol.wrong)
         yield f"settings/wrong/{protocol.name}", wrong
     yield "settings/models", partial(_models, own)
-    yield "settings/named", partial(_named, own)
+    yield "settings/names", partial(_names, own)
 
 
 def _settings_of(protocol: Protocol, place: str, upstream: Upstream) -> Settings:
@@ -348,8 +365,8 @@ def _one(
     case.records += record.records
 
 
-def _configured(own: _Own, name: str, row: Row, case: Case) -> None:
-    """The row's models of other names: asked as they are, and with settings over their own."""
+def _configured_models(own: _Own, name: str, row: Row, case: Case) -> None:
+    """The row's models of other names: as they are, and with settings over their own."""
     for alias in EXTRA:
         for label, fields in _OVER.items():
             model = f"{name}/{alias}"
@@ -376,12 +393,42 @@ def _second_turn(own: _Own, name: str, row: Row, client: Client, case: Case) -> 
         record_requests(case, own.upstream, f"effort {effort}: upstream")
 
 
+def _chain(own: _Own, name: str, row: Row, case: Case) -> None:
+    """Responses that are stored, and go on from each other with other settings."""
+    body: dict[str, Any] = {
+        "model": f"{name}:{row.model}",
+        "input": QUESTION,
+        "store": True,
+        "instructions": "Be brief.",
+    }
+    gateway = own.gateway
+    more: Settings = {
+        "next": {"include": ["reasoning.encrypted_content"]},
+        "instructions": {"instructions": "Be kind."},
+        "effort": {"reasoning": {"effort": "high"}},
+        "no effort": {"reasoning": {"effort": "none"}, "truncation": "auto"},
+        "another tool": {"tools": [{"type": "function", "name": "other"}], "tool_choice": "required"},
+    }
+    for label, fields in {"first": {}, **more}.items():
+        own.upstream.play(name, play_of((CALLS if label == "first" else ANSWERS)[row.wire]))
+        reply = gateway.request("POST", "/v1/responses", {**body, **fields})
+        record_reply(case, label, reply)
+        record_requests(case, own.upstream, f"{label}: upstream")
+        if reply.status != 200:
+            continue
+        calls = [item["call_id"] for item in reply.json["output"] if item["type"] == "function_call"]
+        results = [{"type": "function_call_output", "call_id": call, "output": "found"} for call in calls]
+        question = {"type": "message", "role": "user", "content": NEXT}
+        body = {"model": body["model"], "input": [*results, question], "previous_response_id": reply.json["id"]}
+
+
 def _models(own: _Own, case: Case) -> None:
     """What is said of every model."""
     for path in ("/v1/models", "/api/models"):
         record_reply(case, path, own.gateway.request("GET", path))
-    names = [entry["id"] for entry in own.gateway.request("GET", "/v1/models").json["data"]]
-    for name in (*names, "gpt-99", "openai:gpt-5.1", "openai", "", "x" * 300, "a/b/c", "%00"):
+    rows = [model for row in (*ROWS.values(), *OWN_ROWS.values()) for model in (row.model, *row.others)]
+    names = [*(f"openai/{alias}" for alias in EXTRA), "seen", "sealed", "narrow"]
+    for name in (*dict.fromkeys([*rows, *names]), "gpt-99", "openai:gpt-5.1", "openai", "", "x" * 300, "a/b/c", "%00"):
         path = f"/v1/models/{quote(name, safe='%')}"
         record_reply(case, path, own.gateway.request("GET", path))
         slashes = f"/v1/models/{quote(name, safe='%/:')}"
@@ -389,7 +436,7 @@ def _models(own: _Own, case: Case) -> None:
             record_reply(case, slashes, own.gateway.request("GET", slashes))
 
 
-def _named(own: _Own, case: Case) -> None:
+def _names(own: _Own, case: Case) -> None:
     """Models and providers with a view, an account, headers or a context of their own."""
     long = [
         {"type": "message", "role": role, "content": f"{n} {QUESTION * 12}"}
@@ -397,7 +444,7 @@ def _named(own: _Own, case: Case) -> None:
         for role in ("user", "assistant")
     ]
     last = {"type": "message", "role": "user", "content": QUESTION}
-    given: Settings = {
+    inputs: Settings = {
         "nothing": {},
         "a long input": {"input": [*long, last]},
         "a long input, truncated": {"input": [*long, last], "truncation": "auto"},
@@ -406,6 +453,6 @@ def _named(own: _Own, case: Case) -> None:
     }
     for model in ("seen", "sealed", "narrow", "limited:deepseek-reasoner", "deepseek-chat"):
         provider = "limited" if model in ("seen", "limited:deepseek-reasoner") else "deepseek"
-        for label, fields in given.items():
+        for label, fields in inputs.items():
             _one(own, case, f"{model}, {label}", provider, _CHAT, PROTOCOLS[1], model, fields)
         _one(own, case, f"{model}, a completion", provider, _CHAT, PROTOCOLS[0], model, {})
