@@ -177,7 +177,8 @@ def tidy(root: Path, used: Path) -> None:
 
 def _is_fresh(reuse: Path) -> bool:
     """Whether a capture of the base is there and can be used again."""
-    return reuse.exists() and time.time() - reuse.stat().st_mtime < FRESH_SECONDS
+    left = reuse.with_name(f"{reuse.name}.left")
+    return reuse.exists() and left.is_dir() and time.time() - reuse.stat().st_mtime < FRESH_SECONDS
 
 
 def _capture_one(root: str, python: str, file: str, left: str, plan: str) -> None:

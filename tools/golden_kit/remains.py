@@ -164,8 +164,9 @@ def reopened(on: Setting, left: dict[str, Any]) -> Cases:
         record_reply(case, "reply", on.gateway.request("POST", ask.path, ask.body, ask.headers))
         record_requests(case, on.upstream)
 
+    batch = Batch(on.checkout, on.gateway.data)
     # Before anything is added: both versions read the very same.
-    yield "reopened/record", partial(_record, on)
+    yield "reopened/record", partial(_record, batch)
     for n, (model, id) in enumerate(left["responses"]):
         yield f"reopened/response {n} of {model}", partial(response, model=model, id=id)
     for n, (conversation, event) in enumerate(left["chats"]):
@@ -180,33 +181,34 @@ def reopened(on: Setting, left: dict[str, Any]) -> Cases:
     yield "reopened/spaces", partial(_spaces, on)
     yield "reopened/made space", partial(_made_space, on, left=left["space"])
     yield "reopened/key and session", partial(_access, on, left=left["access"])
-    yield "reopened/record at the end", partial(_record_after, on)
+    yield "reopened/record at the end", partial(_record_after, batch)
+    batch.close()
 
 
 _SIGNED = ("begin", "key", "checkpoint", "end")
 """Lines of an export that say how much of the record has been signed by now, which is a matter of time."""
 
 
-def _record(on: Setting, case: Case) -> None:
+def _record(batch: Batch, case: Case) -> None:
     """The record as the base left it, line by line, with every digest; and whether it is whole."""
-    exported = on.checkout.run(on.gateway.data, "record", "export")
-    case.add("export: status", str(exported.returncode))
+    exported = batch.run(Invocation(("record", "export")))
+    case.add("export: status", str(exported.status))
     case.add("export: stderr", exported.stderr)
     lines = [json.loads(line) for line in exported.stdout.splitlines()]
     for line in lines:
         if line["line"] not in _SIGNED:
             case.add(f"export: {line['line']}", json.dumps(line, ensure_ascii=False))
-    verified = on.checkout.run(on.gateway.data, "record", "verify")
-    case.add("verify: status", str(verified.returncode))
+    verified = batch.run(Invocation(("record", "verify")))
+    case.add("verify: status", str(verified.status))
     case.add("verify: stderr", verified.stderr)
     signed = rb"(signed up to .*|not signed yet)$|\d+ checkpoints?\.$"
     case.add("verify: stdout", re.sub(signed, b"", verified.stdout, flags=re.MULTILINE))
 
 
-def _record_after(on: Setting, case: Case) -> None:
+def _record_after(batch: Batch, case: Case) -> None:
     """The record when this version has gone on with everything: whole, and with as many entries of each kind."""
-    case.add("verify: status", str(on.checkout.run(on.gateway.data, "record", "verify").returncode))
-    exported = on.checkout.run(on.gateway.data, "record", "export")
+    case.add("verify: status", str(batch.run(Invocation(("record", "verify"))).status))
+    exported = batch.run(Invocation(("record", "export")))
     lines = [json.loads(line) for line in exported.stdout.splitlines()]
     kinds = [f"{line['line']} {line.get('kind', '')}" for line in lines if line["line"] not in _SIGNED]
     case.add("lines", "\n".join(f"{kind}: {kinds.count(kind)}" for kind in sorted(set(kinds))))

@@ -107,6 +107,7 @@ PLAYS: dict[str, tuple[Play, ...]] = {
     "too many": (calls(("echo", {"text": "e"}), ("echo", {"text": "f"}), ("echo", {"text": "g"})),),
 }
 _ONCE = [client for client in CLIENTS if "+" not in client.name]
+_SHORT = ("openresponses/openresponses", "chat_completions", "agui/1.0", "ai_sdk", "chat")
 
 
 def server_tools(on: Setting) -> Cases:
@@ -114,6 +115,8 @@ def server_tools(on: Setting) -> Cases:
         here = on._replace(gateway=gateway)
         for what, plays in PLAYS.items():
             for client in _ONCE:
+                if on.short and client.name not in _SHORT:
+                    continue
                 for stream in (True, False) if client.whole else (True,):
                     name = f"tools/{what}/{client.name}/{'stream' if stream else 'whole'}"
                     yield name, partial(_run, here, plays=plays, client=client, stream=stream)
