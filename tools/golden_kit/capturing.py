@@ -4,6 +4,7 @@ The groups, in the order in which they run; a case is a name and a function that
 
 * `matrix`: every script × protocol and dialect × view × streamed and whole × cut: response and upstream request.
 * `stored`: what is kept of a response, a chat and an AG-UI run: read back, replayed from every cursor, rows.
+* `pace`: every fixture × protocol × view: how much of the reply has come before each frame of the upstream.
 * `turns`: two more turns with what the client was given, and one with a model of another provider.
 * `background`: detached runs, replayed from every cursor.
 * `upstream-errors`: statuses, broken and cut bodies, over every protocol.
@@ -46,6 +47,7 @@ from .upstream import Upstream
 GROUPS: dict[str, Callable[[Setting], Cases]] = {
     "matrix": runs.matrix,
     "stored": runs.stored,
+    "pace": runs.pace,
     "turns": runs.turns,
     "background": runs.background,
     "upstream-errors": refusals.upstream_errors,
@@ -103,7 +105,7 @@ def capture(checkout: Checkout, file: Path, left: Path, recordings: Path | None,
     def wanted(name: str) -> bool:
         return not only or any(fnmatchcase(name, pattern) for pattern in only)
 
-    def run(cases: Cases) -> None:
+    def run(cases: Cases, upstream: Upstream) -> None:
         nonlocal count
         for name, body in cases:
             if not wanted(name) or (short and not in_short(name)):
@@ -111,6 +113,7 @@ def capture(checkout: Checkout, file: Path, left: Path, recordings: Path | None,
             case = Case()
             try:
                 body(case)
+                upstream.check()
             except Exception as error:
                 case.add(BROKEN, f"{type(error).__name__}: {error}")
                 print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
@@ -124,7 +127,7 @@ def capture(checkout: Checkout, file: Path, left: Path, recordings: Path | None,
         with setting(checkout, Path(made) / "data", scripts, short) as on:
             for group, cases in GROUPS.items():
                 if reaches(only, group):
-                    run(cases(on))
+                    run(cases(on), on.upstream)
                 print(f"{checkout.root.name}: {group}: {count} cases, {time.monotonic() - began:.0f} s", flush=True)
             document = on.gateway.request("GET", "/openapi.json").json
         if reaches(only, "reopened"):
@@ -132,7 +135,7 @@ def capture(checkout: Checkout, file: Path, left: Path, recordings: Path | None,
             for of in ("", "-guarded"):
                 shutil.copytree(left / f"data{of}", Path(made) / f"reopened{of}")
             with setting(checkout, Path(made) / "reopened", scripts, short) as on:
-                run(reopened(on, left_behind))
+                run(reopened(on, left_behind), on.upstream)
             if "live" in left_behind and wanted("reopened/redis/response"):
                 for name, case in live_cases(checkout, left, left_behind["live"]):
                     out.put(name, case)

@@ -96,6 +96,10 @@ class Gateway:
         threading.Thread(target=self._process.stderr.read, daemon=True).start()
         self._connection: http.client.HTTPConnection | None = None
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def request(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | Iterable[tuple[str, str]] = ()
     ) -> Reply:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+from contextlib import closing
 from functools import partial
 from typing import Any
 from urllib.parse import quote
@@ -14,12 +15,14 @@ from websockets.sync.client import connect
 from .captures import Case
 from .fixtures import FIXTURES, Script
 from .normal import as_text
+from .pacing import PacedReply
 from .protocols import CLIENTS, NEXT, QUESTION, VIEWS, Client
 from .setting import Cases, Setting, model_of, play_of, record_reply, record_requests
 from .upstream import Cut
 
 CUTS: tuple[Cut, ...] = ("whole", "frames", "bytes")
 FOREIGN = next(script for script in FIXTURES if script.name == "fixture:anthropic:signed")
+PACED_VIEWS = ("raw", "summary", "sealed")
 CURSORS = 24
 """So many places of a long stream it is replayed from; of a shorter one, every place."""
 
@@ -48,6 +51,25 @@ def _one(on: Setting, case: Case, *, script: Script, client: Client, view: str, 
     record_reply(case, "reply", reply)
     if cut == "whole":
         record_requests(case, on.upstream)
+
+
+# --- how fast a reply follows -----------------------------------------------------------------------------------
+
+
+def pace(on: Setting) -> Cases:
+    for script in FIXTURES:
+        for client in CLIENTS:
+            for view in PACED_VIEWS:
+                name = f"pace/{script.name}/{client.name}/{view}"
+                yield name, partial(_paced, on, script=script, client=client, view=view)
+
+
+def _paced(on: Setting, case: Case, script: Script, client: Client, view: str) -> None:
+    ask = client.ask(model_of(script), client.begin(), True)
+    with closing(PacedReply(on.gateway)) as reply:
+        on.upstream.play(script.provider, play_of(script, "frames")._replace(watch=reply.watch))
+        reply.ask("POST", ask.path, ask.body, {**ask.headers, "Pellucid-View": view})
+        case.add("reply", reply.text())
 
 
 # --- what is stored -----------------------------------------------------------------------------------------------
