@@ -3,6 +3,7 @@
 The groups, in the order in which they run; a case is a name and a function that records what can be seen from outside:
 
 * `matrix`: every script × protocol and dialect × view × streamed and whole × cut: response and upstream request.
+  (Here and in the next three, scripts of `shapes.py` are played in fewer ways.)
 * `stored`: what is kept of a response, a chat and an AG-UI run: read back, replayed from every cursor, rows.
 * `pace`: every fixture × protocol × view: how much of the reply has come before each frame of the upstream.
 * `turns`: two more turns with what the client was given, and one with a model of another provider.
@@ -158,6 +159,10 @@ def surface_case(document: dict[str, Any]) -> Case:
 def in_short(name: str) -> bool:
     """Whether a case belongs to the short form: fewer views and cuts, every script and protocol once."""
     group, *rest = name.split("/")
+    if rest and rest[0].startswith("shape:"):
+        return runs.shape_in_short(group, *rest)
+    if group == "pace":
+        return rest[-1] == "raw"
     if group == "matrix":
         return rest[-3:] in (
             ["raw", "stream", "frames"],
