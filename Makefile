@@ -35,10 +35,11 @@ test-all: .venv/all
 coverage: .venv/all
 	tests/needs.sh
 	rm -rf .coverage
-	$(BIN)/coverage run -m pytest --numprocesses $(TEST_WORKERS) --circle all
-	$(BIN)/coverage combine --quiet
-	$(BIN)/coverage json --quiet -o .coverage/report.json
-	$(BIN)/python tools/coverage_by_package.py .coverage/report.json
+	@status=0; \
+	$(BIN)/coverage run -m pytest --numprocesses $(TEST_WORKERS) --circle all --hypothesis-profile long || status=$$?; \
+	$(BIN)/coverage combine --quiet && $(BIN)/coverage json --quiet -o .coverage/report.json && \
+	$(BIN)/python tools/coverage_by_package.py .coverage/report.json; \
+	exit $$status
 
 golden: .venv/dev
 	$(BIN)/python tools/golden.py

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from hypothesis import settings
-
 from pellucid.events import (
     Event,
     ModelEvent,
@@ -18,6 +16,7 @@ from pellucid.events import (
     TextPartDelta,
     ThinkingPartDelta,
 )
+from tests.examples import by_circle
 
 
 def cut(data: bytes, places: Iterable[int]) -> list[bytes]:
@@ -38,7 +37,7 @@ _APPENDED = frozenset({"content_delta", "args_delta", "logprobs", "annotations"}
 
 
 def places_to_cut(data: bytes, *frame_ends: bytes, seed: str) -> list[int]:
-    """Places at which to cut a recorded body in two: more in the `long` profile of hypothesis than in `core`.
+    """Places at which to cut a recorded body in two: more in the long circle.
 
     Args:
         data: the body.
@@ -48,7 +47,7 @@ def places_to_cut(data: bytes, *frame_ends: bytes, seed: str) -> list[int]:
     Returns:
         Every place of a small body; of a large one, places around the ends of frames, and others.
     """
-    examples = settings().max_examples
+    examples = by_circle(25, 200)
     if len(data) <= 45 * examples:
         return list(range(len(data)))
     count = 25_000 * examples // len(data) + 10

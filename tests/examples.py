@@ -1,8 +1,9 @@
 """How many examples hypothesis tries, by profile.
 
-`core` (the default, and `make test`) is quick; `long` (`make test-all`) is thorough. No test states a number: one whose
-every example starts a gateway, a process or a database takes `costly`; one whose examples take microseconds and whose
-faults are rare takes `many`. Under CI the examples are the same in every run, so that a change is judged by itself.
+`core` (the default, and `make test`) is quick; `long` (`make test-all`) is thorough. No property states a number: one
+whose every example starts a gateway, a process or a database takes `costly`; one whose examples take microseconds and
+whose faults are rare takes `many`. What is tried without hypothesis, or is of some size, names both numbers in
+`by_circle`. Under CI the examples are the same in every run, so that a change is judged by itself.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from hypothesis import HealthCheck, settings
 
 Test = TypeVar("Test", bound=Callable[..., Any])
 
-_EXAMPLES = {"core": 25, "long": 200}
+_EXAMPLES = {"core": 25, "long": 300}
+_SHARE_OF_COSTLY = 5
+_TIMES_MANY = 5
 
 
 def register_profiles() -> None:
@@ -30,11 +33,16 @@ def register_profiles() -> None:
     settings.load_profile("core")
 
 
+def by_circle(core: int, long: int) -> int:
+    """A number of tries, or a size: `core`, or `long` with the profile of that name."""
+    return long if settings.get_current_profile_name() == "long" else core
+
+
 def costly(test: Test) -> Test:
     """Decorate a property whose every example takes milliseconds or more: a fifth of the profile's examples."""
-    return settings(max_examples=settings().max_examples // 5)(test)
+    return settings(max_examples=settings().max_examples // _SHARE_OF_COSTLY)(test)
 
 
 def many(test: Test) -> Test:
-    """Decorate a property whose examples are cheap and whose faults are rare: five times the profile's examples."""
-    return settings(max_examples=settings().max_examples * 5)(test)
+    """Decorate a property whose examples are cheap and whose faults are rare: several times the profile's examples."""
+    return settings(max_examples=settings().max_examples * _TIMES_MANY)(test)

@@ -37,12 +37,15 @@ from typing import NamedTuple
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tools.golden_kit.captures import BROKEN, Capture, differences
-from tools.golden_kit.capturing import capture, leave
+from tools.golden_kit.capturing import capture, leave, reaches
 from tools.golden_kit.gateway import Checkout
 
 HERE = Path(__file__).parents[1]
 BASE = "15598e1"
 FRESH_SECONDS = 6 * 3600
+"""So long a capture of the base can be used again: what the base left in it ages (times, logs that expire)."""
+UNUSED_SECONDS = 7 * 86_400
+"""So long after it was last used a checkout stays in the cache."""
 SHOWN = 10
 """So many differences are shown whole; the rest are counted."""
 
@@ -65,6 +68,7 @@ def checkout_of(revision: str) -> Checkout:
             archive = subprocess.run(["git", "archive", commit], cwd=HERE, capture_output=True, check=True).stdout
             subprocess.run(["tar", "-x", "-C", made], input=archive, check=True)
             shutil.copytree(made, root)
+    os.utime(root)  # it is in use
     return Checkout(root, _python_for(root))
 
 
@@ -110,10 +114,18 @@ class Plan(NamedTuple):
     only: list[str]
 
     def key(self) -> str:
-        """A name for captures that would hold the same cases."""
+        """A name for captures that would hold the same cases: of the tool, the recordings, and what is wanted."""
         sources = sorted((Path(__file__).parent / "golden_kit").glob("*.py"))
-        parts = [*(path.read_bytes() for path in sources), repr(self).encode()]
+        parts = [*(path.read_bytes() for path in sources), *_listing(self.recordings), repr(self).encode()]
         return sha256(b"\0".join(parts)).hexdigest()[:16]
+
+
+def _listing(directory: Path | None) -> list[bytes]:
+    """Each file of a directory: its name, size and time of change."""
+    if directory is None:
+        return []
+    files = ((path, path.stat()) for path in sorted(directory.rglob("*")) if path.is_file())
+    return [f"{path.relative_to(directory)} {stat.st_size} {stat.st_mtime_ns}".encode() for path, stat in files]
 
 
 def run_captures(base: Checkout, tree: Checkout, plan: Plan, keep: Path, reuse: Path | None) -> tuple[Path, Path]:
@@ -123,20 +135,12 @@ def run_captures(base: Checkout, tree: Checkout, plan: Plan, keep: Path, reuse: 
         left, base_file = reuse.parent / f"{reuse.name}.left", reuse
         sides = [(tree, keep / "tree.db")]
     else:
-        print("the base leaves something to be read …", flush=True)
-        leave(base, left, plan.recordings, plan.short)
+        if reaches(plan.only, "reopened"):
+            print("the base leaves something to be read …", flush=True)
+            leave(base, left, plan.recordings, plan.short)
         base_file = keep / "base.db"
         sides = [(base, base_file), (tree, keep / "tree.db")]
-    workers = []
-    for checkout, file in sides:
-        args = [
-            str(checkout.root),
-            checkout.python,
-            str(file),
-            str(left),
-            json.dumps({**plan._asdict(), "recordings": str(plan.recordings or "")}),
-        ]
-        workers.append(subprocess.Popen([sys.executable, __file__, "--capture", *args]))
+    workers = [start_capture(checkout, file, left, plan) for checkout, file in sides]
     statuses = [worker.wait() for worker in workers]
     if any(statuses):
         raise SystemExit("a capture failed")
@@ -149,9 +153,32 @@ def run_captures(base: Checkout, tree: Checkout, plan: Plan, keep: Path, reuse: 
     return base_file, keep / "tree.db"
 
 
+def start_capture(
+    checkout: Checkout, file: Path, left: Path, plan: Plan, *, silent: bool = False
+) -> subprocess.Popen[bytes]:
+    """Capture one side in a process of its own, which ends with status 0 if it could."""
+    options = json.dumps({**plan._asdict(), "recordings": str(plan.recordings or "")})
+    args = [str(checkout.root), checkout.python, str(file), str(left), options]
+    output = subprocess.DEVNULL if silent else None
+    return subprocess.Popen([sys.executable, __file__, "--capture", *args], stdout=output, stderr=output)
+
+
+def tidy(root: Path, used: Path) -> None:
+    """Take from the cache what is too old to be used again: captures, and checkouts other than this one."""
+    for entry in root.iterdir():
+        limit = FRESH_SECONDS if entry.name.endswith((".db", ".left", ".new")) else UNUSED_SECONDS
+        if entry == used or time.time() - entry.stat().st_mtime < limit:
+            continue
+        if entry.is_dir():
+            shutil.rmtree(entry, ignore_errors=True)
+        else:
+            entry.unlink(missing_ok=True)
+
+
 def _is_fresh(reuse: Path) -> bool:
-    """Whether a capture of the base can be used again: what the base left in it ages (times, logs that expire)."""
-    return reuse.exists() and time.time() - reuse.stat().st_mtime < FRESH_SECONDS
+    """Whether a capture of the base is there and can be used again."""
+    left = reuse.with_name(f"{reuse.name}.left")
+    return reuse.exists() and left.is_dir() and time.time() - reuse.stat().st_mtime < FRESH_SECONDS
 
 
 def _capture_one(root: str, python: str, file: str, left: str, plan: str) -> None:
@@ -210,6 +237,16 @@ def explained(entries: list[Allowed], used: Counter[Allowed], name: str, label: 
 # --- the report ---------------------------------------------------------------------------------------------------
 
 
+def unexplained_differences(
+    base: Capture, tree: Capture, name: str, entries: list[Allowed], used: Counter[Allowed]
+) -> list[tuple[str, str, str]]:
+    """What differs in a case and no entry explains, and a case that broke: (label, the base's text, the tree's)."""
+    found = [
+        difference for difference in differences(base, tree, name) if not explained(entries, used, name, *difference)
+    ]
+    return found + [(label, tree.text(text), "") for label, text in tree.digests(name) if label == BROKEN]
+
+
 def compare(base_file: Path, tree_file: Path, entries: list[Allowed]) -> int:
     """Print what differs; the number of differences that nothing explains, and of entries that nothing needs."""
     used: Counter[Allowed] = Counter()
@@ -219,12 +256,7 @@ def compare(base_file: Path, tree_file: Path, entries: list[Allowed]) -> int:
         order = names + [name for name in tree.names() if name not in set(names)]
         for name in order:
             records += len(base.digests(name))
-            found = [
-                difference
-                for difference in differences(base, tree, name)
-                if not explained(entries, used, name, *difference)
-            ]
-            found += [(label, tree.text(text), "") for label, text in tree.digests(name) if label == BROKEN]
+            found = unexplained_differences(base, tree, name, entries, used)
             if found:
                 unexplained += 1
                 if unexplained <= SHOWN:
@@ -276,6 +308,7 @@ def main() -> int:
     is_directory = Path(options.base).is_dir()
     base = Checkout(Path(options.base).resolve()) if is_directory else checkout_of(options.base)
     tree = Checkout(Path(options.tree).resolve())
+    tidy(cache(), base.root)
     reuse = None if is_directory or options.only else cache() / f"{base.root.name}-{plan.key()}.db"
     with tempfile.TemporaryDirectory(prefix="golden-") as made:
         keep = Path(options.keep or made)

@@ -15,6 +15,7 @@ from pellucid.envelopes.capability import covered, read_capabilities, read_capab
 from pellucid.envelopes.covering import covers
 from pellucid.envelopes.patterns import allows, read
 from tests.cases import Cases
+from tests.examples import many
 
 _WORDS = ["a", "b", "ab", "a/b", "b/a", "", ".a", "a/.b", "aa"]
 _TEXTS = ["a", "b", "a*", "*", "**", "a/*", "a/**", "?", "!a", "!a*", "!b", "!!a*", "/a/", "/^a/", "/^a*$/", "!/b/"]
@@ -37,6 +38,7 @@ def _steps() -> Steps:
     return Steps(200_000)
 
 
+@many
 @given(PATTERNS, PATTERNS, st.lists(VALUES, min_size=4, max_size=12))
 def test_what_is_covered_is_allowed(wide: Any, narrow: Any, values: list[Any]) -> None:
     a, b = read(wide, "a"), read(narrow, "b")

@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 from hypothesis import given
-from hypothesis import settings as profile
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -16,6 +15,7 @@ from pellucid.envelopes.lifecycle import Lifecycle
 from pellucid.envelopes.reasoning import State
 from tests.envelopes.envelope_kit import envelopes
 from tests.envelopes.life_kit import SENDERS, code, conversations, life, said
+from tests.examples import by_circle
 
 settings = st.builds(
     LifecycleSettings,
@@ -161,7 +161,7 @@ def test_limits_hold_and_nothing_grows_without_bound(conversation: list[Envelope
 
 def test_thousands_of_contexts_leave_nothing_behind_but_what_is_remembered() -> None:
     space = life(max_ended=10, max_ids=10, max_implicit=10)
-    for number in range(50 * profile().max_examples):
+    for number in range(by_circle(1_250, 10_000)):
         space.feed(said("start", f"l{number}", id=f"s{number}", about=f"t{number}"))
         space.feed(said("chat", f"s{number}/aside"))
         space.feed(said("conclusion", f"s{number}"))

@@ -1,176 +1,335 @@
 """The names that users depend on, as this version has them, a line each: `python -m tests.frozen.names`.
 
-| kind | where it is taken from |
-|---|---|
-| `path` | methods and paths of the OpenAPI document |
-| `config` | keys of the configuration file |
-| `environment` | variables that the package or a provider's profile reads |
-| `command` | commands and options of `pellucid` |
-| `code` | codes of errors |
-| `metric` | metrics with their labels |
-| `attribute` | attributes of spans |
-| `event`, `field` | what the structs of client protocols write: an event's `type` with its fields, and other fields |
-| `envelope` | kinds of envelopes in spaces |
+`KINDS` has a row for each kind of names. They are taken from what the product says of itself while it runs (the
+OpenAPI document, click's commands, the configuration's structs, the metrics' registry, a migrated database, the spans
+of a run); what no running part lists is read from the source (`source`), wherever it stands there. No line depends on
+the name of a class or of a module.
 """
 
 from __future__ import annotations
 
-import ast
 import importlib
 import pkgutil
 import re
+import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
-from pathlib import Path
-from typing import Any, get_args, get_type_hints, is_typeddict
 
 import click
 import msgspec
 
 import pellucid
+from pellucid import protocols
 from pellucid.cli import main
+from pellucid.envelopes import kinds
+from pellucid.errors import ERROR_KINDS
+from pellucid.protocols.statuses import STATUSES
 from pellucid.providers.profiles import builtin_profiles
+from pellucid.relay import scripts
+from pellucid.relay.open import PREFIX
+from pellucid.server.access import oidc, session
 from pellucid.server.config import Config
 from pellucid.server.openapi import document
+from pellucid.settings import ModelSettings
+from pellucid.storage.migrate import migration
 from pellucid.telemetry.metrics import Metrics
+from pellucid.tools.entry_points import GROUP
+from tests.frozen.observed import observed_names
+from tests.frozen.schemas import Struct, openapi_names, setting_names, struct_names, tagged
+from tests.frozen.source import SOURCE, code_values, constants, named_numbers
 
-SOURCE = Path(pellucid.__file__).parent
+_FROM_PROTOCOLS = "pellucid.protocols."
 
 
 @cache
 def current_names() -> tuple[str, ...]:
     """Every name, as `KIND NAME`, sorted."""
-    kinds = (_paths, _config, _environment, _commands, _codes, _metrics, _attributes, _protocols, _envelopes)
-    return tuple(sorted({name for kind in kinds for name in kind()}))
+    names = set(_openapi()) | set(observed_names())
+    for kind, rows in KINDS.items():
+        names |= {f"{kind} {row}" for row in rows()}
+    return tuple(sorted(names))
 
 
-def _paths() -> Iterator[str]:
-    for path, methods in document()["paths"].items():
-        yield from (f"path {method.upper()} {path}" for method in methods if method != "parameters")
+# --- what the operator writes and reads ------------------------------------------------------------------------------
+
+
+def _openapi() -> Iterator[str]:
+    yield from openapi_names(document())
 
 
 def _config() -> Iterator[str]:
-    yield from (f"config {key}" for key in _keys(Config, ""))
-
-
-def _keys(to: Any, prefix: str) -> Iterator[str]:
-    """The keys below a type, with `*` for names that the operator chooses."""
-    if to is Any:
-        return
-    if is_typeddict(to):
-        for name, value in get_type_hints(to).items():
-            yield f"{prefix}{name}"
-            yield from _keys(value, f"{prefix}{name}.")
-    elif isinstance(to, type) and issubclass(to, msgspec.Struct):
-        for field in msgspec.structs.fields(to):
-            yield f"{prefix}{field.encode_name}"
-            yield from _keys(field.type, f"{prefix}{field.encode_name}.")
-    else:
-        arguments = get_args(to)
-        inner = f"{prefix}*." if getattr(to, "__origin__", None) is dict else prefix
-        for argument in arguments[1:] if inner != prefix else arguments:
-            yield from _keys(argument, inner)
+    yield from setting_names(Config)
 
 
 def _environment() -> Iterator[str]:
-    for text in _constants():
-        if re.fullmatch(r"PELLUCID_[A-Z0-9_]+", text):
-            yield f"environment {text}"
+    """Names in capitals that the package reads, or that tools of others use for the same."""
     for row in builtin_profiles().values():
-        yield from (f"environment {name}" for name in (*row.api_key_env, *row.base_url_env))
+        yield from (*row.api_key_env, *row.base_url_env)
+    usual = r"(PELLUCID|OTEL|XDG|AWS|HF|PROMETHEUS)_[A-Z0-9_]*[A-Z0-9]"
+    yield from (text for text in constants() if re.fullmatch(usual, text))
+    for _, parameter in _parameters():
+        variables = parameter.envvar or ()
+        yield from (variables,) if isinstance(variables, str) else variables
 
 
 def _commands() -> Iterator[str]:
-    def below(command: click.Command, name: str) -> Iterator[str]:
-        yield f"command {name}"
-        for parameter in command.params:
-            if isinstance(parameter, click.Option):
-                yield from (f"command {name} {option}" for option in (*parameter.opts, *parameter.secondary_opts))
-        if isinstance(command, click.Group):
-            context = click.Context(command)
-            for one in command.list_commands(context):
-                inner = command.get_command(context, one)
-                assert inner is not None
-                yield from below(inner, f"{name} {one}")
-
-    yield from below(main, "pellucid")
+    yield from (name for name, _ in _walk(main, "pellucid"))
+    for name, parameter in _parameters():
+        argument = parameter.metavar or (parameter.name or "").upper()
+        shown = parameter.opts if isinstance(parameter, click.Option) else [argument]
+        for option in (*shown, *parameter.secondary_opts):
+            yield f"{name} {option}"
+        if isinstance(parameter.type, click.Choice):
+            yield from (f"{name} {shown[0]} = {choice}" for choice in parameter.type.choices)
+        if isinstance(parameter, click.Option) and isinstance(parameter.default, str | int | float):
+            yield f"{name} {shown[0]} default {parameter.default}"
 
 
-def _codes() -> Iterator[str]:
-    """Constants that are given as `code=`, or as the third argument of an `ErrorInfo`."""
-    for node in _nodes():
-        if isinstance(node, ast.Call):
-            named = [keyword.value for keyword in node.keywords if keyword.arg == "code"]
-            if isinstance(node.func, ast.Name) and node.func.id == "ErrorInfo":
-                named += node.args[2:3]
-            for value in named:
-                if isinstance(value, ast.Constant) and isinstance(value.value, str):
-                    yield f"code {value.value}"
+def _walk(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
+    yield name, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for one in command.list_commands(context):
+            inner = command.get_command(context, one)
+            assert inner is not None
+            yield from _walk(inner, f"{name} {one}")
 
-    yield from (f"code {text}" for text in _constants("sealing") if re.fullmatch(r"seal_[a-z_]+", text))
+
+def _parameters() -> Iterator[tuple[str, click.Parameter]]:
+    for name, command in _walk(main, "pellucid"):
+        yield from ((name, parameter) for parameter in command.params)
 
 
 def _metrics() -> Iterator[str]:
-    metrics = Metrics()
-    for family in metrics.registry.collect():
-        yield f"metric {family.name}"
-    for name, family in vars(metrics).items():
-        if name != "registry":
-            metric = family._metric
-            yield from (f"metric {metric._name}{{{label}}}" for label in metric._labelnames)
+    registry = Metrics().registry
+    for family in registry.collect():
+        yield f"{family.name} {family.type}"
+    for metric in dict.fromkeys(registry._names_to_collectors.values()):
+        labels: tuple[str, ...] = getattr(metric, "_labelnames", ())
+        yield from (f"{getattr(metric, '_name', '')}{{{label}}}" for label in labels)
 
 
 def _attributes() -> Iterator[str]:
-    for text in _constants("telemetry"):
-        if re.fullmatch(r"(gen_ai|pellucid|http|server|error)\.[a-z_.]+", text):
-            yield f"attribute {text}"
+    """Attributes of spans, those among them that one run does not show. ASGI's messages and files look alike."""
+    others = r"http\.(disconnect|response\.(start|body))|pellucid\.(frames|sqlite|toml)"
+    found = {text for text in constants() if re.fullmatch(r"(gen_ai|pellucid|http|server|error)(\.[a-z_]+)+", text)}
+    modules = {".".join(("pellucid", *path.relative_to(SOURCE).with_suffix("").parts)) for path in SOURCE.rglob("*")}
+    yield from (text for text in found - modules if not re.fullmatch(others, text))
 
 
-def _protocols() -> Iterator[str]:
-    import pellucid.protocols as protocols
+# --- errors ----------------------------------------------------------------------------------------------------------
 
-    for module in pkgutil.walk_packages(protocols.__path__, "pellucid.protocols."):
+
+def _codes() -> Iterator[str]:
+    """The codes of errors. An error without one has its kind in its place.
+
+    `{}` is what is put in while it runs.
+    """
+    yield from ERROR_KINDS
+    yield from (code for code in code_values() if isinstance(code, str) and re.fullmatch(r"[a-z][a-z0-9_{}]+", code))
+
+
+def _kinds() -> Iterator[str]:
+    yield from (f"{kind} {STATUSES[kind]}" for kind in ERROR_KINDS)
+
+
+def _close_codes() -> Iterator[str]:
+    """What a WebSocket is closed with: RFC 6455's codes, and ours from 4400."""
+    yield from (str(code) for code in code_values() if code in range(1000, 1016) or code in range(4400, 4500))
+    yield from (str(code) for code in named_numbers() if code in range(1001, 1016) or code in range(4400, 4500))
+
+
+# --- HTTP ------------------------------------------------------------------------------------------------------------
+
+
+def _headers() -> Iterator[str]:
+    """Headers that are not HTTP's: ours, and those that others began with an `X-`; and such names in OpenAPI."""
+    for text in constants():
+        for one in re.split(r",\s*", text):
+            if re.fullmatch(r"(x|pellucid|openresponses|ag-?ui|last-event)-[a-z%{}-]*[a-z}]", one, re.IGNORECASE):
+                yield one.lower()
+
+
+def _queries() -> Iterator[str]:
+    """Parameters of queries that are read and that the OpenAPI document does not have."""
+    known = set(constants())
+    yield from (name for name in ("include", "iss", "pace", "protocol") if name in known)
+
+
+def _cookies() -> Iterator[str]:
+    yield from (session.COOKIE, oidc.COOKIE)
+
+
+# --- protocols -------------------------------------------------------------------------------------------------------
+
+
+def protocol_structs() -> dict[str, list[Struct]]:
+    """The structs of client protocols, by the protocol's package."""
+    for module in pkgutil.walk_packages(protocols.__path__, _FROM_PROTOCOLS):
         importlib.import_module(module.name)
+    found: dict[str, list[Struct]] = {}
     for struct in _subclasses(msgspec.Struct):
-        package, _, rest = struct.__module__.removeprefix("pellucid.protocols.").partition(".")
-        if not struct.__module__.startswith("pellucid.protocols.") or not rest:
-            continue
-        config = struct.__struct_config__
-        kind = f"event {package} {config.tag}" if config.tag is not None else f"field {package}"
-        if config.tag is not None:
-            yield kind
-        yield from (f"{kind} .{field.encode_name}" for field in msgspec.structs.fields(struct))
+        package, _, rest = struct.__module__.removeprefix(_FROM_PROTOCOLS).partition(".")
+        if struct.__module__.startswith(_FROM_PROTOCOLS) and rest:
+            found.setdefault(package, []).append(struct)
+    return found
 
 
-def _subclasses(cls: type[msgspec.Struct]) -> Iterator[type[msgspec.Struct]]:
-    one: type[msgspec.Struct]
+def _subclasses(cls: type[msgspec.Struct]) -> Iterator[Struct]:
+    one: Struct
     for one in cls.__subclasses__():
         yield one
         yield from _subclasses(one)
 
 
+def request_roots() -> dict[str, dict[str, Struct]]:
+    """What each protocol reads whole, by the name it has in this list."""
+    from pellucid.protocols.agui.messages import RunAgentInput
+    from pellucid.protocols.agui.request import Options
+    from pellucid.protocols.ai_sdk import messages as ui
+    from pellucid.protocols.ai_sdk.request import Body
+    from pellucid.protocols.chat.types import Ask, Change
+    from pellucid.protocols.chat_completions.types import CreateChatCompletion
+    from pellucid.protocols.openresponses.types import CreateResponse
+
+    parts: dict[str, Struct] = {
+        "part text": ui.TextUI,
+        "part file": ui.FileUI,
+        "part tool": ui.ToolUI,
+        "part steering": ui.SteeringUI,
+    }
+    return {
+        "openresponses": {"create": CreateResponse},
+        "chat_completions": {"create": CreateChatCompletion},
+        "agui": {"run": RunAgentInput, "options": Options},
+        "ai_sdk": {"ask": Body, **parts},
+        "chat": {"ask": Ask, "change": Change},
+    }
+
+
+def answer_roots() -> dict[str, dict[str, Struct]]:
+    """What each protocol writes whole, by the name it has in this list: events by their types."""
+    from pellucid.protocols.chat.types import Answer, Question
+    from pellucid.protocols.chat_completions.types import ChatCompletion, ChatCompletionChunk
+    from pellucid.protocols.openresponses.types import CompactedResponse, Response
+
+    written: dict[str, dict[str, Struct]] = {
+        "openresponses": {"response": Response, "response.compaction": CompactedResponse},
+        "chat_completions": {"chat.completion": ChatCompletion, "chat.completion.chunk": ChatCompletionChunk},
+        "chat": {"question": Question, "answer": Answer},
+    }
+    read = request_roots()
+    found = {}
+    for package, structs in protocol_structs().items():
+        whole = written.get(package, {})
+        found[package] = tagged(structs, {**read.get(package, {}), **whole}) | whole
+    return found
+
+
+def _requests() -> Iterator[str]:
+    for package, roots in request_roots().items():
+        yield from (f"{package} {name}" for name in struct_names(roots))
+
+
+def _events() -> Iterator[str]:
+    for package, roots in answer_roots().items():
+        yield from (f"{package} {name}" for name in struct_names(roots))
+
+
 def _envelopes() -> Iterator[str]:
-    for text in _constants("envelopes"):
-        if re.fullmatch(r"(system|reasoning|mcp|chat|capability|space|stream|participant|presence)(/[a-z-]+)+", text):
-            yield f"envelope {text}"
+    """Kinds of envelopes, with what their payloads hold."""
+    yield from struct_names(dict(kinds.PAYLOADS))
+    families = "|".join(sorted({kind.partition("/")[0] for kind in kinds.PAYLOADS}))
+    yield from (text for text in constants() if re.fullmatch(rf"({families})(/[a-z-]+)+", text))
 
 
-def _constants(package: str = "") -> Iterator[str]:
-    for node in _nodes(package):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node.value
+# --- what is kept ----------------------------------------------------------------------------------------------------
 
 
-def _nodes(package: str = "") -> Iterator[ast.AST]:
-    for path in sorted((SOURCE / package).rglob("*.py")):
-        yield from _nodes_of(path)
+def _tables() -> Iterator[str]:
+    """The tables of a new database, with their columns, and its indexes."""
+    with sqlite3.connect(":memory:") as database:
+        for statement in migration("sqlite", None):
+            database.execute(statement)
+        shadows = {name for _, name, type_, *_ in database.execute("PRAGMA table_list") if type_ == "shadow"}
+        for name, type_, table in database.execute("SELECT name, type, tbl_name FROM sqlite_master").fetchall():
+            if name in shadows:
+                continue
+            if type_ == "table":
+                yield name
+                for _, column, affinity, required, _, key in database.execute(f"PRAGMA table_info({name})").fetchall():
+                    yield f"{name}.{column} {affinity}{' required' * bool(required)}{' key' * bool(key)}".rstrip()
+            elif not name.startswith("sqlite_autoindex"):
+                yield f"{table} {type_} {name}"
+    database.close()
 
 
-@cache
-def _nodes_of(path: Path) -> list[ast.AST]:
-    """The nodes that can hold a name."""
-    return [node for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.Constant | ast.Call)]
+def _migrations() -> Iterator[str]:
+    for statement in migration("sqlite", None):
+        yield from re.findall(r"(?:version_num\s*=|alembic_version .*VALUES)\s*\(?'(\w+)'", statement)
+
+
+def _redis() -> Iterator[str]:
+    """Keys, as `PREFIX:NAME`, and the fields of what they hold."""
+    yield PREFIX
+    keys = "|".join(re.findall(r"^    ([a-z]+)(?::NAME)? ", scripts.__doc__ or "", re.MULTILINE))
+    yield from (text for text in constants() if re.fullmatch(keys, text))
+    for script in scripts.ALL:
+        for command, arguments in re.findall(r"redis\.call\('(HM?GET|HSET|HDEL|XADD)'(.*)\)", script.text):
+            yield from (f"field {command[0]} {field}" for field in re.findall(r"'([a-z]+)'", arguments))
+
+
+def _scopes() -> Iterator[str]:
+    """Names that are made of a word and somebody's name: logs, buckets, rolls, scopes of the record, tools of hosts."""
+    yield from (text for text in constants() if re.fullmatch(r"[a-z]+:\{\}(:\{\})?", text))
+
+
+# --- the library -----------------------------------------------------------------------------------------------------
+
+
+def _python() -> Iterator[str]:
+    yield from dir(pellucid)
+
+
+def _settings() -> Iterator[str]:
+    yield from setting_names(ModelSettings)
+
+
+def _providers() -> Iterator[str]:
+    yield from builtin_profiles()
+
+
+def _entry_points() -> Iterator[str]:
+    yield GROUP
+
+
+KINDS: dict[str, Callable[[], Iterator[str]]] = {
+    "config": _config,  # keys of the configuration file, with choices and defaults
+    "environment": _environment,  # variables that are read
+    "command": _commands,  # commands with their arguments, options, choices and defaults
+    "metric": _metrics,  # metrics with their types and labels
+    "attribute": _attributes,  # of spans
+    "code": _codes,  # of errors
+    "kind": _kinds,  # of errors, with their HTTP status
+    "close": _close_codes,  # of WebSockets
+    "header": _headers,
+    "query": _queries,
+    "cookie": _cookies,
+    "read": _requests,  # the fields of each request of a client protocol
+    "written": _events,  # the fields of each event and object that a client protocol writes
+    "envelope": _envelopes,  # kinds in spaces, with the fields of their payloads
+    "table": _tables,  # of the store
+    "migration": _migrations,
+    "redis": _redis,
+    "scope": _scopes,
+    "python": _python,  # what can be imported from `pellucid`
+    "setting": _settings,  # of models
+    "provider": _providers,
+    "entry-point": _entry_points,
+}
+"""Each kind, and what lists it. Besides, `openapi_names` has paths, operations, parameters, requests, answers, schemas
+and ways to prove who one is; `observed_names` has spans and log lines."""
 
 
 if __name__ == "__main__":

@@ -12,10 +12,16 @@ import re
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from tests.frozen.names import current_names
+from pellucid.protocols.agui.dialects import Dialect
+from pellucid.protocols.agui.verify import Violation
+from tests.frozen.asserted import ROOT, codes_in_docs, codes_in_tests
+from tests.frozen.names import KINDS, answer_roots, current_names, protocol_structs, request_roots
+from tests.frozen.schemas import unreached
 
 FROZEN = Path(__file__).with_name("names.txt").read_text().splitlines()
-CHANGELOG = (Path(__file__).parents[2] / "CHANGELOG.md").read_text()
+CHANGELOG = (ROOT / "CHANGELOG.md").read_text()
+OF_OTHERS = frozenset({"bad_thing", "context_closed", "rate_limit"})
+"""Codes that tests make up: scripted upstreams' own, and a participant's."""
 
 
 def _listed(what: str) -> list[str]:
@@ -42,7 +48,36 @@ def test_names_that_are_new_stand_in_the_changelog() -> None:
 
 
 def test_there_are_names_of_every_kind() -> None:
-    kinds = {name.partition(" ")[0] for name in FROZEN}
-    assert kinds == {
-        *("path", "config", "environment", "command", "code", "metric", "attribute", "event", "field", "envelope")
+    kinds = {name.partition(" ")[0] for name in current_names()}
+    openapi = {"path", "operation", "parameter", "request", "answer", "schema", "security"}
+    assert kinds == {*KINDS, *openapi, "span", "log"}
+
+
+def test_every_code_that_a_test_or_a_document_speaks_of_is_listed() -> None:
+    listed = [name.removeprefix("code ").replace("{}", "*") for name in current_names() if name.startswith("code ")]
+    spoken = codes_in_tests() | codes_in_docs()
+    unlisted = {
+        code: sorted(places)
+        for code, places in spoken.items()
+        if code not in OF_OTHERS and not any(fnmatchcase(code, pattern) for pattern in listed)
     }
+    assert not unlisted
+    assert len(spoken) > 100, "they are looked for where they do not stand any more"
+
+
+def test_every_object_of_a_client_protocol_is_listed() -> None:
+    read, written = request_roots(), answer_roots()
+    for package, structs in protocol_structs().items():
+        roots = [*read.get(package, {}).values(), *written.get(package, {}).values()]
+        left = unreached(structs, roots) - {Dialect, Violation}  # which stand on no wire
+        assert not left, f"name them in `request_roots` or `answer_roots`: {left}"
+
+
+def test_every_parameter_of_a_query_that_a_test_or_a_document_sends_is_listed() -> None:
+    listed = {
+        name.split()[4].removesuffix("[]") for name in current_names() if re.match(r"parameter \S+ \S+ query", name)
+    }
+    listed |= {name.removeprefix("query ") for name in current_names() if name.startswith("query ")}
+    for path in sorted((ROOT / "docs").glob("*.md")):
+        sent = set(re.findall(r"(?<=[?&])([a-z_A-Z]+)(?==[^\s=])", path.read_text()))
+        assert sent <= listed, path.name

@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.parts import ThinkingPart, Usage
 from tests.cases import Cases
 from tests.cutting import cut, merged
+from tests.examples import by_circle
 from tests.providers.wire_kit import (
     ROWS,
     body,
@@ -316,7 +317,7 @@ def test_what_was_said_is_read(form: str) -> None:
 @each
 def test_any_cut_gives_the_same_events(name: str) -> None:
     """Every third place with the profile `long`, every eleventh otherwise."""
-    stride = 3 if settings().max_examples >= 200 else 11
+    stride = by_circle(11, 3)
     dialect = DIALECTS[name]
     for data in (dialect.stream, dialect.whole):
         whole = merged(events_of(dialect.row, data))

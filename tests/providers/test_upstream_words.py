@@ -36,7 +36,7 @@ from pellucid.providers.wires import WIRES, Decoder
 from pellucid.settings import ModelCall
 from pellucid.upstream import Limits, UpstreamClient
 from tests.cases import Cases
-from tests.examples import many
+from tests.examples import by_circle, many
 from tests.pushing import turn_of
 from tests.recordings import recordings
 
@@ -239,7 +239,7 @@ def test_and_what_was_said_is_kept(wire: str) -> None:
     assert len({error.message for error in quoting}) >= 3
 
 
-@many
+@settings(max_examples=by_circle(125, 3_000))
 @given(st.integers(0, 2**60))
 def test_no_message_quotes_a_body(seed: int) -> None:
     teller = Teller(seed)
@@ -288,7 +288,7 @@ def test_no_message_quotes_a_recorded_answer() -> None:
             provider = path.parts[-2]
             row = ROWS.get(provider, ROWS["openai"])
             data = (path / "response.body").read_bytes()
-            for seed in range(settings().max_examples // 8):
+            for seed in range(by_circle(3, 25)):
                 reader = WIRES[row.wire].decoder(row, Origin(row.name, row.wire, "m"), "")
                 with case(f"{provider}/{path.name}, seed {seed}"):
                     for event in reader.feed(_mutated(data, Teller(seed))) + reader.end():
@@ -411,7 +411,7 @@ def test_a_model_that_is_not_there_is_named() -> None:
 
 def _sentences() -> Iterator[tuple[str, str | None]]:
     for wire in EVERY:
-        for seed in range(settings().max_examples * 2):
+        for seed in range(by_circle(50, 400)):
             teller = Teller(seed)
             yield from ((error.message, error.said) for error in errors_of(wire, [teller.stream()]))
     for shape in SHAPES:

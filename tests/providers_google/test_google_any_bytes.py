@@ -140,6 +140,7 @@ def test_the_elements_of_an_array(values: list[Any], places: list[int]) -> None:
     assert reader.end() == []
 
 
+@many
 @given(st.text(alphabet='[]{}",\\ a\n1', max_size=40), st.integers(1, 40))
 def test_an_element_in_one_piece_and_byte_by_byte_is_the_same(text: str, place: int) -> None:
     data, reader, slow = b"[" + text.encode(), JSONArrayDecoder(), JSONArrayDecoder()

@@ -104,6 +104,7 @@ EVENTS: list[dict[str, Any]] = [
 ] + [ended(), ended("incomplete"), ended("failed"), {"type": "error", "message": "m"}]
 
 
+@many
 @given(st.lists(st.sampled_from(EVENTS), max_size=25), ROW, CAUSE)
 def test_events_in_any_order_give_a_legal_closed_turn(events: list[dict[str, Any]], row: str, cause: Cause) -> None:
     folded(sse(begun(), *events), row, cause=cause)

@@ -105,6 +105,7 @@ def test_a_header_of_other_making_is_refused(header: dict[str, Any]) -> None:
 @given(
     st.text(max_size=200) | st.text(string.ascii_letters + string.digits + "-_.", max_size=400) | st.binary().map(repr)
 )
+@many
 @example("")
 @example("....")
 @example("\ud800.....")

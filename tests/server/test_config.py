@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from pellucid.errors import ConfigError
 from pellucid.server.config import Config, api_key, check_config, read_config
+from tests.examples import many
 
 VLLM = {"base_url": "http://127.0.0.1:8000/v1"}
 
@@ -225,6 +226,7 @@ def is_a_configuration_or_a_list_of_mistakes(table: dict[str, Any]) -> bool:
     return bool(config.all_profiles())
 
 
+@many
 @given(st.dictionaries(KEYS | st.text(max_size=4), VALUES, max_size=5))
 def test_any_table_is_a_configuration_or_a_list_of_mistakes(table: dict[str, Any]) -> None:
     assert is_a_configuration_or_a_list_of_mistakes(table)

@@ -9,12 +9,12 @@ import os
 from typing import NamedTuple
 
 import pytest
-from hypothesis import settings
 
+from tests.examples import by_circle
 from tests.scripted import Call, Upstream, delta
 from tests.scripted.gateway import Served
 
-STREAMS = 100 + settings().max_examples
+STREAMS = by_circle(125, 300)
 """125 in the core circle, 300 in the long one."""
 
 

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
 from websockets.asyncio.client import connect as connect_async
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.frames import Frame, Opcode
 from websockets.sync.client import connect
 
+from tests.examples import by_circle
 from tests.scripted import Call, Upstream, delta, event, say, serve
 from tests.scripted.gateway import Served
 from tests.server.sockets_kit import Socket, opened
@@ -324,7 +324,7 @@ def resident() -> int:
 
 
 def test_many_sockets_that_are_open_cost_little(gateway: Served, record_property: RecordProperty) -> None:
-    count = 200 + 4 * settings().max_examples  # a thousand in the long circle
+    count = by_circle(300, 1000)
     raw_socket(gateway).close()
     before = resident()
     clients = [raw_socket(gateway) for _ in range(count)]

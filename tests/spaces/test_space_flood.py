@@ -7,7 +7,7 @@ import contextlib
 from time import monotonic
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.envelopes import closing
@@ -15,6 +15,7 @@ from pellucid.errors import PellucidError
 from pellucid.spaces.runtime import hearing, seats
 from pellucid.spaces.runtime.flood import QUIET, Guard
 from pellucid.spaces.runtime.settings import FloodLimits, Rate
+from tests.examples import by_circle
 from tests.spaces.space_kit import chat, frame, opened, sat, whole_log
 from tests.waiting import eventually, loop_turns
 
@@ -74,7 +75,7 @@ def test_patience_is_for_those_who_go_on_without_a_pause() -> None:
 
 def test_thousands_of_thoughts_at_once() -> None:
     """What is over the limit is not stored; of the refusals some are told, and how many were not; others go on."""
-    count = 100 * settings().max_examples
+    count = by_circle(2_500, 20_000)
 
     async def scene() -> None:
         async with opened(settings={"limits": {"reasoning": {"per_second": 50, "burst": 100}}}) as (_, space, _store):

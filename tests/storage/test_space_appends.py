@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.errors import RequestError
@@ -18,7 +18,7 @@ from pellucid.storage import Append, Head, Overtaken, SpaceGone, Store, open_sto
 from pellucid.storage.appends import append as append_op
 from pellucid.storage.appends import ready
 from pellucid.storage.statement import each
-from tests.examples import costly
+from tests.examples import by_circle, costly
 from tests.service_postgres import PostgresServer
 from tests.storage.space_store_kit import OWNER, ROOM, a_room, append, room, said, who
 from tests.storage.storage_kit import ROOT, opened
@@ -194,7 +194,7 @@ asyncio.run(main())
 def test_two_processes_on_one_file_take_turns(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/kept.sqlite"
     command = [sys.executable, "-W", "ignore", "-c", WRITER, url]
-    times = settings().max_examples // 5
+    times = by_circle(5, 40)
 
     async def begin() -> None:
         async with a_room(url):

@@ -6,11 +6,11 @@ import asyncio
 import time
 
 import pytest
-from hypothesis import settings
 
 from pellucid.errors import RequestError
 from pellucid.storage import BrokenChain, Store, chains
 from pellucid.storage.responses import GRACE
+from tests.examples import by_circle
 from tests.storage.storage_kit import Clock, response
 
 pytestmark = pytest.mark.anyio
@@ -83,7 +83,7 @@ async def test_one_that_comes_back_to_itself_ends(store: Store) -> None:
 
 async def test_one_longer_than_anyone_wants_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     assert chains.LONGEST == 10_000
-    longest = 50 * settings().max_examples  # with the profile `long`: that many
+    longest = by_circle(1_250, 10_000)
     monkeypatch.setattr(chains, "LONGEST", longest)
     monkeypatch.setattr(chains, "_CHAIN", chains._walk())
     kept = store.responses

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.tags import DROP, TEXT, Harmony, Span
 from pellucid.tags.harmony import HEADER_CAP
 from tests.cases import Cases
-from tests.examples import many
+from tests.examples import by_circle, many
 from tests.tags.tag_kit import divisions, input_of, parse_harmony, run_harmony
 
 ANALYSIS = "<|channel|>analysis<|message|>"
@@ -130,7 +130,7 @@ def test_work_is_linear(start: str) -> None:
     """What is held to be read again is at most a header that has not been given up."""
     with Cases() as case:
         for unit in ["<", " ", "abc", "<|end", "<|end|>", "<|start|>", "<|channel|>", "to=", ANALYSIS]:
-            text = start + unit * (500 * settings().max_examples // len(unit))
+            text = start + unit * (by_circle(12_500, 100_000) // len(unit))
             parser = Harmony()
             with case(unit):
                 for at in range(0, len(text), 3):

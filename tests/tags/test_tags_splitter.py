@@ -7,12 +7,12 @@ import json
 from typing import Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.tags import DROP, FAMILIES, TEXT, THINKING, ImplicitStart, Span, Splitter
 from tests.cases import Cases
-from tests.examples import many
+from tests.examples import by_circle, many
 from tests.tags.tag_kit import Merged, Options, divisions, merge, run, split, text_of
 
 NAMES = sorted(FAMILIES)
@@ -173,7 +173,7 @@ def test_work_is_linear(start: str, position: Literal["start", "anywhere"]) -> N
         for unit in UNITS:
             splitter = Splitter("think", position=position)
             splitter.feed(start)
-            text = unit * (300 * settings().max_examples // len(unit))
+            text = unit * (by_circle(7_500, 60_000) // len(unit))
             scanned = spans = 0
             with case(repr(unit)):
                 for at in range(0, len(text), 3):
@@ -187,10 +187,9 @@ def test_work_is_linear(start: str, position: Literal["start", "anywhere"]) -> N
 
 @pytest.mark.parametrize("implicit_start", [None, "always", "auto"])
 def test_a_text_of_any_length_goes_through(implicit_start: ImplicitStart | None) -> None:
-    """A megabyte of it with the profile `long`."""
     with Cases() as case:
         for unit in ["<", " ", "abc", "</thin", "` ", "<|im_end|>"]:
-            text = unit * (5_000 * settings().max_examples // len(unit))
+            text = unit * (by_circle(125_000, 1_000_000) // len(unit))
             pieces = [text[i : i + 3] for i in range(0, len(text), 3)]
             for division in (pieces, [text]):
                 splitter = Splitter("think", implicit_start=implicit_start)

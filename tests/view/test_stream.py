@@ -43,6 +43,7 @@ from pellucid.parts import (
     UserPromptPart,
 )
 from pellucid.view import Reader, Redactor, redact_messages
+from tests.examples import many
 from tests.view.view_kit import (
     LESSER,
     NEWS,
@@ -71,6 +72,7 @@ lesser_readers = st.sampled_from(LESSER)
 # --- every run, every reader -----------------------------------------------------------------------------------------
 
 
+@many
 @given(rich_runs, readers)
 def test_what_leaves_is_legal_and_numbered_without_gaps(events: list[Event], reader: Reader) -> None:
     fold(events)  # the run itself is legal
@@ -96,6 +98,7 @@ def test_any_batching_gives_the_same(events: list[Event], reader: Reader, places
     assert one_by_one(events, reader) == whole
 
 
+@many
 @given(rich_runs, readers)
 def test_a_redacted_stream_folds_into_the_redacted_messages(events: list[Event], reader: Reader) -> None:
     events = plain(events)
@@ -119,6 +122,7 @@ def test_an_answer_told_again_is_redacted_as_it_was_live(events: list[Event], re
             assert [again] == redact_messages([message], reader)
 
 
+@many
 @given(rich_runs, lesser_readers)
 def test_nothing_that_carries_reasoning_leaves(events: list[Event], reader: Reader) -> None:
     told = redacted(events, reader)

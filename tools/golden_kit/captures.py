@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from pathlib import Path
 
-from .normal import Normaliser, as_text
+from .normal import Clock, Normaliser, as_text
 
 BROKEN = "the case broke"
 """The label of what a case ended with that could not be carried out. It is a fault, also where both sides have it."""
@@ -20,9 +20,22 @@ class Case:
     def __init__(self) -> None:
         self.records: list[tuple[str, str]] = []
         self._normal = Normaliser()
+        self._clock = Clock()
+
+    def know(self, *sent: bytes | str) -> None:
+        """Leave the ids and times of these as they are: the same is sent in every run."""
+        for value in sent:
+            self._normal.know(as_text(value) if isinstance(value, bytes) else value)
 
     def add(self, label: str, value: bytes | str) -> None:
-        self.records.append((label, self._normal(as_text(value) if isinstance(value, bytes) else value)))
+        text = as_text(value) if isinstance(value, bytes) else value
+        self.records.append((label, self._normal(text)))
+        if faults := self._clock.faults(text):
+            self.records.append((f"{label}: times", "\n".join(dict.fromkeys(faults))))
+
+    def number(self, kind: str, text: str) -> str:
+        """What varies and cannot be recognised by its form, by order of appearance."""
+        return self._normal.number(kind, text)
 
     def add_unordered(self, label: str, values: Iterable[str]) -> None:
         """Values whose order is that of random ids: sorted when those have become numbers."""

@@ -30,27 +30,37 @@ def sse(*frames: Any, names: bool = False) -> bytes:
     """A stream of events; a text is a line of its own. `names`: with an `event:` line from the frame's `type`."""
     out = []
     for frame in frames:
-        data = frame if isinstance(frame, str) else f"data: {json.dumps(frame, ensure_ascii=False)}"
+        data = frame if isinstance(frame, str) else f"data: {as_json(frame)}"
         out.append(f"event: {frame['type']}\n{data}\n\n" if names and isinstance(frame, dict) else f"{data}\n\n")
     return "".join(out).encode()
+
+
+def as_json(value: Any) -> str:
+    """JSON with characters as they are, unless one is half of a pair."""
+    text = json.dumps(value, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        text = json.dumps(value)
+    return text
 
 
 # --- Chat Completions and its relatives --------------------------------------------------------------------------
 
 
-def _chunk(finish: str | None = None, **delta: Any) -> dict[str, Any]:
+def chunk(finish: str | None = None, **delta: Any) -> dict[str, Any]:
     choice = {"index": 0, "delta": delta, "finish_reason": finish}
     return {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m-1", "choices": [choice]}
 
 
-_USAGE = {
+USAGE = {
     "prompt_tokens": 11,
     "completion_tokens": 23,
     "total_tokens": 34,
     "completion_tokens_details": {"reasoning_tokens": 9},
     "prompt_tokens_details": {"cached_tokens": 3},
 }
-_END = ({"id": "chatcmpl-1", "choices": [], "usage": _USAGE}, "data: [DONE]")
+END = ({"id": "chatcmpl-1", "choices": [], "usage": USAGE}, "data: [DONE]")
 _THOUGHT = ("Let me ", "see… ", "9.9 > 9.11 ✓\n", '\\"<b>"')
 _TEXT = ("It is ", "**9.9**", ", 日本 🌊", "\n")
 
@@ -73,27 +83,27 @@ _CHAT = [
         "deepseek",
         "deepseek-reasoner",
         sse(
-            _chunk(role="assistant", content=None, reasoning_content=""),
-            *(_chunk(reasoning_content=text) for text in _THOUGHT),
-            *(_chunk(content=text) for text in _TEXT),
-            _chunk("stop"),
-            *_END,
+            chunk(role="assistant", content=None, reasoning_content=""),
+            *(chunk(reasoning_content=text) for text in _THOUGHT),
+            *(chunk(content=text) for text in _TEXT),
+            chunk("stop"),
+            *END,
         ),
     ),
     Script(
         "both-in-one-chunk",
         "vllm",
         "qwen3-32b",
-        sse(": keep-alive", _chunk(reasoning="so ", content="42"), _chunk(reasoning="again"), _chunk("length"), *_END),
+        sse(": keep-alive", chunk(reasoning="so ", content="42"), chunk(reasoning="again"), chunk("length"), *END),
     ),
     Script(
         "tags",
         "llama.cpp",
         "m",
         sse(
-            *(_chunk(content=text) for text in ("<th", "ink>", "hm ", "</thi", "nk>\n\n", "yes ", "<think>", "no")),
-            _chunk("stop"),
-            *_END,
+            *(chunk(content=text) for text in ("<th", "ink>", "hm ", "</thi", "nk>\n\n", "yes ", "<think>", "no")),
+            chunk("stop"),
+            *END,
         ),
     ),
     Script(
@@ -101,11 +111,11 @@ _CHAT = [
         "openrouter",
         "anthropic/claude-sonnet-4.5",
         sse(
-            _chunk(reasoning="why ", reasoning_details=_DETAILS[:1]),
-            _chunk(reasoning_details=_DETAILS[1:]),
-            _chunk(content="so", annotations=[{"type": "url_citation", "url_citation": {"url": "https://x.example"}}]),
-            _chunk("stop"),
-            *_END,
+            chunk(reasoning="why ", reasoning_details=_DETAILS[:1]),
+            chunk(reasoning_details=_DETAILS[1:]),
+            chunk(content="so", annotations=[{"type": "url_citation", "url_citation": {"url": "https://x.example"}}]),
+            chunk("stop"),
+            *END,
         ),
     ),
     Script(
@@ -113,15 +123,15 @@ _CHAT = [
         "zai",
         "glm-4.7",
         sse(
-            _chunk(reasoning_content="look it up"),
-            _chunk(content="I look."),
-            *(_chunk(tool_calls=[piece]) for piece in _call(0, '{"city":', '"Lyon"}')),
-            *(_chunk(tool_calls=[piece]) for piece in _call(1, "{}")),
-            _chunk("tool_calls"),
-            *_END,
+            chunk(reasoning_content="look it up"),
+            chunk(content="I look."),
+            *(chunk(tool_calls=[piece]) for piece in _call(0, '{"city":', '"Lyon"}')),
+            *(chunk(tool_calls=[piece]) for piece in _call(1, "{}")),
+            chunk("tool_calls"),
+            *END,
         ),
     ),
-    Script("refusal", "openai", "gpt-5.1", sse(_chunk(refusal="I cannot."), _chunk("content_filter"), *_END)),
+    Script("refusal", "openai", "gpt-5.1", sse(chunk(refusal="I cannot."), chunk("content_filter"), *END)),
     Script(
         "logprobs",
         "openai",
@@ -137,7 +147,7 @@ _CHAT = [
                     }
                 ],
             },
-            _chunk("stop"),
+            chunk("stop"),
             "data: [DONE]",
         ),
     ),
@@ -145,9 +155,9 @@ _CHAT = [
         "error-in-stream",
         "openrouter",
         "openai/o3",
-        sse(_chunk(reasoning="hm"), {"id": "c", "error": {"code": 502, "message": "upstream broke"}, "choices": []}),
+        sse(chunk(reasoning="hm"), {"id": "c", "error": {"code": 502, "message": "upstream broke"}, "choices": []}),
     ),
-    Script("no-end", "groq", "openai/gpt-oss-120b", sse(_chunk(reasoning="hm"), _chunk(content="cut o"))),
+    Script("no-end", "groq", "openai/gpt-oss-120b", sse(chunk(reasoning="hm"), chunk(content="cut o"))),
     Script(
         "whole",
         "deepseek",
@@ -172,7 +182,7 @@ _CHAT = [
                         },
                     }
                 ],
-                "usage": _USAGE,
+                "usage": USAGE,
             }
         ).encode(),
         "application/json",
@@ -183,10 +193,10 @@ _CHAT = [
 # --- Anthropic ----------------------------------------------------------------------------------------------------
 
 
-def _blocks(*blocks: tuple[dict[str, Any], list[dict[str, Any]]], stop: str = "end_turn") -> bytes:
+def blocks(*inner: tuple[dict[str, Any], list[dict[str, Any]]], stop: str = "end_turn") -> bytes:
     message = {"id": "msg_1", "model": "claude", "role": "assistant", "usage": {"input_tokens": 11, "output_tokens": 1}}
     frames: list[Any] = [{"type": "message_start", "message": message}, {"type": "ping"}]
-    for n, (block, deltas) in enumerate(blocks):
+    for n, (block, deltas) in enumerate(inner):
         frames.append({"type": "content_block_start", "index": n, "content_block": block})
         frames += [{"type": "content_block_delta", "index": n, "delta": delta} for delta in deltas]
         frames.append({"type": "content_block_stop", "index": n})
@@ -223,18 +233,18 @@ _FOUND: tuple[dict[str, Any], list[dict[str, Any]]] = (
 )
 
 _ANTHROPIC = [
-    Script("signed", "anthropic", "claude-sonnet-4-5", _blocks(_SIGNED, _SAYS)),
-    Script("redacted-and-tool", "anthropic", "claude-opus-4-1", _blocks(_REDACTED, _SIGNED, _USES, stop="tool_use")),
-    Script("between-texts", "anthropic", "claude-sonnet-5", _blocks(_SAYS, _SIGNED, _SEARCH, _FOUND, _SAYS)),
-    Script("unknown-block", "anthropic", "claude-sonnet-4-5", _blocks(({"type": "new_block", "x": 1}, []), _SAYS)),
-    Script("cut-in-thought", "anthropic", "claude-sonnet-4-5", _blocks(_SIGNED, _SAYS)[:900]),
+    Script("signed", "anthropic", "claude-sonnet-4-5", blocks(_SIGNED, _SAYS)),
+    Script("redacted-and-tool", "anthropic", "claude-opus-4-1", blocks(_REDACTED, _SIGNED, _USES, stop="tool_use")),
+    Script("between-texts", "anthropic", "claude-sonnet-5", blocks(_SAYS, _SIGNED, _SEARCH, _FOUND, _SAYS)),
+    Script("unknown-block", "anthropic", "claude-sonnet-4-5", blocks(({"type": "new_block", "x": 1}, []), _SAYS)),
+    Script("cut-in-thought", "anthropic", "claude-sonnet-4-5", blocks(_SIGNED, _SAYS)[:900]),
 ]
 
 
 # --- Responses ----------------------------------------------------------------------------------------------------
 
 
-def _responses(*items: dict[str, Any], status: str = "completed") -> bytes:
+def responses(*items: dict[str, Any], status: str = "completed") -> bytes:
     response = {"id": "resp_1", "object": "response", "model": "gpt-5", "created_at": 1, "status": "in_progress"}
     frames: list[Any] = [{"type": "response.created", "response": response | {"output": []}}]
     for n, item in enumerate(items):
@@ -298,46 +308,47 @@ _FUNCTION = {
 _SEARCHED = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "x"}}
 
 _RESPONSES = [
-    Script("summaries-sealed", "openai-responses", "gpt-5", _responses(_REASONING, _MESSAGE)),
-    Script("calls-sealed", "openai-responses", "gpt-5.1", _responses(_REASONING, _SEARCHED, _REASONING, _FUNCTION)),
-    Script("raw-incomplete", "vllm-responses", "gpt-oss-20b", _responses(_RAW, _MESSAGE, status="incomplete")),
-    Script("unknown-item", "openai-responses", "gpt-5", _responses({"type": "new_call", "id": "nc_1"}, _MESSAGE)),
+    Script("summaries-sealed", "openai-responses", "gpt-5", responses(_REASONING, _MESSAGE)),
+    Script("calls-sealed", "openai-responses", "gpt-5.1", responses(_REASONING, _SEARCHED, _REASONING, _FUNCTION)),
+    Script("raw-incomplete", "vllm-responses", "gpt-oss-20b", responses(_RAW, _MESSAGE, status="incomplete")),
+    Script("unknown-item", "openai-responses", "gpt-5", responses({"type": "new_call", "id": "nc_1"}, _MESSAGE)),
 ]
 
 
 # --- Google, Bedrock, Mistral, Cohere, Ollama ---------------------------------------------------------------------
 
 
-def _google(*parts: dict[str, Any], finish: str = "STOP") -> bytes:
+def google(*parts: dict[str, Any], finish: str = "STOP") -> bytes:
     frames = [{"candidates": [{"content": {"parts": [part], "role": "model"}, "index": 0}]} for part in parts]
     usage = {"promptTokenCount": 11, "candidatesTokenCount": 14, "thoughtsTokenCount": 9, "totalTokenCount": 34}
     last = {"candidates": [{"finishReason": finish, "index": 0}], "usageMetadata": usage, "modelVersion": "gemini"}
     return sse(*frames, last).replace(b"\n\n", b"\r\n\r\n")
 
 
-def _event_stream(*events: tuple[str, dict[str, Any]]) -> bytes:
-    """Frames of `application/vnd.amazon.eventstream`."""
+def event_stream(*events: tuple[str, dict[str, Any]]) -> bytes:
+    """Frames of `application/vnd.amazon.eventstream`: events, and exceptions by their names."""
     out = b""
     for name, value in events:
         headers = b""
-        for key, text in ((":event-type", name), (":content-type", "application/json"), (":message-type", "event")):
+        kind = "exception" if name.endswith("Exception") else "event"
+        for key, text in ((f":{kind}-type", name), (":content-type", "application/json"), (":message-type", kind)):
             headers += bytes([len(key)]) + key.encode() + b"\x07" + struct.pack("!H", len(text)) + text.encode()
-        data = json.dumps(value).encode()
+        data = as_json(value).encode()
         prelude = struct.pack("!II", 16 + len(headers) + len(data), len(headers))
         message = prelude + struct.pack("!I", binascii.crc32(prelude)) + headers + data
         out += message + struct.pack("!I", binascii.crc32(message))
     return out
 
 
-def _delta(n: int, **delta: Any) -> tuple[str, dict[str, Any]]:
+def bedrock_delta(n: int, **delta: Any) -> tuple[str, dict[str, Any]]:
     return "contentBlockDelta", {"contentBlockIndex": n, "delta": delta}
 
 
-def _mistral(content: Any, finish: str | None = None) -> dict[str, Any]:
+def mistral(content: Any, finish: str | None = None) -> dict[str, Any]:
     return {"id": "c", "model": "m", "choices": [{"index": 0, "delta": {"content": content}, "finish_reason": finish}]}
 
 
-def _cohere(kind: str, n: int | None = None, **delta: Any) -> dict[str, Any]:
+def cohere(kind: str, n: int | None = None, **delta: Any) -> dict[str, Any]:
     return {"type": kind} | ({} if n is None else {"index": n}) | ({"delta": delta} if delta else {})
 
 
@@ -346,7 +357,7 @@ _OTHERS = [
         "thoughts-signed",
         "google",
         "gemini-3-flash-preview",
-        _google(
+        google(
             {"text": "I look. ", "thought": True},
             {"text": "Then so.", "thought": True},
             {"text": "It is ", "thoughtSignature": "U0lH"},
@@ -354,22 +365,22 @@ _OTHERS = [
             {"functionCall": {"name": "look_up", "args": {"city": "Lyon"}}, "thoughtSignature": "Q0FMTA=="},
         ),
     ),
-    Script("cut-by-limit", "google", "gemini-2.5-pro", _google({"text": "hm", "thought": True}, finish="MAX_TOKENS")),
+    Script("cut-by-limit", "google", "gemini-2.5-pro", google({"text": "hm", "thought": True}, finish="MAX_TOKENS")),
     Script(
         "signed",
         "bedrock",
         "us.anthropic.claude-sonnet-4-20250514-v1:0",
-        _event_stream(
+        event_stream(
             ("messageStart", {"role": "assistant"}),
-            *(_delta(0, reasoningContent={"text": text}) for text in _THOUGHT),
-            _delta(0, reasoningContent={"signature": "U0lH"}),
+            *(bedrock_delta(0, reasoningContent={"text": text}) for text in _THOUGHT),
+            bedrock_delta(0, reasoningContent={"signature": "U0lH"}),
             ("contentBlockStop", {"contentBlockIndex": 0}),
-            _delta(1, text="It is "),
-            _delta(1, text="9.9"),
+            bedrock_delta(1, text="It is "),
+            bedrock_delta(1, text="9.9"),
             ("contentBlockStop", {"contentBlockIndex": 1}),
             ("contentBlockStart", {"contentBlockIndex": 2, "start": {"toolUse": {"toolUseId": "t1", "name": "f"}}}),
-            _delta(2, toolUse={"input": '{"a":'}),
-            _delta(2, toolUse={"input": "1}"}),
+            bedrock_delta(2, toolUse={"input": '{"a":'}),
+            bedrock_delta(2, toolUse={"input": "1}"}),
             ("contentBlockStop", {"contentBlockIndex": 2}),
             ("messageStop", {"stopReason": "tool_use"}),
             ("metadata", {"usage": {"inputTokens": 11, "outputTokens": 23, "totalTokens": 34}}),
@@ -381,11 +392,11 @@ _OTHERS = [
         "mistral",
         "magistral-medium-latest",
         sse(
-            _mistral([{"type": "thinking", "thinking": [{"type": "text", "text": "hm "}]}]),
-            _mistral([{"type": "thinking", "thinking": [{"type": "text", "text": "so"}], "closed": True}]),
-            _mistral("It is "),
-            _mistral([{"type": "text", "text": "9.9"}]),
-            {**_mistral("", "stop"), "usage": {"prompt_tokens": 11, "completion_tokens": 23, "total_tokens": 34}},
+            mistral([{"type": "thinking", "thinking": [{"type": "text", "text": "hm "}]}]),
+            mistral([{"type": "thinking", "thinking": [{"type": "text", "text": "so"}], "closed": True}]),
+            mistral("It is "),
+            mistral([{"type": "text", "text": "9.9"}]),
+            {**mistral("", "stop"), "usage": {"prompt_tokens": 11, "completion_tokens": 23, "total_tokens": 34}},
             "data: [DONE]",
         ),
     ),
@@ -395,14 +406,14 @@ _OTHERS = [
         "command-a-reasoning-08-2025",
         sse(
             {"type": "message-start", "id": "c1", "delta": {"message": {"role": "assistant"}}},
-            _cohere("content-start", 0, message={"content": {"type": "thinking", "thinking": ""}}),
-            _cohere("content-delta", 0, message={"content": {"thinking": "hm "}}),
-            _cohere("content-delta", 0, message={"content": {"thinking": "so"}}),
-            _cohere("content-end", 0),
-            _cohere("content-start", 1, message={"content": {"type": "text", "text": ""}}),
-            _cohere("content-delta", 1, message={"content": {"text": "9.9"}}),
-            _cohere("content-end", 1),
-            _cohere(
+            cohere("content-start", 0, message={"content": {"type": "thinking", "thinking": ""}}),
+            cohere("content-delta", 0, message={"content": {"thinking": "hm "}}),
+            cohere("content-delta", 0, message={"content": {"thinking": "so"}}),
+            cohere("content-end", 0),
+            cohere("content-start", 1, message={"content": {"type": "text", "text": ""}}),
+            cohere("content-delta", 1, message={"content": {"text": "9.9"}}),
+            cohere("content-end", 1),
+            cohere(
                 "message-end", finish_reason="COMPLETE", usage={"tokens": {"input_tokens": 11, "output_tokens": 23}}
             ),
             names=True,

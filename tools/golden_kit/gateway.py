@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from .surface import SURFACE
+
 KEY_VARIABLE = "PELLUCID_GOLDEN_KEY"
 _CONNECTION_HEADERS = frozenset({"date", "server", "connection", "keep-alive", "content-length", "transfer-encoding"})
 """Headers of one connection, not of the answer."""
@@ -94,6 +96,10 @@ class Gateway:
         threading.Thread(target=self._process.stderr.read, daemon=True).start()
         self._connection: http.client.HTTPConnection | None = None
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def request(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | Iterable[tuple[str, str]] = ()
     ) -> Reply:
@@ -106,6 +112,7 @@ class Gateway:
             connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         connection.request(method, path, data, sent)
         response = connection.getresponse()
+        SURFACE.add_request(method, path, response.status)
         got = [(name.lower(), value) for name, value in response.getheaders()]
         try:
             reply = Reply(response.status, got, response.read())

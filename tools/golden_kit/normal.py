@@ -1,17 +1,20 @@
 """What differs between two runs of one program, made equal: ids, times, tokens and ports, by order of appearance.
 
 Everything else stays as it is, to the byte. An id keeps its prefix and a sealed token its length, so that another kind
-of id, or more in a seal, still shows.
+of id, or more in a seal, still shows. What the upstream sent (`know`) stays, too: an id of the gateway's in the place
+of the provider's is a difference. Of times, which are only the same to the day, `Clock` checks how they relate.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import time
 import zlib
 from collections.abc import Callable
 from datetime import datetime
+from typing import Any
 
 _DAY = 86_400
 _NEAR_DAYS = 60
@@ -20,6 +23,7 @@ _VARYING = re.compile(
     r"(?P<seal>eyJ[\w-]{20,}(?:\.[\w-]*){4})"
     r"|(?P<id>(?<![A-Za-z0-9])(?P<prefix>[a-z]{2,12})[_-][0-9a-f]{24,32}(?![0-9a-f]))"
     r"|(?P<token>\b(?P<kind>pst|pk|key)_[A-Za-z0-9_-]{10,})"
+    r"|(?P<short>(?<=id\":\")[0-9a-f]{9}(?=\"))"
     r"|(?P<uuid>\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b|(?<![\w-])[0-9a-f]{32}(?![\w-]))"
     r"|(?P<hash>(?<![\w-])[0-9a-f]{64}(?![\w-]))"
     r"|(?P<iso>\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00)?)"
@@ -32,19 +36,25 @@ class Normaliser:
     """Makes the texts of one case comparable. Numbers go on from text to text, so that an id keeps its number."""
 
     def __init__(self, now: float | None = None) -> None:
+        self._known: set[str] = set()
         self._numbers: dict[str, str] = {}
         self._counts: dict[str, int] = {}
         self._now = time.time() if now is None else now
+
+    def know(self, text: str) -> None:
+        """Leave what this text has of ids and times as it is: it is the same in every run."""
+        self._known.update(match[0] for match in _VARYING.finditer(text))
 
     def __call__(self, text: str) -> str:
         return _VARYING.sub(self._replace, text)
 
     def _replace(self, match: re.Match[str]) -> str:
-        assert match.lastgroup is not None
+        if match[0] in self._known:
+            return match[0]
         group = next(name for name in _RULES if match[name] is not None)
         return _RULES[group](self, match)
 
-    def _number(self, kind: str, text: str) -> str:
+    def number(self, kind: str, text: str) -> str:
         if text not in self._numbers:
             self._counts[kind] = self._counts.get(kind, 0) + 1
             self._numbers[text] = f"<{kind} {self._counts[kind]}>"
@@ -70,15 +80,57 @@ class Normaliser:
 
 
 _RULES: dict[str, Callable[[Normaliser, re.Match[str]], str]] = {
-    "seal": lambda self, match: self._number("seal", match[0]) + f"[{len(match[0])}]",
-    "id": lambda self, match: self._number(match["prefix"], match[0]),
-    "token": lambda self, match: self._number(match["kind"], match[0]),
-    "uuid": lambda self, match: self._number("uuid", match[0]),
-    "hash": lambda self, match: self._number("hash", match[0]),
+    "seal": lambda self, match: self.number("seal", match[0]) + f"[{len(match[0])}]",
+    "id": lambda self, match: self.number(match["prefix"], match[0]),
+    "token": lambda self, match: self.number(match["kind"], match[0]),
+    "short": lambda self, match: self.number("short", match[0]),
+    "uuid": lambda self, match: self.number("uuid", match[0]),
+    "hash": lambda self, match: self.number("hash", match[0]),
     "iso": Normaliser._iso,
     "port": lambda self, match: "127.0.0.1:<port>",
     "time": Normaliser._time,
 }
+
+
+class Clock:
+    """How the times of one case relate: what is made has one time wherever it is named, and ends after it began."""
+
+    _PAIRS = (("created_at", "completed_at"), ("created_at", "updated_at"), ("started_at", "ended_at"))
+    _WITH_TIMES = re.compile(r'"(?:created|created_at|started_at)":\s?\d')
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[str, str], float] = {}
+
+    def faults(self, text: str) -> list[str]:
+        """What is wrong with the times of a text that is JSON, or a stream of events with JSON."""
+        if self._WITH_TIMES.search(text) is None:
+            return []
+        lines = [line[6:] for line in text.split("\n") if line.startswith("data: {")] or [text]
+        found: list[str] = []
+        for line in lines:
+            with contextlib.suppress(ValueError):
+                self._look(json.loads(line), found)
+        return found
+
+    def _look(self, value: Any, found: list[str]) -> None:
+        if isinstance(value, list):
+            for entry in value:
+                self._look(entry, found)
+        if not isinstance(value, dict):
+            return
+        for first, last in self._PAIRS:
+            times = value.get(first), value.get(last)
+            if isinstance(times[0], int | float) and isinstance(times[1], int | float) and times[1] < times[0]:
+                found.append(f"{last} before {first}")
+        id = value.get("id")
+        for name in ("created", "created_at"):
+            made = value.get(name)
+            if not isinstance(id, str) or not isinstance(made, int | float):
+                continue
+            if self._made.setdefault((id, name), made) != made:
+                found.append(f"another {name} of one {re.split('[_-]', id)[0]}")
+        for entry in value.values():
+            self._look(entry, found)
 
 
 def as_text(data: bytes) -> str:

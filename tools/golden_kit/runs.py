@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+from contextlib import closing
 from functools import partial
 from typing import Any
 from urllib.parse import quote
@@ -14,25 +15,41 @@ from websockets.sync.client import connect
 from .captures import Case
 from .fixtures import FIXTURES, Script
 from .normal import as_text
+from .pacing import PacedReply
 from .protocols import CLIENTS, NEXT, QUESTION, VIEWS, Client
 from .setting import Cases, Setting, model_of, play_of, record_reply, record_requests
+from .shapes import SHAPED
 from .upstream import Cut
 
 CUTS: tuple[Cut, ...] = ("whole", "frames", "bytes")
 FOREIGN = next(script for script in FIXTURES if script.name == "fixture:anthropic:signed")
+_SHAPED = frozenset(SHAPED)
+PACED_VIEWS = ("raw", "summary", "sealed")
 CURSORS = 24
 """So many places of a long stream it is replayed from; of a shorter one, every place."""
+
+
+def shape_in_short(group: str, *rest: str) -> bool:
+    """Whether a case of a script of `shapes.py` belongs to the short form: three protocols, one way of each."""
+    client = "/".join(rest[1:3])
+    if group == "pace":
+        return rest[-1] == "raw" and client in ("openresponses/openresponses", "agui/1.0", "chat/raw")
+    if group == "matrix":
+        return rest[-3:] == ("raw", "whole", "whole") and client == "openresponses/openai"
+    if group == "turns":
+        return rest[-2:] == ("raw", "stream") and client in ("openresponses/openresponses", "agui/1.0")
+    return False
 
 
 # --- every script, every protocol ---------------------------------------------------------------------------------
 
 
 def matrix(on: Setting) -> Cases:
-    for script in on.scripts:
+    for script in [*on.scripts, *SHAPED]:
         for client in CLIENTS:
             for view in VIEWS:
                 for stream in (True, False) if client.whole else (True,):
-                    for cut in CUTS:
+                    for cut in CUTS if script not in _SHAPED else (("bytes",) if stream else ("whole",)):
                         how = f"{view}/{'stream' if stream else 'whole'}/{cut}"
 
                         yield (
@@ -42,6 +59,7 @@ def matrix(on: Setting) -> Cases:
 
 
 def _one(on: Setting, case: Case, *, script: Script, client: Client, view: str, stream: bool, cut: Cut) -> None:
+    case.know(script.body)
     on.upstream.play(script.provider, play_of(script, cut))
     ask = client.ask(model_of(script), client.begin(), stream)
     reply = on.gateway.request("POST", ask.path, ask.body, {**ask.headers, "Pellucid-View": view})
@@ -50,12 +68,32 @@ def _one(on: Setting, case: Case, *, script: Script, client: Client, view: str, 
         record_requests(case, on.upstream)
 
 
+# --- how fast a reply follows -----------------------------------------------------------------------------------
+
+
+def pace(on: Setting) -> Cases:
+    for script in [*FIXTURES, *SHAPED]:
+        for client in CLIENTS:
+            for view in PACED_VIEWS:
+                name = f"pace/{script.name}/{client.name}/{view}"
+                yield name, partial(_paced, on, script=script, client=client, view=view)
+
+
+def _paced(on: Setting, case: Case, script: Script, client: Client, view: str) -> None:
+    case.know(script.body)
+    ask = client.ask(model_of(script), client.begin(), True)
+    with closing(PacedReply(on.gateway)) as reply:
+        on.upstream.play(script.provider, play_of(script, "frames")._replace(watch=reply.watch))
+        reply.ask("POST", ask.path, ask.body, {**ask.headers, "Pellucid-View": view})
+        case.add("reply", reply.text())
+
+
 # --- what is stored -----------------------------------------------------------------------------------------------
 
 
 def stored(on: Setting) -> Cases:
-    for script in on.scripts:
-        for view in VIEWS:
+    for script in [*on.scripts, *SHAPED]:
+        for view in VIEWS if script not in _SHAPED else ("raw", "summary"):
             for stream in (True, False):
                 name = f"stored/{script.name}/responses/{view}/{'stream' if stream else 'whole'}"
                 yield name, partial(_stored_response, on, script=script, view=view, stream=stream)
@@ -64,6 +102,7 @@ def stored(on: Setting) -> Cases:
 
 
 def _stored_response(on: Setting, case: Case, script: Script, view: str, stream: bool, **more: Any) -> None:
+    case.know(script.body)
     on.upstream.play(script.provider, play_of(script, "frames"))
     headers = {"Pellucid-View": view}
     body = {"model": model_of(script), "input": QUESTION, "stream": stream, "metadata": {"a": "b"}, **more}
@@ -97,6 +136,7 @@ def _cursors(count: int) -> list[int]:
 
 
 def _stored_chat(on: Setting, case: Case, script: Script, view: str) -> None:
+    case.know(script.body)
     on.upstream.play(script.provider, play_of(script, "frames"))
     headers = {"Pellucid-View": view}
     reply = on.gateway.request("POST", "/api/chat", {"text": QUESTION, "model": model_of(script)}, headers)
@@ -122,6 +162,7 @@ def _frames(body: bytes) -> list[bytes]:
 
 
 def _stored_run(on: Setting, case: Case, script: Script, view: str) -> None:
+    case.know(script.body)
     on.upstream.play(script.provider, play_of(script, "frames"))
     headers = {"Pellucid-View": view}
     name = quote(f"{script.name}-{view}", safe="")
@@ -131,15 +172,31 @@ def _stored_run(on: Setting, case: Case, script: Script, view: str) -> None:
     at = f"/ag-ui?threadId={quote(name, safe='')}&runId=r1"
     for other in (view, "hidden"):
         record_reply(case, f"read as {other}", on.gateway.request("GET", at, None, {"Pellucid-View": other}))
+    if row := _row_of_run(on, name):
+        case.know(row)  # made of the thread's and the run's names
+        _record_rows(on, case, row)
     record_reply(case, "again", on.gateway.request("POST", f"/ag-ui?store=true&{query}", body, headers))
     record_reply(case, "delete", on.gateway.request("DELETE", at))
     record_reply(case, "gone", on.gateway.request("GET", at))
 
 
+def _row_of_run(on: Setting, thread: str) -> str | None:
+    """The id under which the only run of a thread is stored."""
+    with closing(_store(on)) as store:
+        rows = store.execute("SELECT response_id, header FROM response_bodies WHERE response_id LIKE 'agui%'")
+        named = json.dumps(thread)
+        return next((id for id, header in rows if f'"thread_id":{named}' in as_text(header)), None)
+
+
+def _store(on: Setting) -> sqlite3.Connection:
+    store = sqlite3.connect(f"file:{on.gateway.data}/store.sqlite?mode=ro", uri=True)
+    store.row_factory = sqlite3.Row
+    return store
+
+
 def _record_rows(on: Setting, case: Case, *ids: str) -> None:
     """Every row of the store that names one of these ids in a column of text."""
-    with sqlite3.connect(f"file:{on.gateway.data}/store.sqlite?mode=ro", uri=True) as store:
-        store.row_factory = sqlite3.Row
+    with closing(_store(on)) as store:
         tables = [
             name for (name,) in store.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
         ]
@@ -151,37 +208,45 @@ def _record_rows(on: Setting, case: Case, *ids: str) -> None:
             where = " OR ".join(f'"{name}" IN ({", ".join("?" * len(ids))})' for name in texts)
             rows = store.execute(f'SELECT * FROM "{table}" WHERE {where}', ids * len(texts))
             names = [name for name, _ in columns]
-            cells = ("\n".join(f"{name} = {_cell(name, row[name])}" for name in names) for row in rows)
+            cells = ("\n".join(f"{name} = {_cell(case, table, name, row[name])}" for name in names) for row in rows)
             case.add_unordered(f"row of {table}", cells)
 
 
-_RANDOM = re.compile(r"hash|digest|salt|seal|more|number")
+_SALTED = frozenset({"record_entries.digest", "record_entries.hash", "record_salts.salt"})
+"""Columns of bytes that are random: only their length is recorded."""
+_COUNTED = frozenset({"texts.number"})
+"""Columns with a number over all rows of a table: recorded by order of appearance."""
 
 
-def _cell(name: str, value: Any) -> str:
-    """A cell; what is random by its nature (digests with a salt, numbers over all rows) is only there or not."""
+def _cell(case: Case, table: str, name: str, value: Any) -> str:
+    column = f"{table}.{name}"
     if value is None:
         return "null"
-    if _RANDOM.search(name):
-        return "(set)"
+    if column in _SALTED:
+        return f"({len(value)} bytes)"
+    if column in _COUNTED:
+        return case.number(column, str(value))
     text = as_text(value) if isinstance(value, bytes) else str(value)
+    if column != "response_bodies.log":
+        return text
     # How the events are divided among the entries of a log is a matter of when they were read.
-    return re.sub(r"\]\],\[\d+,\[", ",", re.sub(r"\[\d+,\[\]\],?", "", text)) if name == "log" else text
+    return re.sub(r"\]\],\[\d+,\[", ",", re.sub(r"\[\d+,\[\]\],?", "", text))
 
 
 # --- more turns ---------------------------------------------------------------------------------------------------
 
 
 def turns(on: Setting) -> Cases:
-    for script in on.scripts:
+    for script in [*on.scripts, *SHAPED]:
         for client in CLIENTS:
-            for view in VIEWS:
+            for view in VIEWS if script not in _SHAPED else ("raw", "sealed"):
                 for stream in (True, False) if client.whole else (True,):
                     name = f"turns/{script.name}/{client.name}/{view}/{'stream' if stream else 'whole'}"
                     yield name, partial(_turns, on, script=script, client=client, view=view, stream=stream)
 
 
 def _turns(on: Setting, case: Case, script: Script, client: Client, view: str, stream: bool) -> None:
+    case.know(script.body, FOREIGN.body)
     conversation = client.begin()
     for n, played in enumerate((script, script, script, FOREIGN), 1):
         on.upstream.play(played.provider, play_of(played))
@@ -218,6 +283,7 @@ def socket(on: Setting) -> Cases:
 
 
 def _over_a_socket(on: Setting, case: Case, script: Script) -> None:
+    case.know(script.body)
     on.upstream.play(script.provider, play_of(script, "frames"))
     with connect(f"ws://127.0.0.1:{on.gateway.port}/v1/responses", max_size=None) as client:
         previous: str | None = None

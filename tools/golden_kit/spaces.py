@@ -7,7 +7,6 @@ participant receives is recorded, frame by frame.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
@@ -18,7 +17,10 @@ from websockets.sync.client import ClientConnection, connect
 
 from .captures import Case
 from .gateway import Gateway
+from .runs import _record_rows as record_rows
 from .setting import Cases, Setting, record_reply
+from .surface import SURFACE
+from .talk import Talk, wait_until
 
 Envelope = dict[str, Any]
 
@@ -31,19 +33,25 @@ def token(space: str, participant: str) -> str:
 
 
 def configuration() -> str:
-    """The TOML of the spaces; the tokens are in files of the data directory (`token_files`)."""
+    """The TOML of the spaces; the tokens are in files of the data directory (`token_files`).
+
+    Reasoning that is left open stays open, as its end would come at any time; but in `brief` it ends at once.
+    """
     sections = []
     for space, reasoning in SPACES.items():
-        sections.append(f'[spaces.{space}]\nreasoning = "{reasoning}"\n')
+        sections.append(f'[spaces.{space}]\nreasoning = "{reasoning}"\ngrace_seconds = 86400\nidle_seconds = inf\n')
         for name, capabilities in PARTICIPANTS.items():
             rows = f'token_file = "{space}-{name}.token"\ncapabilities = {json.dumps(capabilities)}\n'
             sections.append(f"[spaces.{space}.participants.{name}]\n{rows}")
+    sections.append("[spaces.brief]\ngrace_seconds = 0.1\n")
+    sections.append('[spaces.brief.participants.alice]\ntoken_file = "brief-alice.token"\ncapabilities = ["*"]\n')
     redact = 'redact = [{ name = "key", pattern = "sk-[A-Za-z0-9]{20,}" }]\n'
     return "\n".join(sections).replace('reasoning = "strict"\n', f'reasoning = "strict"\n{redact}', 1)
 
 
 def token_files() -> dict[str, str]:
-    return {f"{space}-{name}.token": f"{token(space, name)}\n" for space in SPACES for name in PARTICIPANTS}
+    pairs = [*((space, name) for space in SPACES for name in PARTICIPANTS), ("brief", "alice")]
+    return {f"{space}-{name}.token": f"{token(space, name)}\n" for space, name in pairs}
 
 
 SCRIPT: list[tuple[str, Envelope]] = [
@@ -137,6 +145,7 @@ def talk(gateway: Gateway, space: str, case: Case) -> None:
         for name in PARTICIPANTS:
             headers = {"Authorization": f"Bearer {token(space, name)}"}
             url = f"ws://127.0.0.1:{gateway.port}/spaces/{space}/ws"
+            SURFACE.add_request("WEBSOCKET", f"/spaces/{space}/ws", 101)
             seats[name] = _Seat(stack.enter_context(connect(url, additional_headers=headers, proxy=None)))
             while seats[name].next()["kind"] not in ("system/welcome", "system.welcome"):
                 pass
@@ -152,13 +161,22 @@ def talk(gateway: Gateway, space: str, case: Case) -> None:
     _settle(gateway, space)
 
 
+def settle(gateway: Gateway, space: str, bearer: str) -> None:
+    """Wait until the space has noted that everybody who came has left, and nothing is added any more."""
+    headers = {"Authorization": f"Bearer {bearer}"}
+    heads = [-1]
+
+    def settled() -> bool:
+        page = gateway.request("GET", f"/spaces/{space}/envelopes?kind=system/presence&limit=500", None, headers).json
+        events = [envelope["payload"]["event"] for envelope in page["envelopes"]]
+        heads.append(page["head"])
+        return heads[-1] == heads[-2] and events.count("join") == events.count("leave")
+
+    wait_until(settled, f"quiet in the space {space}", pause=0.1)
+
+
 def _settle(gateway: Gateway, space: str) -> None:
-    """Wait until the space says that everybody has left."""
-    headers = {"Authorization": f"Bearer {token(space, 'alice')}"}
-    heads = [-2, -1]
-    while heads[-1] != heads[-2]:
-        time.sleep(0.3)
-        heads.append(gateway.request("GET", f"/spaces/{space}", None, headers).json["head"])
+    settle(gateway, space, token(space, "alice"))
 
 
 _READS = [
@@ -180,6 +198,21 @@ _READS = [
     "/export?format=otel",
     "/export?format=none",
     "/replay",
+    "/replay?after_seq=2&before_seq=9&replay=original&speed=1000&longest_pause=0",
+    "/replay?speed=-1",
+    "/history?newest=true&limit=3",
+    "/envelopes?after_seq=4&before_seq=9&view=main",
+    "/envelopes?view=collapsed&limit=100",
+    "/envelopes?limit=100&dialect=meup/v0.2",
+    "/envelopes?limit=3&dialect=meup-draft",
+    "/envelopes?limit=0",
+    "/envelopes?dialect=none",
+    "/envelopes/100000",
+    "/search?q=DEPLOY&limit=1&view=main",
+    "/contexts/r-1/r-2",
+    "/contexts/r-1?view=collapsed",
+    "/patterns?view=main",
+    "/export?format=chat-jsonl&reasoning=think&complete=true&metadata=false",
 ]
 
 
@@ -210,6 +243,10 @@ def refusals(gateway: Gateway, case: Case) -> None:
             "/ws",
             {"type": "join", "space": "flag", "token": token("flag", "alice"), "participantId": "alice"},
         ),
+        ("a join at the root", "/", {"type": "join", "space": "flag", "token": token("flag", "watcher")}),
+        ("MEUP", "/ws?dialect=meup/v0.2", {"type": "join", "space": "flag", "token": token("flag", "watcher")}),
+        ("no join", "/ws", {"kind": "chat", "payload": {"text": "Hi"}}),
+        ("unknown dialect", "/ws?dialect=none", {}),
         (
             "a join for somebody else",
             "/ws",
@@ -220,6 +257,7 @@ def refusals(gateway: Gateway, case: Case) -> None:
         try:
             with connect(f"ws://127.0.0.1:{gateway.port}{path}", proxy=None) as connection:
                 connection.send(json.dumps(first))
+                SURFACE.add_request("WEBSOCKET", path, 101)
                 case.add(f"{what}: receives", str(connection.recv(10)))
                 connection.send(json.dumps({"kind": "chat", "id": "x", "payload": {"text": "Hi"}}))
                 case.add(f"{what}: receives", str(connection.recv(10)))
@@ -229,6 +267,65 @@ def refusals(gateway: Gateway, case: Case) -> None:
         except Exception as error:
             case.add(f"{what}: refused", f"{type(error).__name__}: {error}")
         _settle(gateway, "flag")
+
+
+_INVITED = ["chat", "reasoning/*"]
+
+
+def _over_http(on: Setting, case: Case) -> None:
+    """Participants who are invited, speak and are put out over HTTP; MEW's paths; the same envelope twice."""
+    space = "flag"
+    by = Talk(case, on.gateway, {"Authorization": f"Bearer {token(space, 'alice')}"})
+    at = f"/spaces/{space}"
+    by("GET", "/participants?space=flag")
+    by("GET", "/participants?space=none")
+    by("POST", f"/participants/alice/messages?space={space}", {"kind": "chat", "payload": {"text": "as MEW does"}})
+    by("POST", f"/participants/agent/messages?space={space}", {"kind": "chat", "payload": {"text": "as another"}})
+    invite = {"kind": "space/invite", "payload": {"participant_id": "guest", "initial_capabilities": _INVITED}}
+    by("POST", f"{at}/envelopes", {**invite, "id": "invite-1"})
+    by("GET", f"{at}/envelopes?newest=true&limit=3")
+    by("GET", at)
+    same = {"id": "twice", "kind": "chat", "payload": {"text": "the same"}}
+    by("POST", f"{at}/envelopes", same)
+    by("POST", f"{at}/envelopes", same)
+    by("POST", f"{at}/envelopes", {**same, "payload": {"text": "another"}})
+    by(
+        "POST",
+        f"{at}/envelopes?dialect=meup/v0.2",
+        {"kind": "chat", "correlationId": "twice", "payload": {"message": "m"}},
+    )
+    by("POST", f"{at}/envelopes", {"kind": "chat", "payload": {"text": "secret sk-abcdefghijklmnopqrstuv"}})
+    by("POST", f"{at}/envelopes", {"kind": "chat", "to": ["nobody here"], "payload": {"text": "x"}})
+    by("POST", f"{at}/envelopes", {"kind": "space/kick", "payload": {"participant_id": "guest", "reason": "done"}})
+    by("GET", at)
+    by("GET", at, Accept="text/html")
+    by("GET", f"{at}/replay?before_seq=4", Accept="text/event-stream")
+    for path in ("/spaces", at, f"{at}/envelopes"):
+        record_reply(case, f"key: {path}", on.guarded.request("GET", path, None, _KEY))
+
+
+_KEY = {"Authorization": "Bearer gateway-key-gateway-key-0"}
+
+
+def _abandoned(on: Setting, case: Case) -> None:
+    """Reasoning whose participant leaves is ended by the gateway."""
+    by = {"Authorization": f"Bearer {token('brief', 'alice')}"}
+    with connect(f"ws://127.0.0.1:{on.gateway.port}/spaces/brief/ws", additional_headers=by, proxy=None) as connection:
+        connection.send(json.dumps({"id": "r-1", "kind": "reasoning/start", "payload": {"message": "I begin"}}))
+        while '"r-1"' not in str(connection.recv(30)):
+            pass
+    at = "/spaces/brief/envelopes?kind=reasoning/*"
+    wait_until(
+        lambda: "reasoning/cancel" in on.gateway.request("GET", at, None, by).body.decode(), "the gateway's word"
+    )
+    talk = Talk(case, on.gateway, by)
+    talk("GET", at)
+    talk("GET", "/spaces/brief/contexts/r-1")
+
+
+def _rows(on: Setting, case: Case, space: str) -> None:
+    """The stored rows of the space and of what was said in it."""
+    record_rows(on, case, space)
 
 
 def in_spaces(on: Setting) -> Cases:
@@ -241,4 +338,8 @@ def in_spaces(on: Setting) -> Cases:
 
         for participant in PARTICIPANTS:
             yield f"spaces/{space}/history of {participant}", partial(read, participant=participant, space=space)
+        yield f"spaces/{space}/rows", partial(_rows, on, space=space)
     yield "spaces/refusals", partial(refusals, on.gateway)
+    yield "spaces/abandoned", partial(_abandoned, on)
+    yield "spaces/over HTTP", partial(_over_http, on)
+    yield "spaces/rows at the end", partial(_rows, on, space="flag")

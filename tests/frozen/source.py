@@ -1,0 +1,312 @@
+"""What the package's source says: its string constants, and which of them come to stand where an error's code does.
+
+Nothing here knows a module or a class of the package. A value is followed from the place where it is used back to
+where it is written: through parameters of functions, fields of classes, variables, constants and tables.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache, cached_property
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+import pellucid
+
+SOURCE = Path(pellucid.__file__).parent
+ROUTINES = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+Routine: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+Assigned: TypeAlias = dict[str, list[ast.expr]]
+
+
+class Parameter(NamedTuple):
+    """Where a callable of this name takes a value.
+
+    Attributes:
+        place: its index among the positional arguments; None: by keyword alone.
+        module: the name of the file in which the callable is.
+    """
+
+    callee: str
+    name: str
+    place: int | None
+    module: str
+
+
+class Module:
+    """One file, with what is needed to find where a value in it comes from."""
+
+    def __init__(self, path: Path) -> None:
+        self.name = str(path)
+        self.nodes: list[ast.AST] = []
+        self.functions: list[tuple[str, Routine, bool]] = []
+        """The name that each is called by (a class's, for its `__init__`), itself, and whether it is bound."""
+        self.around: dict[int, Scope] = {}
+        """The innermost function around a call, by the call's identity."""
+        self._visit(ast.parse(path.read_bytes()), None, None)
+        self.assigned = _assigned(self.nodes)
+        self.calls = [node for node in self.nodes if isinstance(node, ast.Call)]
+        self.defined = {name for name, _, _ in self.functions}
+        imports = [node for node in self.nodes if isinstance(node, ast.ImportFrom)]
+        self.imported = {one.asname or one.name for node in imports for one in node.names}
+
+    def _visit(self, node: ast.AST, scope: Scope | None, of: str | None) -> None:
+        """Collect what is below a node; `of`: the class whose body it stands in."""
+        for one in ast.iter_child_nodes(node):
+            if isinstance(one, ast.Name | ast.expr_context):
+                continue
+            self.nodes.append(one)
+            if scope is not None:
+                scope.nodes.append(one)
+                if isinstance(one, ast.Call):
+                    self.around[id(one)] = scope
+            if isinstance(one, ROUTINES):
+                static = any(isinstance(mark, ast.Name) and mark.id == "staticmethod" for mark in one.decorator_list)
+                name = of if of and one.name == "__init__" else one.name
+                bound = of is not None and not static
+                self.functions.append((name, one, bound))
+                self._visit(one, Scope(self._taken(name, one, bound), []), None)
+            else:
+                self._visit(one, scope, one.name if isinstance(one, ast.ClassDef) else None)
+
+    @cached_property
+    def parameters(self) -> list[Parameter]:
+        """What functions take, and classes that are made of their annotated fields."""
+        found = [one for name, function, bound in self.functions for one in self._taken(name, function, bound)]
+        for node in self.nodes:
+            if isinstance(node, ast.ClassDef):
+                fields = [one.target for one in node.body if isinstance(one, ast.AnnAssign)]
+                names = [one.id for one in fields if isinstance(one, ast.Name)]
+                found += [Parameter(node.name, name, place, self.name) for place, name in enumerate(names)]
+        return found
+
+    @cached_property
+    def defaults(self) -> list[ast.expr]:
+        """The defaults of parameters that are called `code`."""
+        found = []
+        for _, function, _ in self.functions:
+            arguments, given = [*function.args.posonlyargs, *function.args.args], function.args.defaults
+            pairs = [*zip(arguments[len(arguments) - len(given) :], given, strict=True)]
+            keywords = zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
+            pairs += [(one, value) for one, value in keywords if value is not None]
+            found += [value for one, value in pairs if one.arg == "code"]
+        return found
+
+    def _taken(self, name: str, function: Routine, bound: bool) -> list[Parameter]:
+        arguments = [*function.args.posonlyargs, *function.args.args][int(bound) :]
+        return [
+            *(Parameter(name, one.arg, place, self.name) for place, one in enumerate(arguments)),
+            *(Parameter(name, one.arg, None, self.name) for one in function.args.kwonlyargs),
+        ]
+
+
+class Scope(NamedTuple):
+    """A function: what it takes, and what stands in it."""
+
+    parameters: list[Parameter]
+    nodes: list[ast.AST]
+
+
+def _assigned(nodes: Sequence[ast.AST]) -> Assigned:
+    """What is assigned to each name and attribute."""
+    found: Assigned = defaultdict(list)
+
+    def assign(target: ast.expr, value: ast.expr) -> None:
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+            for one, its in zip(target.elts, value.elts, strict=True):
+                assign(one, its)
+        elif isinstance(target, ast.Tuple) and isinstance(value, ast.IfExp):
+            assign(target, value.body)
+            assign(target, value.orelse)
+        elif isinstance(target, ast.Name):
+            found[target.id].append(value)
+        elif isinstance(target, ast.Attribute):
+            found[target.attr].append(value)
+
+    for node in nodes:
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                assign(target, node.value)
+        elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:
+            assign(node.target, node.value)
+    return found
+
+
+@cache
+def modules() -> tuple[Module, ...]:
+    return tuple(Module(path) for path in sorted(SOURCE.rglob("*.py")))
+
+
+@cache
+def _named_constants() -> Assigned:
+    """What is assigned to names in capitals, in any module."""
+    found: Assigned = defaultdict(list)
+    for module in modules():
+        for name, values in module.assigned.items():
+            if name.isupper():
+                found[name] += values
+    return found
+
+
+@cache
+def _heirs() -> dict[str, set[tuple[str, str]]]:
+    """The classes that are made as another one is, by the other's name: each with its module's name."""
+    found: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    for module in modules():
+        for node in module.nodes:
+            if isinstance(node, ast.ClassDef) and not any(
+                isinstance(one, ROUTINES) and one.name == "__init__" for one in node.body
+            ):
+                for base in node.bases:
+                    found[getattr(base, "id", getattr(base, "attr", ""))].add((node.name, module.name))
+    return found
+
+
+def _inherited(parameters: Iterable[Parameter]) -> Iterator[Parameter]:
+    """The parameters, and those that classes have from the ones they are built on."""
+    for one in parameters:
+        yield one
+        for name, module in _heirs().get(one.callee, ()):
+            yield from _inherited([one._replace(callee=name, module=module)])
+
+
+def _all_parameters() -> Iterator[Parameter]:
+    for module in modules():
+        yield from _inherited(module.parameters)
+
+
+def constants() -> Iterator[str]:
+    """Every string that the source holds, as text; what is formatted has `{}` in the place of its values."""
+    for module in modules():
+        for node in module.nodes:
+            if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes):
+                yield node.value if isinstance(node.value, str) else node.value.decode("latin-1")
+            elif isinstance(node, ast.JoinedStr):
+                yield _pattern(node)
+
+
+def _pattern(text: ast.JoinedStr) -> str:
+    """A formatted text, with `{}` in the place of each value."""
+    return "".join(str(one.value) if isinstance(one, ast.Constant) else "{}" for one in text.values)
+
+
+@cache
+def code_values() -> frozenset[str | int]:
+    """The constants that are given as a `code`: words as errors' codes, numbers as codes that sockets close with.
+
+    They are: arguments for a parameter or a field of that name, or for a parameter that is passed on to one;
+    assignments and entries of that name; and the values of types and constants that are called codes.
+    """
+    sinks = {one for one in [*_all_parameters()] if one.name == "code"}
+    found: set[str | int] = set()
+    while True:
+        by_callee: dict[str, set[Parameter]] = defaultdict(set)
+        for sink in sinks:
+            by_callee[sink.callee].add(sink)
+        more: set[Parameter] = set()
+        for module in modules():
+            for call in module.calls:
+                scope = module.around.get(id(call), Scope([], []))
+                given = list(_given(module, call, by_callee))
+                near = _assigned(scope.nodes) if given else {}
+                for value in given:
+                    names = {one.id for one in _branches(value) if isinstance(one, ast.Name)}
+                    more |= {one for one in _inherited(scope.parameters) if one.name in names}
+                    found |= _values(value, near, module.assigned)
+        if more <= sinks:
+            break
+        sinks |= more
+    for module in modules():
+        for value in [*module.assigned.get("code", ()), *module.defaults, *_entries(module)]:
+            found |= _values(value, {}, module.assigned)
+        for name, values in module.assigned.items():
+            if re.fullmatch(r"_?([A-Z]\w+)?Code|_?([A-Z]+_)*CODE", name):
+                found |= {its for value in values for one in ast.walk(value) if (its := _constant(one)) is not None}
+    return frozenset(found)
+
+
+def named_numbers() -> Iterator[int]:
+    """The numbers that have a name in capitals."""
+    for values in _named_constants().values():
+        for value in values:
+            if isinstance(value, ast.Constant) and type(value.value) is int:
+                yield value.value
+
+
+def _given(module: Module, call: ast.Call, sinks: Mapping[str, set[Parameter]]) -> Iterator[ast.expr]:
+    """What a call gives as a code. A parameter of another name counts where it is clear whose it is."""
+    callee = call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
+    taken = sinks.get(callee, set())
+    if callee in module.defined:
+        taken = {one for one in taken if one.module == module.name}
+    elif callee not in module.imported:
+        taken = {one for one in taken if one.name == "code"}
+    names = {"code", *(one.name for one in taken)}
+    yield from (keyword.value for keyword in call.keywords if keyword.arg in names)
+    for place in {one.place for one in taken if one.place is not None}:
+        if place < len(call.args) and not any(isinstance(one, ast.Starred) for one in call.args[: place + 1]):
+            yield call.args[place]
+
+
+def _branches(value: ast.expr) -> Iterator[ast.expr]:
+    """The expressions of which one is the value."""
+    if isinstance(value, ast.IfExp):
+        yield from (*_branches(value.body), *_branches(value.orelse))
+    elif isinstance(value, ast.BoolOp):
+        for one in value.values:
+            yield from _branches(one)
+    else:
+        yield value
+
+
+def _values(value: ast.expr, near: Assigned, far: Assigned, depth: int = 4) -> set[str | int]:
+    """The constants that an expression can come to: in a function, with what is assigned there, and in its module."""
+    found: set[str | int] = set()
+    for one in _branches(value) if depth else ():
+        further: list[ast.expr] = []
+        if isinstance(one, ast.Constant):
+            if (its := _constant(one)) is not None:
+                found.add(its)
+        elif isinstance(one, ast.JoinedStr):
+            found.add(_pattern(one))
+        elif isinstance(one, ast.Subscript):
+            found |= _looked_up(one.value, far, depth - 1)
+        elif isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr == "get":
+            found |= _looked_up(one.func.value, far, depth - 1)
+            further = one.args[1:]
+        elif isinstance(one, ast.Name):
+            further = near.get(one.id) or (one.id.isupper() and far.get(one.id)) or _named_constants()[one.id]
+        elif isinstance(one, ast.Attribute):
+            further = _named_constants()[one.attr]
+        for step in further:
+            found |= _values(step, near, far, depth - 1)
+    return found
+
+
+def _looked_up(table: ast.expr, far: Assigned, depth: int) -> set[str | int]:
+    """The constants in a table of the module: its values, and what stands in those that are rows."""
+    found: set[str | int] = set()
+    for one in far.get(table.id, []) if isinstance(table, ast.Name) else [table]:
+        for value in one.values if isinstance(one, ast.Dict) else []:
+            for cell in value.elts if isinstance(value, ast.Tuple) else [value]:
+                found |= _values(cell, {}, far, depth)
+    return found
+
+
+def _constant(node: ast.AST) -> str | int | None:
+    """The text or the whole number that stands here."""
+    value = node.value if isinstance(node, ast.Constant) else None
+    return value if isinstance(value, str | int) and not isinstance(value, bool) else None
+
+
+def _entries(module: Module) -> Iterator[ast.expr]:
+    """What stands under `"code"` in tables that are written out."""
+    for node in module.nodes:
+        if isinstance(node, ast.Dict):
+            for key, value in zip(node.keys, node.values, strict=True):
+                if isinstance(key, ast.Constant) and key.value == "code" and not isinstance(value, ast.Dict):
+                    yield value

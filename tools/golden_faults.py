@@ -1,0 +1,299 @@
+"""Faults that the golden comparison must find: small ones, put into a copy of the tree one at a time.
+
+    python tools/golden_faults.py                       all of them, some 20 seconds each
+    python tools/golden_faults.py --only '*signature*'  some, by name
+    python tools/golden_faults.py --whole               the whole short form for each, not the groups that matter
+    python tools/golden_faults.py --list
+
+The copy is `git archive HEAD`. It is compared with itself before a fault is put into it; what differs then is of no
+use for finding anything, and an error. A fault is a piece of a file that stands there exactly once, and what takes its
+place. Where the source has changed, so that it stands there no more, the fault has to be written anew: it is named,
+and the exit status is 1, as for a fault that was not found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tools.golden import HERE, Plan, start_capture, unexplained_differences
+from tools.golden_kit.captures import Capture
+from tools.golden_kit.capturing import leave, reaches
+from tools.golden_kit.gateway import Checkout
+
+
+class Fault(NamedTuple):
+    """One fault.
+
+    Attributes:
+        name: what it does.
+        file: below src/pellucid.
+        before, after: the text that stands in the file once, and what replaces it.
+        cases: globs of the cases in which it must be found.
+    """
+
+    name: str
+    file: str
+    before: str
+    after: str
+    cases: tuple[str, ...]
+
+
+FAULTS = [
+    Fault(
+        "a dropped signature",
+        "providers/anthropic/blocks.py",
+        "signature=signature or None, ends=True)",
+        "signature=None, ends=True)",
+        ("turns/fixture:anthropic*/raw/*",),
+    ),
+    Fault(
+        "another order within a chunk",
+        "providers/openai_chat/decode.py",
+        "            self._reasoning(delta, whole)\n            if delta.executed_tools:",
+        "            if type(delta.content) is str and delta.content:\n"
+        "                self._say(delta.content, None)\n"
+        "            self._reasoning(delta, whole)\n"
+        "            delta.content = None\n"
+        "            if delta.executed_tools:",
+        ("matrix/*vllm*/raw/*",),
+    ),
+    Fault(
+        "another status for the upstream's 429",
+        "protocols/statuses.py",
+        '"too_many_requests": 429',
+        '"too_many_requests": 503',
+        ("upstream-errors/*",),
+    ),
+    Fault(
+        "a number lost in AG-UI's usage",
+        "protocols/agui/ending.py",
+        '"cached_input_tokens": usage.cache_read_tokens',
+        '"cached_input_tokens": None',
+        ("matrix/*/agui/1.0/raw/*",),
+    ),
+    Fault(
+        "a replay that begins one event late",
+        "server/openresponses/kept.py",
+        'whole_number(after, "starting_after", 0)',
+        'whole_number(after, "starting_after", 0) + 1',
+        ("stored/fixture:deepseek*",),
+    ),
+    Fault(
+        "a signature sent to another provider",
+        "providers/history.py",
+        "        if same_origin(origin, target):",
+        "        if True:",
+        ("turns/fixture:anthropic*/raw/*",),
+    ),
+    Fault(
+        "no Retry-After",
+        "asgi/http.py",
+        "return [] if seconds is None else",
+        "return [] if True else",
+        ("upstream-errors/429/*",),
+    ),
+    Fault(
+        "a redaction without its name",
+        "spaces/runtime/redaction.py",
+        'mark = f"[redacted:{name}]"',
+        'mark = "[redacted]"',
+        ("spaces/*",),
+    ),
+    Fault(
+        "counts for a key that may not see them",
+        "view/values.py",
+        "    if not reader.counts:\n        return _NO_COUNTS\n",
+        "    if not reader.counts:\n        return usage\n",
+        ("requests/guarded/*", "access/policy/*"),
+    ),
+    Fault(
+        "a status of the command line",
+        "cli/decode.py",
+        '    click.echo(f"Error: {error.told}", err=True)\n    return 1',
+        '    click.echo(f"Error: {error.told}", err=True)\n    return 0',
+        ("commands/*",),
+    ),
+    Fault(
+        "a chat without the title of its first question",
+        "server/chat/asking.py",
+        "title=title_of(request.text),",
+        'title="Chat",',
+        ("resources/chat/*",),
+    ),
+    Fault(
+        "a branch that cannot be shown again",
+        "server/chat/conversations.py",
+        "update(owner, id, title=title, head=head)",
+        "update(owner, id, title=title, head=None)",
+        ("resources/chat/*",),
+    ),
+    Fault(
+        "a foreign page that is let in",
+        "server/access/same_origin.py",
+        "    if own_page(scope) is False:\n        raise _foreign()",
+        "    if False:\n        raise _foreign()",
+        ("resources/origins/*",),
+    ),
+    Fault(
+        "a code of an item that is gone",
+        "server/openresponses/conversations.py",
+        'if item_id is None else "item_not_found"',
+        'if item_id is None else "conversation_not_found"',
+        ("resources/conversation",),
+    ),
+    Fault(
+        "other words for a compaction",
+        "server/openresponses/compact.py",
+        "Keep every fact, decision,",
+        "Keep facts, decision,",
+        ("resources/responses/*",),
+    ),
+    Fault(
+        "an error of an MCP tool that counts as its result",
+        "tools/mcp_results.py",
+        "    if result.is_error:",
+        "    if False:",
+        ("tools/*",),
+    ),
+    Fault(
+        "other words for the writer of summaries",
+        "runs/summaries.py",
+        "Say in one or two plain sentences",
+        "Say in one plain sentence",
+        ("tools/summaries/*",),
+    ),
+    Fault(
+        "a cookie that pages of others may send",
+        "server/access/cookies.py",
+        "HttpOnly; SameSite={same_site}",
+        "SameSite={same_site}",
+        ("access/session",),
+    ),
+    Fault(
+        "a status of a wrong configuration",
+        "cli/main.py",
+        "            ctx.exit(2)\n        except PellucidError",
+        "            ctx.exit(1)\n        except PellucidError",
+        ("commands/config/*",),
+    ),
+    Fault(
+        "tokens that a key is not charged for",
+        "server/access/limits.py",
+        'return {"tokens": float((usage.input_tokens or 0) + output),',
+        'return {"tokens": float(output),',
+        ("access/limit/*",),
+    ),
+]
+
+
+def rewrite(root: Path, fault: Fault) -> str | None:
+    """Put a fault into a copy; the file's text as it was, or None if the fault does not fit any more."""
+    path = root / "src" / "pellucid" / fault.file
+    text = path.read_text() if path.is_file() else ""
+    if text.count(fault.before) != 1:
+        return None
+    path.write_text(text.replace(fault.before, fault.after))
+    return text
+
+
+class Comparison:
+    """A copy of the tree, and captures of it without a fault, by the cases that are wanted."""
+
+    def __init__(self, directory: Path) -> None:
+        self.root = directory / "tree"
+        self.root.mkdir()
+        archive = subprocess.run(["git", "archive", "HEAD"], cwd=HERE, capture_output=True, check=True).stdout
+        subprocess.run(["tar", "-x", "-C", str(self.root)], input=archive, check=True)
+        self._directory = directory
+        self._checkout = Checkout(self.root)
+        self._left = directory / "left"
+        self._right: dict[tuple[str, ...], Path] = {}
+
+    def differing(self, one: Path, other: Path) -> list[tuple[str, str]]:
+        """The first records that differ, one a case: its name and the label."""
+        with Capture(one) as a, Capture(other) as b:
+            names = dict.fromkeys([*a.names(), *b.names()])
+            pairs = ((name, unexplained_differences(a, b, name, [], Counter())) for name in names)
+            return [(name, found[0][0]) for name, found in pairs if found]
+
+    def without_fault(self, cases: tuple[str, ...]) -> Path:
+        """What the tree does in these cases; made when it is first needed, twice, and compared with itself."""
+        if cases not in self._right:
+            if reaches(list(cases), "reopened") and not self._left.exists():
+                leave(self._checkout, self._left, None, short=True)
+            files = [self._directory / f"right-{len(self._right)}-{n}.db" for n in (1, 2)]
+            workers = [self._start(file, cases) for file in files]
+            if sum(worker.wait() for worker in workers):
+                raise SystemExit(f"the tree cannot be captured: {' '.join(cases)}")
+            if found := self.differing(*files):
+                raise SystemExit(f"the tree differs from itself: {found[0][0]}: {found[0][1]}")
+            self._right[cases] = files[0]
+        return self._right[cases]
+
+    def with_fault(self, cases: tuple[str, ...]) -> list[tuple[str, str]] | None:
+        """Where the tree, as it is now, differs from what it did before; None if it does not even start."""
+        file = self._directory / "faulty.db"
+        return None if self._start(file, cases).wait() else self.differing(self._right[cases], file)
+
+    def _start(self, file: Path, cases: tuple[str, ...]) -> subprocess.Popen[bytes]:
+        return start_capture(self._checkout, file, self._left, Plan(None, True, list(cases)), silent=True)
+
+
+def check(comparison: Comparison, fault: Fault, cases: tuple[str, ...]) -> bool:
+    """Put a fault in, compare, take it out; whether it was found."""
+    began = time.monotonic()
+    comparison.without_fault(cases)
+    before = rewrite(comparison.root, fault)
+    if before is None:
+        print(f"does not fit: {fault.name}: {fault.file} has its text no more, or twice; write it anew", flush=True)
+        return False
+    try:
+        found = comparison.with_fault(cases)
+    finally:
+        (comparison.root / "src" / "pellucid" / fault.file).write_text(before)
+    seconds = f"{time.monotonic() - began:.0f} s"
+    if found is None:
+        print(f"does not run: {fault.name}: the gateway does not start with it; write it anew ({seconds})", flush=True)
+    elif found:
+        print(f"found: {fault.name}: {len(found)} cases, first {found[0][0]}: {found[0][1]} ({seconds})", flush=True)
+    else:
+        print(f"NOT found: {fault.name} in {' '.join(cases) or 'the short form'} ({seconds})", flush=True)
+    return bool(found)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Does the golden comparison find small faults?")
+    parser.add_argument("--only", action="append", default=[], metavar="GLOB", help="only faults of these names")
+    parser.add_argument("--cases", action="append", default=[], metavar="GLOB", help="only cases of these names")
+    parser.add_argument("--whole", action="store_true", help="the whole short form for each fault")
+    parser.add_argument("--list", action="store_true", help="print the faults' names")
+    options = parser.parse_args()
+    wanted = [
+        fault
+        for fault in FAULTS
+        if not options.only or any(fnmatchcase(fault.name, pattern) for pattern in options.only)
+    ]
+    if options.list:
+        print("\n".join(f"{fault.name} ({fault.file})" for fault in wanted))
+        return 0
+    with tempfile.TemporaryDirectory(prefix="golden-faults-") as made:
+        comparison = Comparison(Path(made))
+        found = [
+            check(comparison, fault, () if options.whole else tuple(options.cases) or fault.cases) for fault in wanted
+        ]
+    print(f"{sum(found)} of {len(found)} faults found")
+    return 0 if all(found) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

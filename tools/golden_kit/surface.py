@@ -1,0 +1,65 @@
+"""What the product offers, as it says itself, and what of it the cases reach.
+
+Operations come from the gateway's OpenAPI document, commands from the help texts of the command line. Each must be used
+with success by some case, or stand in `EXEMPT` with the reason why not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+EXEMPT: dict[str, str] = {
+    "GET /api/session/oidc": "signing in needs an OpenID provider over https; tests/access has one",
+    "GET /api/session/oidc/callback": "as above",
+    "WEBSOCKET /v1/responses": "the group `socket` opens it with a connection of its own",
+    "serve": "every gateway of the comparison is one; it has no end of its own",
+    "models pull": "fetches a model's weights from the network",
+}
+"""Operations and commands that no case uses with success."""
+
+
+class Surface:
+    """The requests and commands of one capture."""
+
+    def __init__(self) -> None:
+        self.requests: set[tuple[str, str]] = set()
+        """Method and path (without the query) of each request that succeeded."""
+        self.commands: dict[tuple[str, ...], bool] = {}
+        """The words of each command, and whether it is a group of commands."""
+        self._used: set[tuple[str, ...]] = set()
+
+    def add_request(self, method: str, path: str, status: int) -> None:
+        if status < 400:
+            self.requests.add((method, path.partition("?")[0]))
+
+    def add_command(self, args: Iterable[str], status: int) -> None:
+        """An invocation: what stands before its options, if it ended well."""
+        words = tuple(args)
+        if status == 0 and "--help" not in words:
+            self._used |= {words[:n] for n in range(1, 3)}
+
+    def missing_operations(self, document: dict[str, Any]) -> list[str]:
+        """The operations of an OpenAPI document that no request reached, as "GET /path"."""
+        missing = []
+        for template, operations in document["paths"].items():
+            path = re.compile(re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(template)))
+            for name in operations:
+                method = "WEBSOCKET" if name.startswith("x-") else name.upper()
+                if method not in ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "WEBSOCKET"):
+                    continue
+                if not any(method == one and path.fullmatch(other) for one, other in self.requests):
+                    missing.append(f"{method} {template}")
+        return missing
+
+    def missing_commands(self) -> list[str]:
+        return [" ".join(path) for path, group in self.commands.items() if not group and path not in self._used]
+
+
+SURFACE = Surface()
+"""Of this process, which makes one capture."""
+
+
+def unexplained(missing: Iterable[str]) -> list[str]:
+    return sorted(name for name in missing if name not in EXEMPT)
