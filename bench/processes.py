@@ -1,7 +1,10 @@
-"""The operating system's side of the bench: processes that are pinned, watched, measured and always ended.
+"""The operating system's side of the bench: processes that are pinned, given priority, measured and always ended.
 
 Linux only, as the figures come from ``/proc``. Every process that is started here leads a process group of its own and
 gets SIGTERM should the bench itself die; nothing else is ever signalled.
+
+Real-time priority (``SCHED_FIFO``, what ``chrt -f`` sets) is used where the kernel allows it: then no ordinary process
+takes the CPU from what is measured.
 """
 
 from __future__ import annotations
@@ -15,13 +18,19 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 STOP_SECONDS = 5.0
-OPEN_FILES = 16384
+OPEN_FILES = 32768
+SERVER_PRIORITY = 10
+LOAD_PRIORITY = 11
+"""Above the upstream, which never waits while a stream without a pace can be written to."""
+BENCH_PRIORITY = 12
+"""The bench's own. It does next to nothing, but has to read the clocks when a window opens and closes."""
 
 PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -57,7 +66,34 @@ def prepare_this_process(cpus: Cpus) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
+def use_real_time() -> bool:
+    """Give this process real-time priority; False where the kernel does not allow it."""
+    try:
+        _set_priority(BENCH_PRIORITY)
+    except OSError:
+        return False
+    return True
+
+
+def _set_priority(priority: int) -> None:
+    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))
+
+
+def child_setup(cpu: int | None, priority: int | None) -> Callable[[], None]:
+    """What a child does between fork and exec: it ends with the bench, on its CPU, with its priority."""
+
+    def set_up() -> None:
+        end_with_parent()
+        if cpu is not None:
+            os.sched_setaffinity(0, {cpu})
+        if priority is not None:
+            _set_priority(priority)
+
+    return set_up
+
+
 def free_port() -> int:
+    """A TCP port of the loopback address that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -77,14 +113,12 @@ def running(
     log: Path,
     directory: Path,
     environment: Mapping[str, str] | None = None,
+    priority: int | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A process for the length of a ``with`` block, pinned to `cpu`, its output in the file `log`."""
+    """A process for the length of a ``with`` block, pinned to `cpu`, its output in the file `log`.
 
-    def become_child() -> None:
-        end_with_parent()
-        if cpu is not None:
-            os.sched_setaffinity(0, {cpu})
-
+    `priority` is a real-time priority; without one, the process is an ordinary one.
+    """
     with log.open("wb") as output:
         process = subprocess.Popen(
             command,
@@ -94,7 +128,7 @@ def running(
             cwd=directory,
             env=environment,
             start_new_session=True,
-            preexec_fn=become_child,
+            preexec_fn=child_setup(cpu, priority),
         )
     try:
         yield process
@@ -103,7 +137,7 @@ def running(
 
 
 def ended(process: subprocess.Popen[bytes]) -> int | None:
-    """The status of a process that has ended. It is not reaped yet, so its id, and its group's, cannot be reused."""
+    """The exit status of a process that has ended. It is not reaped, so its id and its group's cannot be reused."""
     found = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     return None if found is None else found.si_status
 
@@ -128,6 +162,16 @@ def wait_until_listening(process: subprocess.Popen[bytes], port: int, log: Path,
             return
         time.sleep(0.02)
     raise BenchError(f"{describe(process)}\ndid not listen within {seconds:g} s:\n{tail(log)}")
+
+
+def wait_for_port(process: subprocess.Popen[bytes], file: Path, log: Path, seconds: float) -> int:
+    """The port in `file`, which a server writes that chooses its port itself."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and ended(process) is None:
+        with contextlib.suppress(OSError, ValueError):
+            return int(file.read_text())
+        time.sleep(0.02)
+    raise BenchError(f"{describe(process)}\nwrote no port:\n{tail(log)}")
 
 
 def describe(process: subprocess.Popen[bytes]) -> str:
@@ -163,19 +207,27 @@ def family(pid: int) -> list[int]:
     return found
 
 
-def cpu_seconds(pid: int) -> float:
-    """CPU time, user and system, of `pid` and its descendants: all their threads, and children that have ended."""
-    return sum(map(_cpu_ticks, family(pid))) / TICKS_PER_SECOND
+class TaskTimes(NamedTuple):
+    """Seconds of a process and its descendants, all their threads together."""
+
+    cpu: float
+    waiting: float
+    """Ready to run, and waiting for the CPU."""
 
 
-def _cpu_ticks(pid: int) -> int:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return 0
-    # The name, in brackets, may hold spaces. After it: state is field 3, utime, stime, cutime, cstime are 14 to 17.
-    fields = stat.rpartition(")")[2].split()
-    return sum(map(int, fields[11:15]))
+def task_times(pid: int) -> TaskTimes:
+    """What the threads of `pid` and its descendants have used, to the nanosecond; those that have ended are missing.
+
+    ``utime`` and ``stime`` of ``/proc/PID/stat`` are cut to hundredths of a second: several percent of a short window.
+    """
+    cpu = waiting = 0
+    for member in family(pid):
+        with contextlib.suppress(OSError):
+            for task in os.listdir(f"/proc/{member}/task"):
+                ran, waited, _ = map(int, Path(f"/proc/{member}/task/{task}/schedstat").read_text().split())
+                cpu += ran
+                waiting += waited
+    return TaskTimes(cpu / 1e9, waiting / 1e9)
 
 
 def resident_kib(pid: int) -> int:
@@ -191,14 +243,24 @@ def _resident_kib(pid: int) -> int:
     return 0
 
 
-def busy_seconds(cpu: int | None) -> float:
-    """How long `cpu` has been busy, whoever with, stolen time included; 0 for no CPU."""
+class CpuTimes(NamedTuple):
+    """Seconds of one CPU since the machine started."""
+
+    busy: float
+    """In any process, or in the kernel."""
+    stolen: float
+    """Taken by the host that the machine is a guest of."""
+
+
+def cpu_times(cpu: int | None) -> CpuTimes:
+    """The times of `cpu`; of the whole machine for None."""
     for line in Path("/proc/stat").read_text().splitlines():
         name, *ticks = line.split()
-        if name == f"cpu{cpu}":
-            user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, ticks[:8])
-            return (user + nice + system + irq + softirq + steal) / TICKS_PER_SECOND
-    return 0.0
+        if name == ("cpu" if cpu is None else f"cpu{cpu}"):
+            user, nice, system, _idle, _iowait, irq, softirq, stolen = map(int, ticks[:8])
+            busy = user + nice + system + irq + softirq
+            return CpuTimes(busy / TICKS_PER_SECOND, stolen / TICKS_PER_SECOND)
+    return CpuTimes(0.0, 0.0)
 
 
 def machine() -> dict[str, str | int | None]:
