@@ -26,14 +26,35 @@ from typing import NamedTuple
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 STOP_SECONDS = 5.0
 OPEN_FILES = 32768
-SERVER_PRIORITY = 10
-LOAD_PRIORITY = 11
-"""Above the upstream, which never waits while a stream without a pace can be written to."""
-BENCH_PRIORITY = 12
-"""The bench's own. It does next to nothing, but has to read the clocks when a window opens and closes."""
 
 PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Scheduling(NamedTuple):
+    """How the kernel shares a CPU between a process and others."""
+
+    policy: int
+    priority: int = 0
+    nice: int = 0
+
+    def apply(self, pid: int) -> None:
+        """Set it for the process `pid`; 0 for this one.
+
+        Raises:
+            OSError: The kernel does not allow it.
+        """
+        os.sched_setscheduler(pid, self.policy, os.sched_param(self.priority))
+        os.setpriority(os.PRIO_PROCESS, pid, self.nice)
+
+
+SERVER = Scheduling(os.SCHED_FIFO, 10)
+UPSTREAM = SERVER
+LOAD = Scheduling(os.SCHED_FIFO, 11)
+BENCH = Scheduling(os.SCHED_FIFO, 12)
+"""Of the bench itself. It does next to nothing, but has to read the clocks when a window opens and closes."""
+FAIR_TRAFFIC = Scheduling(os.SCHED_OTHER, nice=-20)
+"""Of upstream and load where neither pauses: the kernel shares the CPU between them, and hardly with others."""
 
 
 class BenchError(Exception):
@@ -69,25 +90,22 @@ def prepare_this_process(cpus: Cpus) -> None:
 def use_real_time() -> bool:
     """Give this process real-time priority; False where the kernel does not allow it."""
     try:
-        _set_priority(BENCH_PRIORITY)
+        FAIR_TRAFFIC.apply(0)
+        BENCH.apply(0)
     except OSError:
         return False
     return True
 
 
-def _set_priority(priority: int) -> None:
-    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))
-
-
-def child_setup(cpu: int | None, priority: int | None) -> Callable[[], None]:
-    """What a child does between fork and exec: it ends with the bench, on its CPU, with its priority."""
+def child_setup(cpu: int | None, scheduling: Scheduling | None) -> Callable[[], None]:
+    """What a child does between fork and exec: it ends with the bench, has its CPU, and its share of it."""
 
     def set_up() -> None:
         end_with_parent()
         if cpu is not None:
             os.sched_setaffinity(0, {cpu})
-        if priority is not None:
-            _set_priority(priority)
+        if scheduling is not None:
+            scheduling.apply(0)
 
     return set_up
 
@@ -113,11 +131,11 @@ def running(
     log: Path,
     directory: Path,
     environment: Mapping[str, str] | None = None,
-    priority: int | None = None,
+    scheduling: Scheduling | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A process for the length of a ``with`` block, pinned to `cpu`, its output in the file `log`.
 
-    `priority` is a real-time priority; without one, the process is an ordinary one.
+    Without `scheduling` it is an ordinary process.
     """
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -128,7 +146,7 @@ def running(
             cwd=directory,
             env=environment,
             start_new_session=True,
-            preexec_fn=child_setup(cpu, priority),
+            preexec_fn=child_setup(cpu, scheduling),
         )
     try:
         yield process

@@ -79,7 +79,7 @@ def prepared(options: argparse.Namespace, plan: Plan) -> Iterator[Sampler]:
             cpu=cpus.traffic,
             log=log,
             directory=directory,
-            priority=processes.SERVER_PRIORITY if real_time else None,
+            scheduling=processes.UPSTREAM if real_time else None,
         ) as process:
             processes.wait_until_listening(process, port, log, START_SECONDS)
             yield Sampler(

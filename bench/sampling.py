@@ -81,6 +81,7 @@ class Sampler:
     base: Checkout | None
     python: str
     notes: list[str] = field(default_factory=list)
+    load_scheduling: processes.Scheduling | None = None
     _position: int = 0
 
     def take(self, scenario: Scenario, route: Route, number: int) -> list[Sample]:
@@ -180,7 +181,7 @@ class Sampler:
                     log=log,
                     directory=home,
                     environment=routes.server_environment(home, server.environment),
-                    priority=processes.SERVER_PRIORITY if self.real_time else None,
+                    scheduling=processes.SERVER if self.real_time else None,
                 )
             )
             port = place.port
@@ -202,13 +203,22 @@ class Sampler:
                 cpu=self.cpus.traffic,
                 log=log,
                 directory=Path(home),
-                priority=processes.SERVER_PRIORITY if self.real_time else None,
+                scheduling=processes.SERVER if self.real_time else None,
             ) as process:
                 processes.wait_until_listening(process, port, log, START_SECONDS)
                 yield Served(process.pid, port)
 
     def _play(self, reasoning: int, content: int, pace_us: int) -> None:
-        """Set what the upstream's next streams look like."""
+        """Set what the upstream's next streams look like.
+
+        Without a pace, an upstream with real-time priority would hardly let the load generator read, or the other way
+        round: then both are ordinary processes, before all others.
+        """
+        if self.real_time:
+            upstream, self.load_scheduling = processes.UPSTREAM, processes.LOAD
+            if not pace_us:
+                upstream = self.load_scheduling = processes.FAIR_TRAFFIC
+            upstream.apply(self.upstream.pid)
         processes.get(self.upstream_port, f"/scenario/{reasoning}/{content}/{pace_us}")
 
     def _open_after(self, seconds: float) -> int:
@@ -262,13 +272,12 @@ class Window:
             BenchError: No delta came through.
         """
         command, sampler = self._command(), self.sampler
-        priority = processes.LOAD_PRIORITY if sampler.real_time else None
         with subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            preexec_fn=processes.child_setup(sampler.cpus.traffic, priority),
+            preexec_fn=processes.child_setup(sampler.cpus.traffic, sampler.load_scheduling),
         ) as load:
             try:
                 line, complaints = self._watch(load)
