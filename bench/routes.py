@@ -7,6 +7,7 @@ scenario (`scenarios.py`). Every sample starts its server anew, in an empty home
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import sys
 from collections.abc import Callable
@@ -232,6 +233,7 @@ def port_file(home: Path) -> Path:
     return home / "port"
 
 
+LITELLM_KEY = f"sk-{secrets.token_hex(32)}"
 LITELLM_CONFIG = """\
 model_list:
   - model_name: mock-r1
@@ -245,8 +247,12 @@ def litellm(provider: str) -> Callable[[Place], Server]:
         config = place.home / "litellm.yaml"
         config.write_text(LITELLM_CONFIG.format(provider=provider, upstream_port=place.upstream_port))
         command = [environment.LITELLM.program("litellm"), "--config", str(config), "--host", "127.0.0.1"]
-        # Prices are read from the package, not from the network.
-        variables = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_MODE": "PRODUCTION", "LITELLM_LOG": "ERROR"}
+        variables = {
+            "LITELLM_MASTER_KEY": LITELLM_KEY,  # it does not start without one
+            "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # prices are read from the package, not from the network
+            "LITELLM_MODE": "PRODUCTION",
+            "LITELLM_LOG": "ERROR",
+        }
         return Server([*command, "--port", str(place.port), "--num_workers", "1", "--telemetry", "False"], variables)
 
     return start
@@ -329,6 +335,7 @@ ROUTES = {
             LITELLM,
             _COMPLETIONS_PATH,
             COMPLETIONS,
+            headers=(f"Authorization: Bearer {LITELLM_KEY}",),
             start=litellm("hosted_vllm"),
             batches=True,
             peer=environment.LITELLM,
@@ -337,6 +344,7 @@ ROUTES = {
             LITELLM_RESPONSES,
             _RESPONSES_PATH,
             RESPONSES,
+            headers=(f"Authorization: Bearer {LITELLM_KEY}",),
             start=litellm("deepseek"),
             batches=True,
             peer=environment.LITELLM,

@@ -259,6 +259,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with prepared(options, plan) as sampler:
             results = run_all(sampler, plan)
             verdicts = targets.judge(results, peers=peers)
+            if options.only or options.route:
+                verdicts = [v for v in verdicts if v.verdict != targets.NOT_MEASURED]
             show(results, plan, verdicts, sampler)
             path = save(results, verdicts, sampler, started)
     except BenchError as error:

@@ -131,6 +131,7 @@ class Sampler:
             if route.name != DIRECT:
                 time.sleep(SETTLE_SECONDS)
             idle = processes.resident_kib(served.pid)
+            self._schedule_traffic(fair=scenario.fair_traffic)
             self._play(reasoning=1, content=1, pace_us=0)
             self._warm_up(route, served)
             self._play(scenario.reasoning, scenario.content, scenario.pace_us)
@@ -209,17 +210,15 @@ class Sampler:
                 yield Served(process.pid, port)
 
     def _play(self, reasoning: int, content: int, pace_us: int) -> None:
-        """Set what the upstream's next streams look like.
+        """Set what the upstream's next streams look like."""
+        processes.get(self.upstream_port, f"/scenario/{reasoning}/{content}/{pace_us}")
 
-        Without a pace, an upstream with real-time priority would hardly let the load generator read, or the other way
-        round: then both are ordinary processes, before all others.
-        """
+    def _schedule_traffic(self, *, fair: bool) -> None:
         if self.real_time:
             upstream, self.load_scheduling = processes.UPSTREAM, processes.LOAD
-            if not pace_us:
+            if fair:
                 upstream = self.load_scheduling = processes.FAIR_TRAFFIC
             upstream.apply(self.upstream.pid)
-        processes.get(self.upstream_port, f"/scenario/{reasoning}/{content}/{pace_us}")
 
     def _open_after(self, seconds: float) -> int:
         """Upstream streams that are still open after at most so many seconds."""

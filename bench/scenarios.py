@@ -52,6 +52,9 @@ class Scenario:
     columns: tuple[Column, ...]
     reasoning: int = 200
     content: int = 100
+    fair_traffic: bool = False
+    """The upstream never pauses, so that with real-time priority it would hardly let the load generator read, or the
+    other way round: both are ordinary processes then, before all others."""
     peers: bool = False
     """Measured with `--peers` alone."""
 
@@ -139,6 +142,7 @@ UNPACED = Scenario(
     quick_seconds=1.5,
     references=(NGINX,),
     routes=(ATTACHED, TRANSLATION, PASS_THROUGH),
+    fair_traffic=True,
     columns=_unpaced(_X_NGINX),
 )
 THOUSAND = Scenario(
@@ -204,6 +208,7 @@ PEERS_UNPACED = Scenario(
     quick_seconds=2.0,
     references=(NGINX, ATTACHED),
     routes=_PEERS,
+    fair_traffic=True,
     columns=_unpaced(_X_NGINX, _X_ATTACHED),
     peers=True,
 )

@@ -27,6 +27,8 @@ from scenarios import (
 
 TWO_THIRDS = 0.667
 ALL_DELIVERED = 0.99
+NOT_MEASURED = "not measured"
+DISTURBED = "disturbed"
 X_ATTACHED = "x attached"
 REDIS = DETACHED_REDIS
 
@@ -45,14 +47,14 @@ class Target:
         spread = self.measure(results)
         met = [self._within(value, self.limit) for value in spread.values]
         if not spread.values:
-            verdict = "not measured"
+            verdict = NOT_MEASURED
         elif spread.disturbed:
-            verdict = "disturbed"
+            verdict = DISTURBED
         elif self.stretch is not None and self._within(spread.median, self.stretch):
             verdict = "met, stretch too"
         else:
             verdict = "met" if self._within(spread.median, self.limit) else "MISSED"
-        if verdict not in ("not measured", "disturbed") and any(met) != all(met):
+        if verdict not in (NOT_MEASURED, DISTURBED) and any(met) != all(met):
             verdict += f" (in {sum(met)} of {len(met)} rounds)"
         sign = "≥" if self.at_least else "≤"
         return Verdict(
