@@ -13,6 +13,7 @@ import contextlib
 import ctypes
 import http.client
 import os
+import random
 import resource
 import signal
 import socket
@@ -35,8 +36,7 @@ class Scheduling(NamedTuple):
     """How the kernel shares a CPU between a process and others."""
 
     policy: int
-    priority: int = 0
-    nice: int = 0
+    priority: int
 
     def apply(self, pid: int) -> None:
         """Set it for the process `pid`; 0 for this one.
@@ -45,16 +45,12 @@ class Scheduling(NamedTuple):
             OSError: The kernel does not allow it.
         """
         os.sched_setscheduler(pid, self.policy, os.sched_param(self.priority))
-        os.setpriority(os.PRIO_PROCESS, pid, self.nice)
 
 
-SERVER = Scheduling(os.SCHED_FIFO, 10)
-UPSTREAM = SERVER
-LOAD = Scheduling(os.SCHED_FIFO, 11)
-BENCH = Scheduling(os.SCHED_FIFO, 12)
+MEASURED = Scheduling(os.SCHED_FIFO, 10)
+"""Of servers, upstream and load: they let each other run, and are not interrupted by others."""
+BENCH = Scheduling(os.SCHED_FIFO, 11)
 """Of the bench itself. It does next to nothing, but has to read the clocks when a window opens and closes."""
-FAIR_TRAFFIC = Scheduling(os.SCHED_OTHER, nice=-20)
-"""Of upstream and load where neither pauses: the kernel shares the CPU between them, and hardly with others."""
 
 
 class BenchError(Exception):
@@ -90,7 +86,6 @@ def prepare_this_process(cpus: Cpus) -> None:
 def use_real_time() -> bool:
     """Give this process real-time priority; False where the kernel does not allow it."""
     try:
-        FAIR_TRAFFIC.apply(0)
         BENCH.apply(0)
     except OSError:
         return False
@@ -111,11 +106,16 @@ def child_setup(cpu: int | None, scheduling: Scheduling | None) -> Callable[[], 
 
 
 def free_port() -> int:
-    """A TCP port of the loopback address that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A TCP port of the loopback address that nobody listens on.
+
+    It is none of those that the kernel gives to clients: an attempt to connect to one of those, before its server
+    listens, can end up connected to itself.
+    """
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def end_with_parent() -> None:

@@ -36,7 +36,7 @@ from processes import BenchError, Cpus
 from report import Results, Sample
 from routes import ROUTES, Route
 from sampling import START_SECONDS, Sampler
-from scenarios import SCENARIOS, Scenario
+from scenarios import BETWEEN_REFERENCES, QUICK_BETWEEN_REFERENCES, SCENARIOS, Scenario
 from targets import Verdict
 
 HERE = Path(__file__).resolve().parent
@@ -79,7 +79,7 @@ def prepared(options: argparse.Namespace, plan: Plan) -> Iterator[Sampler]:
             cpu=cpus.traffic,
             log=log,
             directory=directory,
-            scheduling=processes.UPSTREAM if real_time else None,
+            scheduling=processes.MEASURED if real_time else None,
         ) as process:
             processes.wait_until_listening(process, port, log, START_SECONDS)
             yield Sampler(
@@ -96,17 +96,19 @@ class Plan(msgspec.Struct):
     unavailable: frozenset[str]
     """Routes of peers that cannot be installed."""
     rounds: int
+    quick: bool
     notes: list[str]
 
     def order(self, scenario: Scenario, number: int, *, base: bool) -> Iterator[Route]:
-        for route in scenario.order(number, base=base, only=self.only):
+        between = QUICK_BETWEEN_REFERENCES if self.quick else BETWEEN_REFERENCES
+        for route in scenario.order(number, base=base, only=self.only, between=between):
             if route.name not in self.unavailable:
                 yield route
 
 
 def plan_run(options: argparse.Namespace) -> Plan:
     """Read the options, and install the peers that the chosen scenarios need."""
-    names = options.only or [s.name for s in SCENARIOS if s.peers == options.peers]
+    names = options.only or [s.name for s in SCENARIOS if s.peers == options.peers and (s.quick or not options.quick)]
     scenarios = [s for s in SCENARIOS if s.name in names]
     only = frozenset(options.route or ())
     unavailable, notes = set(), []
@@ -121,7 +123,7 @@ def plan_run(options: argparse.Namespace) -> Plan:
             unavailable.add(name)
             notes.append(f"{name} is left out, for it cannot be installed: {reasons[peer.name]}")
     rounds = options.rounds or (1 if options.quick else ROUNDS)
-    return Plan(scenarios, only, frozenset(unavailable), rounds, notes)
+    return Plan(scenarios, only, frozenset(unavailable), rounds, options.quick, notes)
 
 
 def run_all(sampler: Sampler, plan: Plan) -> Results:
@@ -228,7 +230,9 @@ def save(results: Results, verdicts: Sequence[Verdict], sampler: Sampler, starte
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure the gateway, nginx and others in one interleaved run.")
-    parser.add_argument("--quick", action="store_true", help="one round, short windows: about three minutes")
+    parser.add_argument(
+        "--quick", action="store_true", help="one round, short windows, without three-thousand: about four minutes"
+    )
     parser.add_argument("--rounds", type=int, help=f"how often everything is measured (default: {ROUNDS}; quick: 1)")
     parser.add_argument(
         "--only",

@@ -81,8 +81,12 @@ class Sampler:
     base: Checkout | None
     python: str
     notes: list[str] = field(default_factory=list)
-    load_scheduling: processes.Scheduling | None = None
     _position: int = 0
+
+    @property
+    def scheduling(self) -> processes.Scheduling | None:
+        """Of everything that is measured, and of what measures it."""
+        return processes.MEASURED if self.real_time else None
 
     def take(self, scenario: Scenario, route: Route, number: int) -> list[Sample]:
         """Take samples until one is not disturbed, or the bound is reached.
@@ -131,7 +135,6 @@ class Sampler:
             if route.name != DIRECT:
                 time.sleep(SETTLE_SECONDS)
             idle = processes.resident_kib(served.pid)
-            self._schedule_traffic(fair=scenario.fair_traffic)
             self._play(reasoning=1, content=1, pace_us=0)
             self._warm_up(route, served)
             self._play(scenario.reasoning, scenario.content, scenario.pace_us)
@@ -182,7 +185,7 @@ class Sampler:
                     log=log,
                     directory=home,
                     environment=routes.server_environment(home, server.environment),
-                    scheduling=processes.SERVER if self.real_time else None,
+                    scheduling=self.scheduling,
                 )
             )
             port = place.port
@@ -204,7 +207,7 @@ class Sampler:
                 cpu=self.cpus.traffic,
                 log=log,
                 directory=Path(home),
-                scheduling=processes.SERVER if self.real_time else None,
+                scheduling=self.scheduling,
             ) as process:
                 processes.wait_until_listening(process, port, log, START_SECONDS)
                 yield Served(process.pid, port)
@@ -212,13 +215,6 @@ class Sampler:
     def _play(self, reasoning: int, content: int, pace_us: int) -> None:
         """Set what the upstream's next streams look like."""
         processes.get(self.upstream_port, f"/scenario/{reasoning}/{content}/{pace_us}")
-
-    def _schedule_traffic(self, *, fair: bool) -> None:
-        if self.real_time:
-            upstream, self.load_scheduling = processes.UPSTREAM, processes.LOAD
-            if fair:
-                upstream = self.load_scheduling = processes.FAIR_TRAFFIC
-            upstream.apply(self.upstream.pid)
 
     def _open_after(self, seconds: float) -> int:
         """Upstream streams that are still open after at most so many seconds."""
@@ -276,7 +272,7 @@ class Window:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            preexec_fn=processes.child_setup(sampler.cpus.traffic, sampler.load_scheduling),
+            preexec_fn=processes.child_setup(sampler.cpus.traffic, sampler.scheduling),
         ) as load:
             try:
                 line, complaints = self._watch(load)

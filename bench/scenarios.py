@@ -34,6 +34,7 @@ from routes import (
 )
 
 BETWEEN_REFERENCES = 3
+QUICK_BETWEEN_REFERENCES = 4
 
 
 @dataclass(frozen=True)
@@ -52,11 +53,10 @@ class Scenario:
     columns: tuple[Column, ...]
     reasoning: int = 200
     content: int = 100
-    fair_traffic: bool = False
-    """The upstream never pauses, so that with real-time priority it would hardly let the load generator read, or the
-    other way round: both are ordinary processes then, before all others."""
     peers: bool = False
     """Measured with `--peers` alone."""
+    quick: bool = True
+    """Measured with `--quick`, too."""
 
     @property
     def deltas_per_s(self) -> float:
@@ -64,19 +64,22 @@ class Scenario:
         deltas = self.reasoning + self.content
         return self.streams * 1e6 / self.pace_us * deltas / (deltas + 0.5) if self.pace_us else 0.0
 
-    def order(self, number: int, *, base: bool, only: frozenset[str] = frozenset()) -> Iterator[Route]:
-        """The routes in the order of round `number`; every other round is turned round.
+    def order(
+        self, number: int, *, base: bool, only: frozenset[str] = frozenset(), between: int = BETWEEN_REFERENCES
+    ) -> Iterator[Route]:
+        """The routes in the order of round `number`; in every other round it is reversed.
 
         Args:
             base: Each route of the gateway is followed by itself over the base.
             only: Measure these alone, and the references; empty: all.
+            between: How many routes come between two turns of the references.
         """
         names = [name for name in self.routes if not only or name in only]
         references = [ROUTES[name] for name in self.references]
         order = [ROUTES[DIRECT]]
-        for at in range(0, len(names), BETWEEN_REFERENCES):
+        for at in range(0, len(names), between):
             order += references
-            order += (ROUTES[name] for name in names[at : at + BETWEEN_REFERENCES])
+            order += (ROUTES[name] for name in names[at : at + between])
         order += references
         if number % 2 == 0:
             order.reverse()
@@ -142,7 +145,6 @@ UNPACED = Scenario(
     quick_seconds=1.5,
     references=(NGINX,),
     routes=(ATTACHED, TRANSLATION, PASS_THROUGH),
-    fair_traffic=True,
     columns=_unpaced(_X_NGINX),
 )
 THOUSAND = Scenario(
@@ -167,6 +169,7 @@ THREE_THOUSAND = Scenario(
     quick_seconds=2.0,
     references=(NGINX,),
     routes=(ATTACHED,),
+    quick=False,
     columns=_paced(_X_NGINX, memory=True),
 )
 REQUESTS = Scenario(
@@ -208,7 +211,6 @@ PEERS_UNPACED = Scenario(
     quick_seconds=2.0,
     references=(NGINX, ATTACHED),
     routes=_PEERS,
-    fair_traffic=True,
     columns=_unpaced(_X_NGINX, _X_ATTACHED),
     peers=True,
 )
