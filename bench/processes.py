@@ -48,7 +48,7 @@ class Scheduling(NamedTuple):
 
 
 MEASURED = Scheduling(os.SCHED_FIFO, 10)
-"""Of servers, upstream and load: they let each other run, and are not interrupted by others."""
+"""Of servers, upstream and load: those on one CPU let each other run, and are not interrupted by others."""
 BENCH = Scheduling(os.SCHED_FIFO, 11)
 """Of the bench itself. It does next to nothing, but has to read the clocks when a window opens and closes."""
 

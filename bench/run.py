@@ -159,8 +159,9 @@ def show(results: Results, plan: Plan, verdicts: Sequence[Verdict], sampler: Sam
     if sampler.base:
         print(f"\nthis checkout against {sampler.base.commit[:12]}\n")
         print(before_and_after(results, plan.scenarios))
-    print(f"\ntargets\n\n{targets.table(verdicts)}\n")
-    print("direct: CPU is the upstream's own; a latency in brackets is the whole of it.")
+    if verdicts:
+        print(f"\ntargets\n\n{targets.table(verdicts)}")
+    print("\ndirect: CPU is the upstream's own; a latency in brackets is the whole of it.")
     print("Figures are medians over rounds, in brackets the least and the most; ~: every sample was disturbed.")
     for note in dict.fromkeys([*conditions(results, sampler), *sampler.notes]):
         print(f"note: {note}")
