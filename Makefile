@@ -6,7 +6,8 @@
 # make check  formatting, lint, types, floors
 # make page   build the chat page from ui/ into the package (it is committed: to run it takes no Node)
 # make check-page  its types and tests, and whether what is committed is what ui/ builds
-# make bench  what it costs, beside nginx (needs gcc and nginx) beside the vendors' SDKs, and of a space beside a plain broadcast
+# make bench  what it costs, against nginx (needs gcc, nginx and redis-server), the vendors' SDKs and a plain broadcast
+# make bench-peers  the same of TensorZero, LiteLLM and Pydantic AI, in the same tables (installs them into bench/.venv-*)
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -19,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 TEST_WORKERS ?= auto
 
-.PHONY: run test test-all coverage golden check format bench clean page check-page
+.PHONY: run test test-all coverage golden check format bench bench-peers clean page check-page
 .DEFAULT_GOAL := run
 
 run: .venv/run
@@ -67,8 +68,11 @@ bench: .venv/dev
 	$(BIN)/python bench/spaces.py
 	$(BIN)/python bench/record.py
 
+bench-peers: .venv/dev
+	$(BIN)/python bench/run.py --peers
+
 clean:
-	rm -rf .venv bench/bin bench/.venv
+	rm -rf .venv bench/bin bench/base bench/.venv bench/.venv-*
 
 .venv/created:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

@@ -1,4 +1,8 @@
-"""The bench's own virtual environment (`bench/.venv`): everything that we are compared with, in known versions."""
+"""Virtual environments of the bench's own: everything that the gateway is compared with, in known versions.
+
+`bench/.venv` has the vendors' SDKs; each gateway that is a peer has an environment to itself, because their
+requirements exclude each other's. What cannot be installed is left out, with the reason.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
+from typing import NamedTuple
 
 BENCH = Path(__file__).resolve().parent
 ENVIRONMENT = BENCH / ".venv"
@@ -25,15 +30,64 @@ REQUIREMENTS = (
 )
 
 
+class PeerEnvironment(NamedTuple):
+    """What one peer needs, in `bench/.venv-NAME`."""
+
+    name: str
+    requirements: tuple[str, ...]
+
+    @property
+    def directory(self) -> Path:
+        return BENCH / f".venv-{self.name}"
+
+    def program(self, name: str) -> str:
+        return str(self.directory / "bin" / name)
+
+    def prepare(self) -> str | None:
+        """Make the environment, if it is not there or was made for other versions.
+
+        Returns:
+            Why it cannot be made; None when it is ready.
+        """
+        wanted = _digest(self.requirements)
+        stamp = self.directory / "made-for"
+        if stamp.is_file() and stamp.read_text() == wanted:
+            return None
+        print(f"Installing {', '.join(self.requirements)} into bench/{self.directory.name} …", file=sys.stderr)
+        for command in (
+            [sys.executable, "-m", "venv", "--clear", str(self.directory)],
+            [self.program("python"), *PIP_INSTALL, *self.requirements],
+        ):
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+                return (lines or done.stderr.splitlines() or [f"status {done.returncode}"])[-1]
+        stamp.write_text(wanted)
+        return None
+
+
+PIP_INSTALL = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+
+TENSORZERO = PeerEnvironment("tensorzero", ("tensorzero==2026.6.0",))
+LITELLM = PeerEnvironment("litellm", ("litellm[proxy]==1.106.2",))
+PYDANTIC_AI = PeerEnvironment(
+    "pydantic-ai", ("pydantic-ai-slim[openai,ag-ui]==2.68.0", "ag-ui-protocol==1.0.0", "uvicorn[standard]==0.54.0")
+)
+
+
+def _digest(requirements: tuple[str, ...]) -> str:
+    return hashlib.sha256("\n".join((sys.version, *requirements)).encode()).hexdigest()
+
+
 def prepare() -> None:
-    """Makes the environment, if it is not there or was made for other versions."""
-    wanted = hashlib.sha256("\n".join((sys.version, *REQUIREMENTS)).encode()).hexdigest()
+    """Make the environment of the SDKs, if it is not there or was made for other versions."""
+    wanted = _digest(REQUIREMENTS)
     stamp = ENVIRONMENT / "made-for"
     if stamp.is_file() and stamp.read_text() == wanted:
         return
     print("Installing the SDKs to compare with into bench/.venv …", file=sys.stderr)
     subprocess.run([sys.executable, "-m", "venv", "--clear", str(ENVIRONMENT)], check=True)
-    pip = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip = [str(PYTHON), *PIP_INSTALL]
     subprocess.run([*pip, "--editable", str(BENCH.parent)], check=True)
     if subprocess.run([*pip, *REQUIREMENTS], check=False).returncode:
         # One that cannot be had is left out of the table, not all of them.
@@ -42,17 +96,8 @@ def prepare() -> None:
     stamp.write_text(wanted)
 
 
-def offers(module: str) -> bool:
-    """Whether the environment is there, or can be made, and has this module."""
-    try:
-        prepare()
-    except (OSError, subprocess.CalledProcessError):
-        return False
-    return not subprocess.run([str(PYTHON), "-c", f"import {module}"], capture_output=True, check=False).returncode
-
-
 def versions() -> dict[str, str]:
-    """What is installed here; for whoever runs within the environment."""
+    """What is installed in the environment that this runs in."""
     found = {}
     for requirement in REQUIREMENTS:
         name = requirement.partition("==")[0].partition("[")[0]

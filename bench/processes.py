@@ -1,7 +1,10 @@
-"""The operating system's side of the bench: processes that are pinned, watched, measured and always ended.
+"""The operating system's side of the bench: processes that are pinned, given priority, measured and always ended.
 
 Linux only, as the figures come from ``/proc``. Every process that is started here leads a process group of its own and
 gets SIGTERM should the bench itself die; nothing else is ever signalled.
+
+Real-time priority (``SCHED_FIFO``, what ``chrt -f`` sets) is used where the kernel allows it: then no ordinary process
+takes the CPU from what is measured.
 """
 
 from __future__ import annotations
@@ -10,21 +13,44 @@ import contextlib
 import ctypes
 import http.client
 import os
+import random
 import resource
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 STOP_SECONDS = 5.0
-OPEN_FILES = 16384
+OPEN_FILES = 32768
 
 PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Scheduling(NamedTuple):
+    """How the kernel shares a CPU between a process and others."""
+
+    policy: int
+    priority: int
+
+    def apply(self, pid: int) -> None:
+        """Set it for the process `pid`; 0 for this one.
+
+        Raises:
+            OSError: The kernel does not allow it.
+        """
+        os.sched_setscheduler(pid, self.policy, os.sched_param(self.priority))
+
+
+MEASURED = Scheduling(os.SCHED_FIFO, 10)
+"""Of servers, upstream and load: those on one CPU let each other run, and are not interrupted by others."""
+BENCH = Scheduling(os.SCHED_FIFO, 11)
+"""Of the bench itself. It does next to nothing, but has to read the clocks when a window opens and closes."""
 
 
 class BenchError(Exception):
@@ -57,11 +83,39 @@ def prepare_this_process(cpus: Cpus) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
+def use_real_time() -> bool:
+    """Give this process real-time priority; False where the kernel does not allow it."""
+    try:
+        BENCH.apply(0)
+    except OSError:
+        return False
+    return True
+
+
+def child_setup(cpu: int | None, scheduling: Scheduling | None) -> Callable[[], None]:
+    """What a child does between fork and exec: it ends with the bench, has its CPU, and its share of it."""
+
+    def set_up() -> None:
+        end_with_parent()
+        if cpu is not None:
+            os.sched_setaffinity(0, {cpu})
+        if scheduling is not None:
+            scheduling.apply(0)
+
+    return set_up
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A TCP port of the loopback address that nobody listens on.
+
+    It is none of those that the kernel gives to clients: an attempt to connect to one of those, before its server
+    listens, can end up connected to itself.
+    """
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def end_with_parent() -> None:
@@ -77,14 +131,12 @@ def running(
     log: Path,
     directory: Path,
     environment: Mapping[str, str] | None = None,
+    scheduling: Scheduling | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A process for the length of a ``with`` block, pinned to `cpu`, its output in the file `log`."""
+    """A process for the length of a ``with`` block, pinned to `cpu`, its output in the file `log`.
 
-    def become_child() -> None:
-        end_with_parent()
-        if cpu is not None:
-            os.sched_setaffinity(0, {cpu})
-
+    Without `scheduling` it is an ordinary process.
+    """
     with log.open("wb") as output:
         process = subprocess.Popen(
             command,
@@ -94,7 +146,7 @@ def running(
             cwd=directory,
             env=environment,
             start_new_session=True,
-            preexec_fn=become_child,
+            preexec_fn=child_setup(cpu, scheduling),
         )
     try:
         yield process
@@ -103,7 +155,7 @@ def running(
 
 
 def ended(process: subprocess.Popen[bytes]) -> int | None:
-    """The status of a process that has ended. It is not reaped yet, so its id, and its group's, cannot be reused."""
+    """The exit status of a process that has ended. It is not reaped, so its id and its group's cannot be reused."""
     found = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     return None if found is None else found.si_status
 
@@ -128,6 +180,16 @@ def wait_until_listening(process: subprocess.Popen[bytes], port: int, log: Path,
             return
         time.sleep(0.02)
     raise BenchError(f"{describe(process)}\ndid not listen within {seconds:g} s:\n{tail(log)}")
+
+
+def wait_for_port(process: subprocess.Popen[bytes], file: Path, log: Path, seconds: float) -> int:
+    """The port in `file`, which a server writes that chooses its port itself."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and ended(process) is None:
+        with contextlib.suppress(OSError, ValueError):
+            return int(file.read_text())
+        time.sleep(0.02)
+    raise BenchError(f"{describe(process)}\nwrote no port:\n{tail(log)}")
 
 
 def describe(process: subprocess.Popen[bytes]) -> str:
@@ -163,19 +225,27 @@ def family(pid: int) -> list[int]:
     return found
 
 
-def cpu_seconds(pid: int) -> float:
-    """CPU time, user and system, of `pid` and its descendants: all their threads, and children that have ended."""
-    return sum(map(_cpu_ticks, family(pid))) / TICKS_PER_SECOND
+class TaskTimes(NamedTuple):
+    """Seconds of a process and its descendants, all their threads together."""
+
+    cpu: float
+    waiting: float
+    """Ready to run, and waiting for the CPU."""
 
 
-def _cpu_ticks(pid: int) -> int:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return 0
-    # The name, in brackets, may hold spaces. After it: state is field 3, utime, stime, cutime, cstime are 14 to 17.
-    fields = stat.rpartition(")")[2].split()
-    return sum(map(int, fields[11:15]))
+def task_times(pid: int) -> TaskTimes:
+    """What the threads of `pid` and its descendants have used, to the nanosecond; those that have ended are missing.
+
+    ``utime`` and ``stime`` of ``/proc/PID/stat`` are cut to hundredths of a second: several percent of a short window.
+    """
+    cpu = waiting = 0
+    for member in family(pid):
+        with contextlib.suppress(OSError):
+            for task in os.listdir(f"/proc/{member}/task"):
+                ran, waited, _ = map(int, Path(f"/proc/{member}/task/{task}/schedstat").read_text().split())
+                cpu += ran
+                waiting += waited
+    return TaskTimes(cpu / 1e9, waiting / 1e9)
 
 
 def resident_kib(pid: int) -> int:
@@ -191,14 +261,24 @@ def _resident_kib(pid: int) -> int:
     return 0
 
 
-def busy_seconds(cpu: int | None) -> float:
-    """How long `cpu` has been busy, whoever with, stolen time included; 0 for no CPU."""
+class CpuTimes(NamedTuple):
+    """Seconds of one CPU since the machine started."""
+
+    busy: float
+    """In any process, or in the kernel."""
+    stolen: float
+    """Taken by the host that the machine is a guest of."""
+
+
+def cpu_times(cpu: int | None) -> CpuTimes:
+    """The times of `cpu`; of the whole machine for None."""
     for line in Path("/proc/stat").read_text().splitlines():
         name, *ticks = line.split()
-        if name == f"cpu{cpu}":
-            user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, ticks[:8])
-            return (user + nice + system + irq + softirq + steal) / TICKS_PER_SECOND
-    return 0.0
+        if name == ("cpu" if cpu is None else f"cpu{cpu}"):
+            user, nice, system, _idle, _iowait, irq, softirq, stolen = map(int, ticks[:8])
+            busy = user + nice + system + irq + softirq
+            return CpuTimes(busy / TICKS_PER_SECOND, stolen / TICKS_PER_SECOND)
+    return CpuTimes(0.0, 0.0)
 
 
 def machine() -> dict[str, str | int | None]:

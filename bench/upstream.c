@@ -20,6 +20,7 @@
 #include <getopt.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -535,6 +536,8 @@ static void write_streams(void)
     /* From the end: a stream that leaves the list has its place taken by one that was served already. */
     for (int at = ready_count - 1; at >= 0; at--)
         write_burst(ready[at]);
+    if (ready_count)
+        sched_yield(); /* who reads may have the same CPU, and with real-time priority waits until we let it */
     uint64_t now = now_us();
     while (paced_count && paced[0]->due <= now)
         write_due(paced[0]);
