@@ -49,13 +49,19 @@ def matrix(on: Setting) -> Cases:
         for client in CLIENTS:
             for view in VIEWS:
                 for stream in (True, False) if client.whole else (True,):
-                    for cut in CUTS if script not in _SHAPED else (("bytes",) if stream else ("whole",)):
+                    for cut in CUTS if script not in _SHAPED else _cuts_of_a_shape(view, stream):
                         how = f"{view}/{'stream' if stream else 'whole'}/{cut}"
-
                         yield (
                             f"matrix/{script.name}/{client.name}/{how}",
                             partial(_one, on, script=script, client=client, view=view, stream=stream, cut=cut),
                         )
+
+
+def _cuts_of_a_shape(view: str, stream: bool) -> tuple[Cut, ...]:
+    """What `pace` does not have: it has the other views, streamed, frame by frame."""
+    if not stream:
+        return ("whole",)
+    return ("bytes",) if view in ("raw", "hidden") else ()
 
 
 def _one(on: Setting, case: Case, *, script: Script, client: Client, view: str, stream: bool, cut: Cut) -> None:
@@ -93,7 +99,7 @@ def _paced(on: Setting, case: Case, script: Script, client: Client, view: str) -
 
 def stored(on: Setting) -> Cases:
     for script in [*on.scripts, *SHAPED]:
-        for view in VIEWS if script not in _SHAPED else ("raw", "summary"):
+        for view in VIEWS if script not in _SHAPED else ("raw",):
             for stream in (True, False):
                 name = f"stored/{script.name}/responses/{view}/{'stream' if stream else 'whole'}"
                 yield name, partial(_stored_response, on, script=script, view=view, stream=stream)
@@ -239,7 +245,7 @@ def _cell(case: Case, table: str, name: str, value: Any) -> str:
 def turns(on: Setting) -> Cases:
     for script in [*on.scripts, *SHAPED]:
         for client in CLIENTS:
-            for view in VIEWS if script not in _SHAPED else ("raw", "sealed"):
+            for view in VIEWS if script not in _SHAPED else ("raw",):
                 for stream in (True, False) if client.whole else (True,):
                     name = f"turns/{script.name}/{client.name}/{view}/{'stream' if stream else 'whole'}"
                     yield name, partial(_turns, on, script=script, client=client, view=view, stream=stream)
