@@ -214,7 +214,7 @@ def _record_rows(on: Setting, case: Case, *ids: str) -> None:
             where = " OR ".join(f'"{name}" IN ({", ".join("?" * len(ids))})' for name in texts)
             rows = store.execute(f'SELECT * FROM "{table}" WHERE {where}', ids * len(texts))
             names = [name for name, _ in columns]
-            cells = ("\n".join(f"{name} = {_cell(case, table, name, row[name])}" for name in names) for row in rows)
+            cells = ("\n".join(f"{name} = {cell(case, table, name, row[name])}" for name in names) for row in rows)
             case.add_unordered(f"row of {table}", cells)
 
 
@@ -224,7 +224,8 @@ _COUNTED = frozenset({"texts.number"})
 """Columns with a number over all rows of a table: recorded by order of appearance."""
 
 
-def _cell(case: Case, table: str, name: str, value: Any) -> str:
+def cell(case: Case, table: str, name: str, value: Any) -> str:
+    """A cell as it is recorded."""
     column = f"{table}.{name}"
     if value is None:
         return "null"
