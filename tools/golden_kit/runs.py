@@ -218,8 +218,17 @@ def _record_rows(on: Setting, case: Case, *ids: str) -> None:
             case.add_unordered(f"row of {table}", cells)
 
 
-_SALTED = frozenset({"record_entries.digest", "record_entries.hash", "record_salts.salt"})
-"""Columns of bytes that are random: only their length is recorded."""
+_SALTED = frozenset(
+    {
+        "keys.hash",
+        "record_entries.digest",
+        "record_entries.hash",
+        "record_salts.salt",
+        "record_scopes.hash",
+        "space_participants.token_hash",
+    }
+)
+"""Columns of bytes that are random, or made of what is: only their length is recorded."""
 _COUNTED = frozenset({"texts.number"})
 """Columns with a number over all rows of a table: recorded by order of appearance."""
 
