@@ -42,6 +42,8 @@ from tools.golden_kit.gateway import Checkout
 
 HERE = Path(__file__).parents[1]
 BASE = "15598e1"
+EXTRAS = "mcp,redis"
+"""What the cases need beside what is always installed."""
 FRESH_SECONDS = 6 * 3600
 """So long a capture of the base can be used again: what the base left in it ages (times, logs that expire)."""
 UNUSED_SECONDS = 7 * 86_400
@@ -78,7 +80,7 @@ def _python_for(root: Path) -> str:
     if needs[0] == needs[1]:
         return sys.executable
     environment = root / ".venv"
-    if not (environment / "ready").exists():
+    if not (environment / f"ready-{EXTRAS}").exists():
         subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
         pip = [
             str(environment / "bin" / "python"),
@@ -89,14 +91,15 @@ def _python_for(root: Path) -> str:
             "-c",
             str(root / "constraints.txt"),
         ]
-        subprocess.run([*pip, "-e", f"{root}[redis]"], check=True)
-        (environment / "ready").touch()
+        subprocess.run([*pip, "-e", f"{root}[{EXTRAS}]"], check=True)
+        (environment / f"ready-{EXTRAS}").touch()
     return str(environment / "bin" / "python")
 
 
 def _dependencies(root: Path) -> tuple[str, ...]:
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
-    return tuple(sorted([*project["dependencies"], *project["optional-dependencies"]["redis"]]))
+    extras = (project["optional-dependencies"][extra] for extra in EXTRAS.split(","))
+    return tuple(sorted([*project["dependencies"], *(needed for extra in extras for needed in extra)]))
 
 
 def _git(*args: str) -> str:

@@ -49,13 +49,19 @@ def matrix(on: Setting) -> Cases:
         for client in CLIENTS:
             for view in VIEWS:
                 for stream in (True, False) if client.whole else (True,):
-                    for cut in CUTS if script not in _SHAPED else (("bytes",) if stream else ("whole",)):
+                    for cut in CUTS if script not in _SHAPED else _cuts_of_a_shape(view, stream):
                         how = f"{view}/{'stream' if stream else 'whole'}/{cut}"
-
                         yield (
                             f"matrix/{script.name}/{client.name}/{how}",
                             partial(_one, on, script=script, client=client, view=view, stream=stream, cut=cut),
                         )
+
+
+def _cuts_of_a_shape(view: str, stream: bool) -> tuple[Cut, ...]:
+    """What `pace` does not have: it has the other views, streamed, frame by frame."""
+    if not stream:
+        return ("whole",)
+    return ("bytes",) if view in ("raw", "hidden") else ()
 
 
 def _one(on: Setting, case: Case, *, script: Script, client: Client, view: str, stream: bool, cut: Cut) -> None:
@@ -93,7 +99,7 @@ def _paced(on: Setting, case: Case, script: Script, client: Client, view: str) -
 
 def stored(on: Setting) -> Cases:
     for script in [*on.scripts, *SHAPED]:
-        for view in VIEWS if script not in _SHAPED else ("raw", "summary"):
+        for view in VIEWS if script not in _SHAPED else ("raw",):
             for stream in (True, False):
                 name = f"stored/{script.name}/responses/{view}/{'stream' if stream else 'whole'}"
                 yield name, partial(_stored_response, on, script=script, view=view, stream=stream)
@@ -208,17 +214,27 @@ def _record_rows(on: Setting, case: Case, *ids: str) -> None:
             where = " OR ".join(f'"{name}" IN ({", ".join("?" * len(ids))})' for name in texts)
             rows = store.execute(f'SELECT * FROM "{table}" WHERE {where}', ids * len(texts))
             names = [name for name, _ in columns]
-            cells = ("\n".join(f"{name} = {_cell(case, table, name, row[name])}" for name in names) for row in rows)
+            cells = ("\n".join(f"{name} = {cell(case, table, name, row[name])}" for name in names) for row in rows)
             case.add_unordered(f"row of {table}", cells)
 
 
-_SALTED = frozenset({"record_entries.digest", "record_entries.hash", "record_salts.salt"})
-"""Columns of bytes that are random: only their length is recorded."""
+_SALTED = frozenset(
+    {
+        "keys.hash",
+        "record_entries.digest",
+        "record_entries.hash",
+        "record_salts.salt",
+        "record_scopes.hash",
+        "space_participants.token_hash",
+    }
+)
+"""Columns of bytes that are random, or made of what is: only their length is recorded."""
 _COUNTED = frozenset({"texts.number"})
 """Columns with a number over all rows of a table: recorded by order of appearance."""
 
 
-def _cell(case: Case, table: str, name: str, value: Any) -> str:
+def cell(case: Case, table: str, name: str, value: Any) -> str:
+    """A cell as it is recorded."""
     column = f"{table}.{name}"
     if value is None:
         return "null"
@@ -239,7 +255,7 @@ def _cell(case: Case, table: str, name: str, value: Any) -> str:
 def turns(on: Setting) -> Cases:
     for script in [*on.scripts, *SHAPED]:
         for client in CLIENTS:
-            for view in VIEWS if script not in _SHAPED else ("raw", "sealed"):
+            for view in VIEWS if script not in _SHAPED else ("raw",):
                 for stream in (True, False) if client.whole else (True,):
                     name = f"turns/{script.name}/{client.name}/{view}/{'stream' if stream else 'whole'}"
                     yield name, partial(_turns, on, script=script, client=client, view=view, stream=stream)

@@ -481,7 +481,14 @@ def _beside() -> list[Script]:
     citation = {"start": 0, "end": 2, "text": "so", "sources": [source]}
     usage_only = {"id": "chatcmpl-1", "choices": [], "usage": USAGE}
     place_cited = {"title": "X", "location": {"documentChar": {"documentIndex": 0, "start": 0, "end": 2}}}
+    several: list[dict[str, Any]] = [
+        {"type": "output_text", "text": text, "annotations": []} for text in ("One, ", "two, ", "", "three.")
+    ]
+    message = {**_item(0, Text(())), "content": several}
+    thoughts = [{"type": "reasoning_text", "text": text} for text in ("one ", "two")]
     return [
+        RESPONSES.script("texts-of-one-message", responses(message)),
+        RESPONSES.script("texts-of-one-thought", responses({**_item(0, Thought(("in short",))), "content": thoughts})),
         RESPONSES.script("annotations-and-logprobs", _one_message("output_text", "text", noted, url)),
         RESPONSES.script("refusal", _one_message("refusal", "refusal", refused, None)),
         ANTHROPIC.script("citations", blocks(({"type": "text", "text": "", "citations": []}, deltas))),
@@ -525,6 +532,14 @@ def _beside() -> list[Script]:
             sse(
                 mistral([{"type": "text", "text": "so"}, {"type": "reference", "reference_ids": [0]}]),
                 mistral("", "stop"),
+                "data: [DONE]",
+            ),
+        ),
+        MISTRAL.script(
+            "texts-in-a-chunk",
+            sse(
+                mistral([{"type": "text", "text": "one "}, {"type": "text", "text": "two"}]),
+                mistral("", "length"),
                 "data: [DONE]",
             ),
         ),
