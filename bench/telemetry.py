@@ -14,7 +14,6 @@ import json
 import logging
 import statistics
 import time
-from collections.abc import Awaitable
 from typing import Any
 
 import msgspec
@@ -23,6 +22,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from pellucid.emit import Emitter
 from pellucid.errors import ErrorInfo
 from pellucid.events import ModelEvent
+from pellucid.models import ModelEventReceiver
 from pellucid.parts import Origin, Usage
 from pellucid.server import create_app
 from pellucid.server.app import Gateway
@@ -50,24 +50,26 @@ def batches(deltas: int) -> list[list[ModelEvent]]:
     return out
 
 
-class Turn:
-    waiting = False
+class Stream:
+    """A `ModelStream` that hands everything over at once."""
+
+    queued = False
 
     def __init__(self, batches: list[list[ModelEvent]]) -> None:
-        self._batches = iter(batches)
+        self._batches = batches
 
-    def wait(self) -> Awaitable[None]:
-        return _now()
+    def start(self, receive: ModelEventReceiver) -> None:
+        for batch in self._batches:
+            receive(list(batch))
 
-    def take(self) -> list[ModelEvent] | None:
-        return next(self._batches, None)
+    def pause(self) -> None:
+        pass
+
+    def resume(self) -> None:
+        pass
 
     def cancel(self, error: ErrorInfo | None = None) -> list[ModelEvent]:
         return []
-
-
-async def _now() -> None:
-    return None
 
 
 class Model:
@@ -77,8 +79,8 @@ class Model:
         self.name = name
         self._batches = batches(deltas)
 
-    async def open(self, call: ModelCall) -> Turn:
-        return Turn(self._batches)
+    async def open(self, call: ModelCall) -> Stream:
+        return Stream(self._batches)
 
     def warnings(self, call: ModelCall) -> list[str]:
         return []
