@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 
 LIMIT_SECONDS = 30.0
+HOUR_SECONDS = 3600.0
+"""For timers that must not be the cause of what a test waits for: none of them ends within `LIMIT_SECONDS`."""
 _PAUSE_SECONDS = 0.005
 
 

@@ -193,6 +193,42 @@ FAULTS = [
         'return {"tokens": float(output),',
         ("access/limit/*",),
     ),
+    Fault(
+        "what was read waits a little",
+        "transport.py",
+        "                self._data = content.read_nowait()\n",
+        "                self._data = content.read_nowait()\n                await asyncio.sleep(0.02)\n",
+        ("pace/fixture:deepseek*",),
+    ),
+    Fault(
+        "events that wait for the next read",
+        "protocols/agui/encode.py",
+        "                _STEPS[type(event)](self, event, place)\n        return self._take()\n",
+        "                _STEPS[type(event)](self, event, place)\n"
+        '        return self._take() if self.ended or len(events) > 1 else b""\n',
+        ("pace/fixture:deepseek*",),
+    ),
+    Fault(
+        "an id of ours in the place of the provider's",
+        "providers/openai_chat/calls.py",
+        "args, name=name, call_id=call.id, signature=signature)",
+        'args, name=name, call_id=call.id and f"call_{id(call):024x}", signature=signature)',
+        ("pace/shape:deepseek:ids-like-ours/*",),
+    ),
+    Fault(
+        "a response that is over before it began",
+        "protocols/openresponses/encode.py",
+        "response.completed_at = now // 1000",
+        "response.completed_at = now // 1000 - 5",
+        ("matrix/fixture:deepseek:fields/openresponses/*",),
+    ),
+    Fault(
+        "a text of several parts with lines between them",
+        "protocols/agui/encode.py",
+        'if isinstance(part, ThinkingPart) or open_.form != form else ""',
+        "if isinstance(part, ThinkingPart) or open_.form != form else APART",
+        ("pace/shape:openai-responses:texts-of-one-message/*",),
+    ),
 ]
 
 

@@ -16,6 +16,7 @@ from tests.server.seal_kit import MORE, name_of, plays, sent
 from tests.server.seal_kit import configured as every_wire
 from tests.server.seal_kit import serving as serving_every_wire
 from tests.server.state_kit import breaks, brief, calls, config_of, hangs, upstream_saw
+from tests.waiting import LIMIT_SECONDS
 
 THINKS = say("Let me see.", "It is 42.")
 LAST = "It is 42. "
@@ -235,7 +236,7 @@ def test_delete_while_it_is_answered(gateway: Served, upstream: Upstream) -> Non
         chat = frames(stream.seen)[0].data["conversation_id"]
         assert me.delete(chat).json == {"id": chat, "deleted": True}
         [call] = upstream.calls(name)
-        assert call.connection.closed.wait(60)
+        assert call.connection.closed.wait(LIMIT_SECONDS)
         told = whole(stream.rest())
     assert [frame.name for frame in told][-2:] == ["message_cancelled", "message_final"]
     assert me.do("GET", f"/api/conversations/{chat}").status == 404

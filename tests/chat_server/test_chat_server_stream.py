@@ -22,6 +22,7 @@ from tests.pushing import ScriptedStream
 from tests.scripted import Call, Script, Upstream, delta, say
 from tests.scripted.gateway import Served, serve
 from tests.server.state_kit import breaks, calls, config_of, hangs, serving
+from tests.waiting import LIMIT_SECONDS
 
 THINKS = say(
     "Let me see.",
@@ -276,7 +277,7 @@ def test_stop(gateway: Served, upstream: Upstream) -> None:
         reply = me.cancel(id)
         assert (reply.status, reply.json) == (200, {"id": id, "status": "cancelled"})
         [call] = upstream.calls(name)
-        assert call.connection.closed.wait(60)
+        assert call.connection.closed.wait(LIMIT_SECONDS)
         told = whole(stream.rest())
     assert [frame.name for frame in told][-2:] == ["message_cancelled", "message_final"]
     event = told[-1].data["event"]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, expect
 
-from tests.page.page_kit import LOCKED, REASONER, Cable, House, Said, Tab, Tabs
+from tests.page.page_kit import LOCKED, REASONER, SECONDS, Cable, House, Said, Tab, Tabs
 from tests.providers_openai_responses import responses_kit as openai
 
 RULES = {
@@ -565,7 +565,7 @@ def test_stopped_it_says_so_and_keeps_what_came(tab: Tab, said: Said) -> None:
     expect(tab.there("answer-text")).to_have_text("Half an answer")
     tab.opened()
     assert text_of(tab, "reasoning-part")[0].startswith("Half a thought")
-    assert said.calls[0].connection.closed.wait(1)
+    assert said.calls[0].connection.closed.wait(SECONDS)
 
 
 def test_stopped_before_it_thought_there_is_no_toggle(tab: Tab, said: Said, house: House) -> None:

@@ -8,11 +8,12 @@ import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import uvicorn
 import uvloop
+from msgspec.structs import replace
 from opentelemetry.trace import TracerProvider
 
 from pellucid.models import Asked
@@ -21,7 +22,9 @@ from pellucid.server.app import settings_of
 from pellucid.server.config import Config, check_config
 from pellucid.server.services import LocalModelService
 from pellucid.upstream import UpstreamClient
-from tests.waiting import LIMIT_SECONDS, wait_until
+from tests.waiting import HOUR_SECONDS, LIMIT_SECONDS, wait_until
+
+Section = TypeVar("Section", bound=msgspec.Struct)
 
 
 class Reply(msgspec.Struct):
@@ -176,6 +179,24 @@ class Served(Gateway):
         wait_until(lambda: not self.busy, "no request is under way")
 
 
+def patient(config: Config) -> Config:
+    """The configuration with an hour for each timer that closes an upstream or a client, where the test sets none."""
+    limits = _for_an_hour(config.limits, "first_byte", "idle")
+    providers = {
+        name: replace(one, limits=one.limits and _for_an_hour(one.limits, "first_byte", "idle"))
+        for name, one in config.providers.items()
+    }
+    server = _for_an_hour(config.server, "request_seconds", "unread_seconds")
+    relay = _for_an_hour(config.relay, "lease_seconds")
+    return replace(config, limits=limits, providers=providers, server=server, relay=relay)
+
+
+def _for_an_hour(section: Section, *timers: str) -> Section:
+    usual = {field.name: field.default for field in msgspec.structs.fields(section)}
+    unset = [timer for timer in timers if getattr(section, timer) == usual[timer]]
+    return replace(section, **dict.fromkeys(unset, HOUR_SECONDS))
+
+
 @contextmanager
 def serve(
     config: Config | dict[str, Any],
@@ -185,13 +206,18 @@ def serve(
     tracers: TracerProvider | None = None,
     wrap: Callable[[Any], Any] = lambda app: app,
 ) -> Iterator[Served]:
-    """The gateway on a free port of this process, until the end of the block; `wrap` may put middleware around it."""
-    config = check_config(config, {}) if isinstance(config, dict) else config
-    config = msgspec.structs.replace(config, server=msgspec.structs.replace(config.server, port=0))
+    """The gateway on a free port of this process, until the end of the block; `wrap` may put middleware around it.
+
+    Its timers are `patient`, and it pings no WebSocket: an upstream that is closed was closed because of what the test
+    did, however long the test waits for it.
+    """
+    config = patient(check_config(config, {}) if isinstance(config, dict) else config)
+    config = replace(config, server=replace(config.server, port=0))
     if config.storage.url is None:
-        config = msgspec.structs.replace(config, storage=msgspec.structs.replace(config.storage, url="sqlite://"))
+        config = replace(config, storage=replace(config.storage, url="sqlite://"))
     app = wrap(create_app(config, local, transport, more, tracers))
-    server = uvicorn.Server(uvicorn.Config(app, **settings_of(config)))
+    how = {**settings_of(config), "ws_ping_interval": HOUR_SECONDS}
+    server = uvicorn.Server(uvicorn.Config(app, **how))
     thread = threading.Thread(target=lambda: uvloop.run(server.serve()), name="gateway")
     thread.start()
     try:

@@ -54,6 +54,29 @@ def say(reasoning: str = "Let me see. ", text: str = "42.", usage: dict[str, Any
     return script
 
 
+def left_then(first: Script, then: Script) -> tuple[Script, Script]:
+    """Two scripts in turn, of which the second one answers when the gateway has left the first one.
+
+    So a client that goes on shows that the upstream was left while the client was there, and not by its end.
+    """
+    left = asyncio.Event()
+
+    async def is_left(call: Call) -> None:
+        await first(call)
+        await call.gone()
+        left.set()
+
+    async def goes_on(call: Call) -> None:
+        try:
+            await asyncio.wait_for(left.wait(), LIMIT_SECONDS)
+        except TimeoutError:
+            await call.answer(400, b"the gateway has not left the call before this one")
+        else:
+            await then(call)
+
+    return is_left, goes_on
+
+
 class Connection:
     """One connection of the gateway to the upstream."""
 

@@ -15,7 +15,7 @@ def gateway(upstream: Upstream) -> Iterator[Served]:
     """Models are `PROVIDER:NAME`; a bare name is the patient provider's."""
     patient = {"profile": "vllm", "base_url": upstream.url}
     config = {
-        "server": {"max_body_bytes": 200_000, "unread_seconds": 30},
+        "server": {"max_body_bytes": 200_000},
         "limits": {"retry_wait": 0.05},
         "providers": {
             "vllm": patient,

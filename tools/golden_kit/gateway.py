@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +19,8 @@ from .surface import SURFACE
 KEY_VARIABLE = "PELLUCID_GOLDEN_KEY"
 _CONNECTION_HEADERS = frozenset({"date", "server", "connection", "keep-alive", "content-length", "transfer-encoding"})
 """Headers of one connection, not of the answer."""
+_IDLE_SECONDS = 2.0
+"""A connection that was not used for so long is not used again: the gateway may be about to close it."""
 
 
 class Checkout(NamedTuple):
@@ -95,6 +98,7 @@ class Gateway:
         # Its log is read, so that the pipe does not fill up.
         threading.Thread(target=self._process.stderr.read, daemon=True).start()
         self._connection: http.client.HTTPConnection | None = None
+        self._used = 0.0
 
     @property
     def pid(self) -> int:
@@ -108,6 +112,9 @@ class Gateway:
         sent = {"Content-Type": "application/json"} if data is not None else {}
         sent |= dict(headers)
         connection, self._connection = self._connection, None  # one that breaks is not used again
+        if connection is not None and time.monotonic() - self._used > _IDLE_SECONDS:
+            connection.close()
+            connection = None
         if connection is None:
             connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         connection.request(method, path, data, sent)
@@ -119,7 +126,7 @@ class Gateway:
         except http.client.IncompleteRead as error:
             connection.close()
             return Reply(response.status, got, error.partial + b"<the connection ended here>")
-        self._connection = connection
+        self._connection, self._used = connection, time.monotonic()
         return reply
 
     def stop(self) -> None:
