@@ -63,13 +63,9 @@ class Connector:
                 sock = await aiohappyeyeballs.start_connection(
                     addresses, happy_eyeballs_delay=_ATTEMPT_DELAY_SECONDS, interleave=1, loop=loop
                 )
-                try:
-                    _, connection = await loop.create_connection(
-                        lambda: Connection(endpoint, forget), sock=sock, ssl=tls, server_hostname=name
-                    )
-                except BaseException:
-                    sock.close()
-                    raise
+                _, connection = await loop.create_connection(
+                    lambda: Connection(endpoint, forget), sock=sock, ssl=tls, server_hostname=name
+                )
                 return connection
             except OSError:
                 aiohappyeyeballs.pop_addr_infos_interleave(addresses, 1)

@@ -20,6 +20,7 @@ may be folded, spaces may follow a chunk's size. What it adds:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 import httptools
@@ -33,6 +34,12 @@ _EMPTY = frozenset({101, 204, 304})
 _QUOTED_BYTES = 100
 
 
+@lru_cache(maxsize=512)
+def _lower(name: bytes) -> str:
+    """A field's name in lower case, the same string for all responses."""
+    return name.decode("latin-1").lower()
+
+
 class Headers(Mapping[str, str]):
     """The header fields of a response by name, in upper or lower case. Of fields with one name, the first counts.
 
@@ -44,9 +51,7 @@ class Headers(Mapping[str, str]):
     def __init__(self, fields: list[tuple[bytes, bytes]]) -> None:
         self._values: dict[str, str] = {}
         for name, value in fields:
-            self._values.setdefault(
-                name.decode("latin-1").lower(), value.rstrip(b" \t").decode("utf-8", "surrogateescape")
-            )
+            self._values.setdefault(_lower(name), value.rstrip(b" \t").decode("utf-8", "surrogateescape"))
 
     def __getitem__(self, name: str) -> str:
         return self._values[name.lower()]
