@@ -122,11 +122,6 @@ class Connection(asyncio.Protocol):
             self._finish()
 
     @property
-    def is_over(self) -> bool:
-        """Whether nothing more of the current response is to be read from the socket."""
-        return self._parser is None or self._parser.is_over
-
-    @property
     def is_idle(self) -> bool:
         """Whether it is open and carries no request."""
         return self._parser is None and not self.is_closed and not self._transport.is_closing()
