@@ -8,7 +8,7 @@
 It parses with llhttp (httptools), as leniently as aiohttp does with the same library: a bare LF ends a line, a header
 may be folded, spaces may follow a chunk's size. What it adds:
 
-* Interim responses (1xx) are skipped. 101 is final: nobody offered another protocol (RFC 9110, section 15.2.2).
+* Interim responses (1xx) are skipped. 101 is final: the request offers no other protocol (RFC 9110, section 15.2.2).
 * A response to 1xx, 204 or 304 has no body, whatever its headers say (RFC 9112, section 6.3).
 * A body without a length ends with the connection; one with a length that ends so is truncated (RFC 9112, section 8).
 * The head and the trailers have limits: 128 fields, 8190 bytes each. So has everything that is neither body nor field:
@@ -197,7 +197,7 @@ class ResponseParser:
             self._refuse("a header field contains NUL")
         if self.head is None:
             self._fields.append((name, value))
-        # Else it is a trailer, and nobody asked for any (RFC 9112, section 7.1.2).
+        # Else it is a trailer, which is discarded (RFC 9112, section 7.1.2).
 
     def on_headers_complete(self) -> None:
         status = self._llhttp.get_status_code()

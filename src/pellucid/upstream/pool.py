@@ -1,4 +1,4 @@
-"""The connections of a client: those that carry a request, and those that are kept open for the next.
+"""The connections of a client: those that carry a request, and those that wait for one.
 
 A connection is used again while it is idle, for up to 60 seconds or as long as the server says (`Keep-Alive: timeout`).
 One that the server closes leaves the pool in the same moment; the last that came back is the first to be used, so that
