@@ -391,15 +391,33 @@ async def test_closing_the_client_closes_everything(server: RawServer) -> None:
         await client.open(server.url, {}, b"{}")
 
 
-async def test_the_total_counts_tries_and_reading(client: UpstreamClient, server: RawServer) -> None:
-    with pytest.raises(ModelError, match=r"did not finish within 0\.05 s"):
+async def test_the_total_counts_tries(client: UpstreamClient, server: RawServer) -> None:
+    with pytest.raises(ModelError, match=r"did not finish within 0\.05 s") as caught:
         await client.open(server.url, {}, b"{}", total=0.05)
-    await server.accept()
-    opening = asyncio.create_task(client.open(server.url, {}, b"{}", replace(LIMITS, idle=0.2), total=0.2))
+    assert (caught.value.info.kind, caught.value.info.code) == ("timeout", "timeout")
+    for peer in server.peers:
+        await peer.left()
+
+
+async def test_and_reading(client: UpstreamClient, server: RawServer) -> None:
+    response, peer = await opened(client, server, CHUNKED + chunk(b"a"))
+    received = Received(response)
+    response.end_by(asyncio.get_running_loop().time(), 7.0)
+    error = await received.end()
+    assert error is not None
+    assert error.message == "the upstream did not finish within 7 s"
+    await peer.left()
+
+
+async def test_silence_ends_a_body(client: UpstreamClient, server: RawServer) -> None:
+    limits = replace(LIMITS, idle=0.02)
+    opening = asyncio.create_task(client.open(server.url, {}, b"{}", limits))
     peer = await server.accept()
     await peer.request()
-    peer.send(CHUNKED)
-    error = await Received(await opening).end()
+    peer.send(CHUNKED + chunk(b"a"))
+    response = await opening
+    received = Received(response)
+    error = await received.end()
     assert error is not None
-    assert error.message == "the upstream did not finish within 0.2 s"
+    assert (error.code, received.body) == ("idle_timeout", b"a")
     await peer.left()

@@ -1,4 +1,4 @@
-"""What is sent: URLs to the letter, and heads that nobody can add to."""
+"""What is sent: URLs to the letter, and heads that no value can extend."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """The client of models' servers: a request goes out, a response comes back, and what can be tried again is.
 
 * A request is tried again only while not a byte of a response has come: when connecting fails, when the connection
-  closes without a word, or when the response is one of the statuses that say "not now". What a server asks for in
-  `Retry-After` is honoured, within `retry_wait`. A server that is silent for too long is not asked again: it may be at
-  work.
-* A connection that was kept open may have been closed by the server in the moment of the request. Then the next try
+  closes without a word, or when the response is one of the statuses that say "not now". What a server requests in
+  `Retry-After` is honoured, within `retry_wait`. A server that is silent for too long gets no second request: it may be
+  at work.
+* An idle connection may have been closed by the server in the moment of the request. Then the next try
   comes at once, and on a new connection.
 * A response with an error status is a response. A redirect is one, too: the gateway's keys are sent nowhere else.
 * Cancelling `open` closes the connection.
@@ -58,7 +58,7 @@ class UpstreamClient:
 
     @property
     def idle_connections(self) -> int:
-        """How many connections are kept open for the next request."""
+        """The number of idle connections, which wait for the next request."""
         return self._pool.idle_count
 
     async def open(
@@ -118,7 +118,7 @@ class UpstreamClient:
     async def _attempt(
         self, url: str, headers: Mapping[str, str], body: bytes, limits: Limits, is_first: bool
     ) -> UpstreamResponse:
-        """Send the request once, on a kept connection only if it is the first try."""
+        """Send the request once, on an idle connection only if it is the first try."""
         if self.is_closed:
             raise RuntimeError("the client is closed")
         try:

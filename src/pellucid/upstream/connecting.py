@@ -63,13 +63,9 @@ class Connector:
                 sock = await aiohappyeyeballs.start_connection(
                     addresses, happy_eyeballs_delay=_ATTEMPT_DELAY_SECONDS, interleave=1, loop=loop
                 )
-                try:
-                    _, connection = await loop.create_connection(
-                        lambda: Connection(endpoint, forget), sock=sock, ssl=tls, server_hostname=name
-                    )
-                except BaseException:
-                    sock.close()
-                    raise
+                _, connection = await loop.create_connection(
+                    lambda: Connection(endpoint, forget), sock=sock, ssl=tls, server_hostname=name
+                )
                 return connection
             except OSError:
                 aiohappyeyeballs.pop_addr_infos_interleave(addresses, 1)
@@ -94,7 +90,7 @@ class Resolver:
     async def resolve(self, host: str, port: int) -> list[AddrInfoType]:
         """The addresses of a host, in the order in which to try them. Raises `OSError` (`socket.gaierror`)."""
         if ":" in host or host.replace(".", "").isdigit():
-            # An address: nothing has to be asked.
+            # An address needs no lookup.
             return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST))
         key, now = (host, port), asyncio.get_running_loop().time()
         expires, addresses = self._known.get(key, (0.0, deque()))

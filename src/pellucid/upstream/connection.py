@@ -4,9 +4,9 @@
 * The body of a request goes out in pieces, a turn of the loop for each, and waits for the server to take them. A server
   may answer before it has taken all of it; then the rest is sent meanwhile, or not at all if the answer is a refusal
   (RFC 9112, section 9.3).
-* It is reusable if both bodies went over wholly, neither side asked to close, and nothing came behind the response
+* It is reusable if both bodies went over wholly, neither side requested `close`, and nothing came behind the response
   (RFC 9112, sections 9.3 and 9.6). Whatever arrives while it is idle makes it unusable.
-* `close` ends it at once, whatever is still to be sent or read: the server stops working for nobody.
+* `close` ends it at once, whatever is still to be sent or read: the server stops a work that has no reader.
 """
 
 from __future__ import annotations
@@ -122,11 +122,6 @@ class Connection(asyncio.Protocol):
             self._finish()
 
     @property
-    def is_over(self) -> bool:
-        """Whether nothing more of the current response is to be read from the socket."""
-        return self._parser is None or self._parser.is_over
-
-    @property
     def is_idle(self) -> bool:
         """Whether it is open and carries no request."""
         return self._parser is None and not self.is_closed and not self._transport.is_closing()
@@ -209,7 +204,7 @@ class Connection(asyncio.Protocol):
             self.pause_reading()
 
     def _announce(self, parser: ResponseParser) -> None:
-        """Tell whoever waits for the head, if there is one or can be none."""
+        """Resolve the head's future, when the head is complete or cannot be."""
         waiter = self._head
         if waiter is None or waiter.done():
             return
@@ -271,7 +266,7 @@ class Connection(asyncio.Protocol):
 
 
 def _keep_alive_seconds(head: ResponseHead) -> float:
-    """How long the connection can be kept: as the server says in `Keep-Alive`, less a second for the way to it."""
+    """Seconds for which the connection can be idle: as `Keep-Alive` says, less one for the way to the server."""
     for parameter in head.headers.get("keep-alive", "").split(","):
         name, _, value = parameter.partition("=")
         if name.strip().lower() == "timeout" and value.strip().isdecimal():

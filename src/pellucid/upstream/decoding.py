@@ -30,7 +30,7 @@ _UNSUPPORTED = frozenset({"br", "zstd"})
 
 
 class Flow(Protocol):
-    """What can be told to stop and to go on."""
+    """A source of data that can be paused."""
 
     def pause_reading(self) -> None: ...
 

@@ -8,7 +8,7 @@
 It parses with llhttp (httptools), as leniently as aiohttp does with the same library: a bare LF ends a line, a header
 may be folded, spaces may follow a chunk's size. What it adds:
 
-* Interim responses (1xx) are skipped. 101 is final: nobody offered another protocol (RFC 9110, section 15.2.2).
+* Interim responses (1xx) are skipped. 101 is final: the request offers no other protocol (RFC 9110, section 15.2.2).
 * A response to 1xx, 204 or 304 has no body, whatever its headers say (RFC 9112, section 6.3).
 * A body without a length ends with the connection; one with a length that ends so is truncated (RFC 9112, section 8).
 * The head and the trailers have limits: 128 fields, 8190 bytes each. So has everything that is neither body nor field:
@@ -20,6 +20,7 @@ may be folded, spaces may follow a chunk's size. What it adds:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 import httptools
@@ -33,6 +34,12 @@ _EMPTY = frozenset({101, 204, 304})
 _QUOTED_BYTES = 100
 
 
+@lru_cache(maxsize=512)
+def _lower(name: bytes) -> str:
+    """A field's name in lower case, the same string for all responses."""
+    return name.decode("latin-1").lower()
+
+
 class Headers(Mapping[str, str]):
     """The header fields of a response by name, in upper or lower case. Of fields with one name, the first counts.
 
@@ -44,9 +51,7 @@ class Headers(Mapping[str, str]):
     def __init__(self, fields: list[tuple[bytes, bytes]]) -> None:
         self._values: dict[str, str] = {}
         for name, value in fields:
-            self._values.setdefault(
-                name.decode("latin-1").lower(), value.rstrip(b" \t").decode("utf-8", "surrogateescape")
-            )
+            self._values.setdefault(_lower(name), value.rstrip(b" \t").decode("utf-8", "surrogateescape"))
 
     def __getitem__(self, name: str) -> str:
         return self._values[name.lower()]
@@ -192,7 +197,7 @@ class ResponseParser:
             self._refuse("a header field contains NUL")
         if self.head is None:
             self._fields.append((name, value))
-        # Else it is a trailer, and nobody asked for any (RFC 9112, section 7.1.2).
+        # Else it is a trailer, which is discarded (RFC 9112, section 7.1.2).
 
     def on_headers_complete(self) -> None:
         status = self._llhttp.get_status_code()

@@ -1,4 +1,4 @@
-"""The connections of a client: those that carry a request, and those that are kept open for the next.
+"""The connections of a client: those that carry a request, and those that wait for one.
 
 A connection is used again while it is idle, for up to 60 seconds or as long as the server says (`Keep-Alive: timeout`).
 One that the server closes leaves the pool in the same moment; the last that came back is the first to be used, so that
@@ -25,6 +25,7 @@ class Pool:
         self._open: set[Connection] = set()
         self._idle: dict[Endpoint, list[Connection]] = {}
         self._sweep: asyncio.TimerHandle | None = None
+        self._is_closed = False
 
     @property
     def idle_count(self) -> int:
@@ -46,6 +47,9 @@ class Pool:
     async def connect(self, endpoint: Endpoint) -> Connection:
         """Open a connection. Raises `ConnectFailed`."""
         connection = await self._connector.connect(endpoint, self._forget)
+        if self._is_closed:
+            connection.close()
+            raise RuntimeError("the client was closed meanwhile")
         if not connection.is_closed:
             self._open.add(connection)
         return connection
@@ -61,6 +65,7 @@ class Pool:
 
     def close(self) -> None:
         """Close every connection now; what they carry breaks off. Idempotent."""
+        self._is_closed = True
         if self._sweep is not None:
             self._sweep.cancel()
             self._sweep = None

@@ -65,12 +65,12 @@ class BodyReader:
         return self.take()
 
     def close(self) -> None:
-        """Close the response; whoever waits gets the end."""
+        """Close the response. A `wait` that is pending returns, and `take` gives the end."""
         self._response.close()
         self.body_ended(None)
 
     def finish(self) -> None:
-        """Finish the response (see `UpstreamResponse.finish`); whoever waits gets the end."""
+        """Finish the response (see `UpstreamResponse.finish`). A `wait` that is pending returns."""
         self._response.finish()
         self.body_ended(None)
 

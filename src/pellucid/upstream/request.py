@@ -4,7 +4,7 @@
   that is not plain ASCII is normalised first (RFC 3986, section 6).
 * The client alone frames the request: a `Content-Length` or `Transfer-Encoding` of the caller is left out
   (RFC 9112, section 6.3).
-* A control character in a header is refused, so that nobody can add a header or a request (RFC 9110, section 5.5).
+* A control character in a header is refused, as it could begin another header or request (RFC 9110, section 5.5).
 * `Accept-Encoding: identity`, unless the caller asks for something else: a compressed stream arrives in lumps.
 """
 

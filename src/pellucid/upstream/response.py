@@ -3,7 +3,7 @@
 * Push: `start` hands over what has arrived in one call; from then on each read of the socket is one call. The receiver
   slows the server down with `pause_reading`.
 * The end is reported once and last, with what went wrong if anything did. Nothing is reported after `close`.
-* `close` gives the connection up at once if the body is not over: the model stops working for nobody. `finish` gives
+* `close` gives the connection up at once if the body is not over: the model stops its work. `finish` gives
   the body a moment to end, so that the connection can be used again.
 """
 
