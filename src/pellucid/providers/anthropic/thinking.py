@@ -1,26 +1,19 @@
-"""How Claude is asked to think.
+"""How Claude is asked to think in a Messages request: see `claude`.
 
-Older models take a budget of tokens, which must lie inside `max_tokens`; newer ones think as they see fit, with an
-effort beside it; which a model takes, how it is told not to, and what else it refuses while it thinks, is in its row.
 `anthropic_thinking` and `anthropic_effort` are sent as they are, in place of the unified settings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ...errors import RequestError
+from ..claude import claim_claude_thinking, claude_thinking
+from ..effort import thinking_off
 from ..profiles import Profile
+from ..setting_fields import HISTORY, Body, SettingFields, Settings
 
-Body = dict[str, Any]
-
-LEAST_BUDGET = 1024
-"""Tokens: the provider takes no smaller budget."""
 ROOM = 4096
 """Tokens for the answer, beside a budget."""
-
-_LEVELS = ("minimal", "low", "medium", "high", "xhigh", "max")
 
 
 class Asked(NamedTuple):
@@ -46,56 +39,62 @@ class Asked(NamedTuple):
         return self.config is not None and self.config.get("type") == "enabled"
 
 
-def ask(settings: Mapping[str, Any], row: Profile, *, lost: bool) -> Asked:
+def ask(settings: Settings, row: Profile, *, lost: bool = False) -> Asked:
     """`lost`: the reasoning that the call to be answered came of did not come back."""
-    own, own_effort = settings.get("anthropic_thinking"), settings.get("anthropic_effort")
-    given = settings.get("max_tokens")
-    limit = given if given is not None else row.max_tokens_default
+    own, effort = settings.get("anthropic_thinking"), settings.get("anthropic_effort")
     if isinstance(own, dict):
+        config: Body | None = own
         budget = own.get("budget_tokens")
-        if given is None and type(budget) is int:
-            limit = max(limit, budget + ROOM)
-        return Asked(own, own_effort, limit)
-    if row.thinking_mode == "none" or ("thinking" not in settings and "thinking_budget" not in settings):
-        return Asked(None, own_effort, limit)
-    if settings.get("thinking") in (False, "none"):
-        return _off(row, own_effort, limit)
-    level = settings.get("thinking", True)
-    if row.thinking_mode == "adaptive":
-        effort = None if level is True else _nearest(str(level), row.efforts)
-        return Asked({"type": "adaptive"} | _display(settings, row), own_effort or effort, limit)
-    if lost and row.lost_stops_thinking:
-        return Asked(None, own_effort, limit)
-    budget = settings.get("thinking_budget") or row.budgets.get("on" if level is True else str(level), LEAST_BUDGET)
-    if given is None:
-        limit = max(limit, budget + ROOM)
-    elif given <= LEAST_BUDGET:
-        raise RequestError(
-            f"max_tokens is {given}, and thinking takes at least {LEAST_BUDGET} of them; "
-            f"raise max_tokens, or switch thinking off",
-            code="max_tokens_too_small",
-            param="max_tokens",
-        )
     else:
-        budget = max(LEAST_BUDGET, min(budget, given - LEAST_BUDGET))
-    return Asked({"type": "enabled", "budget_tokens": budget} | _display(settings, row), own_effort, limit)
+        config, level, budget = claude_thinking(settings, row, lost=lost)
+        effort = effort or level
+    most = settings.get("max_tokens")
+    if most is None:
+        most = max(row.max_tokens_default, budget + ROOM if type(budget) is int else 0)
+    return Asked(config, effort, most)
 
 
-def _off(row: Profile, effort: str | None, limit: int) -> Asked:
-    if row.thinking_off == "least":
-        return Asked({"type": "adaptive"}, effort or row.efforts[0], limit)
-    return Asked({"type": row.thinking_off}, effort, limit)
+def claim_thinking(fields: SettingFields, row: Profile) -> None:
+    """Record which settings say how much to think."""
+    settings, effort = fields.settings, "output_config.effort"
+    own = settings.get("anthropic_thinking")
+    budgets = row.budgets.values() if row.thinking_mode == "budget" else ()
+    raised = ("max_tokens",) if any(budget + ROOM > row.max_tokens_default for budget in budgets) else ()
+    numbers = None if isinstance(own, dict) else lambda settings: _numbers(settings, row)
+    claim_claude_thinking(fields, row, "thinking", effort, *raised, numbers=numbers)
+    off = thinking_off(settings)
+    if off and ask({"thinking": settings["thinking"]}, row).off:
+        fields.claim_history(row)
+    for name, is_used in (("thinking", off or not settings.get("thinking_budget")), ("thinking_budget", not off)):
+        most = ask({name: settings[name]}, row).max_tokens if name in settings else row.max_tokens_default
+        if most == row.max_tokens_default:
+            continue
+        if is_used:
+            fields.claim(name, "max_tokens", most)
+        else:
+            fields.withhold(name, "max_tokens")
+        if off and settings["thinking_budget"] != row.max_tokens_default:
+            # The limit that the budget does not raise now counts as a number that is sent because of thinking.
+            fields.claim("thinking", "max_tokens", row.max_tokens_default)
+    if isinstance(own, dict):
+        fields.bar("anthropic_thinking", effort, HISTORY, "max_tokens")
+        fields.claim("anthropic_thinking", "thinking")
+        alone = ask({"anthropic_thinking": own}, row)
+        if alone.off and row.replay != "none" and row.replay_on == "thinking":
+            fields.claim("anthropic_thinking", HISTORY)
+        if alone.max_tokens != row.max_tokens_default:
+            fields.claim("anthropic_thinking", "max_tokens", alone.max_tokens)
+    if settings.get("anthropic_effort"):
+        fields.claim("anthropic_effort", effort)
 
 
-def _display(settings: Mapping[str, Any], row: Profile) -> Body:
-    """Reasoning that was asked for is to be seen."""
-    shown = row.thinking_display or ("summarized" if "thinking_summary" in settings else "")
-    return {"display": shown} if shown else {}
+def _numbers(settings: Settings, row: Profile) -> tuple[int, ...]:
+    _, _, budget = claude_thinking(settings, row)
+    most = ask(settings, row).max_tokens
+    return (most,) if budget is None else (most, budget)
 
 
-def _nearest(level: str, known: tuple[str, ...]) -> str | None:
-    if level in known or level not in _LEVELS:
-        return level
-    at = _LEVELS.index(level)
-    choices = [name for name in known if name in _LEVELS]
-    return min(choices, key=lambda name: abs(_LEVELS.index(name) - at), default=None)
+def turn_thinking_on(settings: Settings, row: Profile) -> list[str]:
+    """The settings of which each alone switches thinking on."""
+    names = ("thinking", "thinking_budget", "anthropic_thinking")
+    return [name for name in names if name in settings and ask({name: settings[name]}, row).on]

@@ -1,0 +1,155 @@
+"""How Claude is told how much to think, on Anthropic's own API and behind Bedrock.
+
+Older models take a budget of tokens, which must lie inside `max_tokens`; newer ones think as they see fit, with an
+effort beside it. Which a model takes, and how it is told not to think, is in its row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ..errors import RequestError
+from .effort import nearest_effort, thinking_off
+from .profiles import Profile
+from .setting_fields import Body, SettingFields, Settings
+
+LEAST_BUDGET = 1024
+"""Tokens: Claude takes no smaller budget."""
+
+
+Numbers = Callable[[Settings], tuple[int, ...]]
+"""The numbers that a request with such settings has because of thinking and of `max_tokens`."""
+
+
+class Thinking(NamedTuple):
+    """What a request says of thinking."""
+
+    config: Body | None = None
+    """`thinking`; None to say nothing."""
+    effort: str | None = None
+    budget: int | None = None
+
+
+def claude_thinking(settings: Settings, row: Profile, *, lost: bool = False) -> Thinking:
+    """What the unified settings ask for.
+
+    `lost`: the reasoning that the call to be answered came of did not come back. Raises `RequestError` where
+    `max_tokens` leaves no room for thought.
+    """
+    if row.thinking_mode == "none" or not ("thinking" in settings or "thinking_budget" in settings):
+        return Thinking()
+    if thinking_off(settings):
+        if row.thinking_off == "least":
+            return Thinking({"type": "adaptive"}, row.efforts[0])
+        return Thinking({"type": row.thinking_off})
+    level = settings.get("thinking", True)
+    # Newer models sign their thought and do not show it, unless they are asked to.
+    shown = row.thinking_display or ("summarized" if "thinking_summary" in settings else "")
+    display = {"display": shown} if shown else {}
+    if row.thinking_mode == "adaptive":
+        effort = None if level is True else nearest_effort(str(level), row.efforts)
+        return Thinking({"type": "adaptive"} | display, effort)
+    if lost and row.lost_stops_thinking:
+        return Thinking()
+    budget = _budget(settings, row)
+    return Thinking({"type": "enabled", "budget_tokens": budget} | display, budget=budget)
+
+
+def _budget(settings: Settings, row: Profile) -> int:
+    """The tokens that were asked for or that a level stands for, less than the answer may have in all."""
+    level = settings.get("thinking", True)
+    budget: int = settings.get("thinking_budget") or _budget_of(level, row)
+    most = settings.get("max_tokens")
+    if most is None:
+        return budget
+    if most <= LEAST_BUDGET:
+        raise RequestError(
+            f"max_tokens is {most}, and thinking takes at least {LEAST_BUDGET} of them; "
+            f"raise max_tokens, or switch thinking off",
+            code="max_tokens_too_small",
+            param="max_tokens",
+        )
+    clamped: int = max(LEAST_BUDGET, min(budget, most - LEAST_BUDGET))
+    return clamped
+
+
+def _budget_of(level: bool | str, row: Profile) -> int:
+    """The tokens that a level stands for."""
+    return row.budgets.get("on" if level is True else str(level), LEAST_BUDGET)
+
+
+def claim_claude_thinking(
+    fields: SettingFields,
+    row: Profile,
+    config: str,
+    effort: str,
+    *paths: str,
+    numbers: Numbers | None = None,
+) -> None:
+    """Record which of the unified settings act at the paths `config` and `effort`, and maybe at the other `paths`.
+
+    `numbers` is None where another setting is sent in place of these.
+    """
+    settings = fields.settings
+    leveled, budgeted = "thinking" in settings, "thinking_budget" in settings
+    if row.thinking_mode == "none" or not (leveled or budgeted):
+        return
+    adaptive = row.thinking_mode == "adaptive"
+    fields.thinking_at(config, *paths, *((effort,) if adaptive or row.thinking_off == "least" else ()))
+    asked = claude_thinking({name: value for name, value in settings.items() if name != "max_tokens"}, row)
+    if thinking_off(settings):
+        fields.claim("thinking", config, asked.config)
+        if budgeted:
+            fields.withhold("thinking_budget", config, by=["thinking"])
+    elif adaptive:
+        if leveled and budgeted:
+            fields.withhold("thinking_budget", config, by=["thinking"])
+            fields.withhold("thinking", config, by=["thinking_budget"] if asked.effort is None else ())
+        elif leveled:
+            fields.claim("thinking", config, asked.config)
+        else:
+            fields.claim("thinking_budget", config, asked.config)
+            number = settings["thinking_budget"]
+            fields.notes["thinking_budget"] = f"{{model}} does not take the number {number}, only that there was one"
+    else:
+        if leveled and settings.get("thinking_budget"):
+            fields.withhold("thinking", config, by=["thinking_budget"])
+        elif leveled:
+            fields.claim("thinking", config, asked.config)
+        if budgeted and numbers is not None and _is_lost(settings, numbers):
+            same = _budget_of(settings.get("thinking", True), row) == settings["thinking_budget"]
+            fields.withhold("thinking_budget", config, by=["thinking"] if same else ())
+        elif budgeted:
+            fields.claim("thinking_budget", config, asked.config)
+            if numbers is not None:
+                fields.notes["thinking_budget"] = _note(settings, numbers)
+    if asked.effort is not None:
+        fields.claim("thinking", effort, asked.effort)
+    if "thinking_summary" in settings and not row.thinking_display and "display" in (asked.config or {}):
+        fields.dependent.add("thinking_summary")
+        if numbers is not None:
+            fields.claim("thinking_summary", f"{config}.display")
+
+
+def _is_lost(settings: Settings, numbers: Numbers) -> bool:
+    """Whether in these bounds every budget near this one comes to the same as none."""
+    sent, *others, without = _numbers_around(settings, numbers)
+    return all(one == without for one in (sent, *others))
+
+
+def _note(settings: Settings, numbers: Numbers) -> str:
+    """What to say of the budget where it is not to be seen in the request."""
+    sent, *others, without = _numbers_around(settings, numbers)
+    changed = [number for one in (without, *others) for number in sent if number not in one]
+    given = settings["thinking_budget"]
+    if not changed:
+        return f"{{model}} does not take the number {given}, only that there was one"
+    return f"{given} is sent as {changed[0]}, which is what {{model}} takes"
+
+
+def _numbers_around(settings: Settings, numbers: Numbers) -> list[tuple[int, ...]]:
+    """Those for this budget, for one more, for half of it, and for none."""
+    given = settings["thinking_budget"]
+    without = {name: value for name, value in settings.items() if name != "thinking_budget"}
+    return [numbers({**without, "thinking_budget": one}) for one in (given, given + 1, given // 2)] + [numbers(without)]
