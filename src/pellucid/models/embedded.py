@@ -61,9 +61,7 @@ def _only_text(messages: list[ModelMessage]) -> None:
 _SHOWN = {Image: "an image", Audio: "a sound", Video: "a video", File: "a file"}
 
 
-def embedded_warnings(
-    call: ModelCall, own: ModelSettings | None, origin: Origin, grammar: str | None
-) -> list[str]:
+def embedded_warnings(call: ModelCall, own: ModelSettings | None, origin: Origin, grammar: str | None) -> list[str]:
     """One sentence for each setting, of the call or the model's own, that the engine cannot honour as given."""
     row = builtin_profiles()["llama.cpp"]
     settings = merge_settings(DEFAULTS if own is None else own, call.settings)

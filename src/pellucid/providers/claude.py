@@ -18,8 +18,8 @@ LEAST_BUDGET = 1024
 """Tokens: Claude takes no smaller budget."""
 
 
-Numbers = Callable[[Settings], tuple[int, ...]]
-"""The numbers that a request with such settings has because of thinking and of `max_tokens`."""
+Numbers = Callable[[int | None], tuple[int, ...]]
+"""The numbers in a request because of thinking and of `max_tokens`, where so many tokens are for thought."""
 
 
 class Thinking(NamedTuple):
@@ -58,25 +58,24 @@ def claude_thinking(settings: Settings, row: Profile, *, lost: bool = False) -> 
 
 def _budget(settings: Settings, row: Profile) -> int:
     """The tokens that were asked for or that a level stands for, less than the answer may have in all."""
-    level = settings.get("thinking", True)
-    budget: int = settings.get("thinking_budget") or _budget_of(level, row)
     most = settings.get("max_tokens")
-    if most is None:
-        return budget
-    if most <= LEAST_BUDGET:
+    if most is not None and most <= LEAST_BUDGET:
         raise RequestError(
             f"max_tokens is {most}, and thinking takes at least {LEAST_BUDGET} of them; "
             f"raise max_tokens, or switch thinking off",
             code="max_tokens_too_small",
             param="max_tokens",
         )
-    clamped: int = max(LEAST_BUDGET, min(budget, most - LEAST_BUDGET))
-    return clamped
+    return _within(settings.get("thinking_budget") or budget_of(settings.get("thinking", True), row), most)
 
 
-def _budget_of(level: bool | str, row: Profile) -> int:
+def budget_of(level: bool | str, row: Profile) -> int:
     """The tokens that a level stands for."""
     return row.budgets.get("on" if level is True else str(level), LEAST_BUDGET)
+
+
+def _within(budget: int, most: int | None) -> int:
+    return budget if most is None else max(LEAST_BUDGET, min(budget, most - LEAST_BUDGET))
 
 
 def claim_claude_thinking(
@@ -117,13 +116,15 @@ def claim_claude_thinking(
             fields.withhold("thinking", config, by=["thinking_budget"])
         elif leveled:
             fields.claim("thinking", config, asked.config)
-        if budgeted and numbers is not None and _is_lost(settings, numbers):
-            same = _budget_of(settings.get("thinking", True), row) == settings["thinking_budget"]
-            fields.withhold("thinking_budget", config, by=["thinking"] if same else ())
-        elif budgeted:
-            fields.claim("thinking_budget", config, asked.config)
-            if numbers is not None:
-                fields.notes["thinking_budget"] = _note(settings, numbers)
+        if budgeted:
+            if leveled and budget_of(settings["thinking"], row) == settings["thinking_budget"]:
+                fields.add_silencers("thinking_budget", ["thinking"])
+            note = "" if numbers is None else _about_budget(settings, row, numbers)
+            if note is None:
+                fields.withhold("thinking_budget", config)
+            else:
+                fields.claim("thinking_budget", config, asked.config)
+                fields.notes["thinking_budget"] = note
     if asked.effort is not None:
         fields.claim("thinking", effort, asked.effort)
     if "thinking_summary" in settings and not row.thinking_display and "display" in (asked.config or {}):
@@ -132,24 +133,16 @@ def claim_claude_thinking(
             fields.claim("thinking_summary", f"{config}.display")
 
 
-def _is_lost(settings: Settings, numbers: Numbers) -> bool:
-    """Whether in these bounds every budget near this one comes to the same as none."""
-    sent, *others, without = _numbers_around(settings, numbers)
-    return all(one == without for one in (sent, *others))
-
-
-def _note(settings: Settings, numbers: Numbers) -> str:
-    """What to say of the budget where it is not to be seen in the request."""
-    sent, *others, without = _numbers_around(settings, numbers)
+def _about_budget(settings: Settings, row: Profile, numbers: Numbers) -> str | None:
+    """What to say of the budget where it is not to be seen in the request; None if in these bounds every budget near it
+    comes to the same as none."""
+    given, most = settings["thinking_budget"], settings.get("max_tokens")
+    usual = budget_of(settings.get("thinking", True), row)
+    sent, *others = [numbers(_within(one or usual, most)) for one in (given, given + 1, given // 2)]
+    without = numbers(_within(usual, most) if "thinking" in settings else None)
+    if all(one == without for one in (sent, *others)):
+        return None
     changed = [number for one in (without, *others) for number in sent if number not in one]
-    given = settings["thinking_budget"]
     if not changed:
         return f"{{model}} does not take the number {given}, only that there was one"
     return f"{given} is sent as {changed[0]}, which is what {{model}} takes"
-
-
-def _numbers_around(settings: Settings, numbers: Numbers) -> list[tuple[int, ...]]:
-    """Those for this budget, for one more, for half of it, and for none."""
-    given = settings["thinking_budget"]
-    without = {name: value for name, value in settings.items() if name != "thinking_budget"}
-    return [numbers({**without, "thinking_budget": one}) for one in (given, given + 1, given // 2)] + [numbers(without)]

@@ -30,9 +30,6 @@ HEADER = "header:"
 HISTORY = "messages.reasoning"
 """The path of earlier reasoning."""
 
-_THINKING = frozenset({"thinking", "thinking_budget", "thinking_summary"})
-"""Each wire says which of these wins: the order in which they are written does not."""
-
 
 class Write(NamedTuple):
     """A setting, written to one place."""
@@ -53,14 +50,16 @@ class SettingFields:
         self.body: Body = {} if body is None else body
         self.writes: list[Write] = []
         """In order of precedence: later writes win."""
-        self._silencers: dict[str, set[str]] = {}
-        """The settings because of which others are withheld."""
+        self.silencers: dict[str, set[str]] = {}
+        """For each setting that is withheld, those because of which it is."""
         self.notes: dict[str, str] = {}
         """A sentence for each setting that is sent otherwise than given; `{model}` stands for the model's name."""
         self.dependent: set[str] = set()
         """Settings that mean nothing but beside others."""
-        self._thinking_paths: tuple[str, ...] = ()
-        self._thinking_place = 0
+        self.thinking_paths: tuple[str, ...] = ()
+        """Where any value of `thinking` can be sent."""
+        self.thinking_place = 0
+        """How many writes come before it."""
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
@@ -86,7 +85,7 @@ class SettingFields:
         """Send the fields that the caller names, in place of all others; with `merge`, object by object."""
         extra: Body = self.settings.get("extra_body", {})
         if merge:
-            self.writes += [Write("extra_body", path, None) for path in _leaf_paths("", extra)]
+            self.writes += [Write("extra_body", path, None) for path in leaf_paths("", extra)]
             _merge(self.body, extra)
         else:
             self.writes += [Write("extra_body", name, value) for name, value in extra.items()]
@@ -122,7 +121,11 @@ class SettingFields:
     def withhold(self, setting: str, path: str, by: Iterable[str] = ()) -> None:
         """Record that `setting` would be sent at `path`, were it not for the settings `by`."""
         self.writes.append(Write(setting, path, None, "withheld"))
-        self._silencers.setdefault(setting, set()).update(by)
+        self.add_silencers(setting, by)
+
+    def add_silencers(self, setting: str, by: Iterable[str]) -> None:
+        """Record that beside each of these settings `setting` makes no difference."""
+        self.silencers.setdefault(setting, set()).update(by)
 
     def withdraw(self, fields: Container[str], by: Iterable[str] | None) -> None:
         """Remove top-level fields again: because of the settings `by`, or (None) because the model never takes them."""
@@ -132,7 +135,7 @@ class SettingFields:
         for place, write in enumerate(self.writes):
             if write.path in fields:
                 self.writes[place] = write._replace(state="bar" if by is None else "withheld")
-                self._silencers.setdefault(write.setting, set()).update(by or ())
+                self.add_silencers(write.setting, by or ())
 
     def remove(self, path: str) -> None:
         """Send nothing at `path`, and no objects that are empty then."""
@@ -146,55 +149,8 @@ class SettingFields:
 
     def thinking_at(self, *paths: str, before: bool = False) -> None:
         """Record where any value of `thinking` can be sent: in place of the writes until now, or `before` all."""
-        self._thinking_paths = paths
-        self._thinking_place = 0 if before else len(self.writes)
-
-    # --- what was written ------------------------------------------------------------------------------------------
-
-    def is_known(self, setting: str) -> bool:
-        """Whether the model takes a setting, or would without the others."""
-        return any(write.setting == setting and write.state != "bar" for write in self.writes)
-
-    def sent(self, setting: str) -> list[Write]:
-        """The writes of a setting that nothing later takes the place of."""
-        return [
-            write
-            for place, write in enumerate(self.writes)
-            if write.setting == setting
-            and write.state == "sent"
-            and not _is_covered(write, self._later(place, setting))
-        ]
-
-    def silencers(self, setting: str) -> list[str]:
-        """The settings of which each alone keeps this one from being sent, in the order in which they were given."""
-        by = self._silencers.get(setting, ())
-        own = [(at, one) for at, one in enumerate(self.writes) if one.setting == setting and one.state != "bar"]
-        return [
-            other
-            for other in self.settings
-            if other in by
-            or (other != setting and not {other, setting} <= _THINKING and all(self._hides(other, *one) for one in own))
-        ]
-
-    def thinking_can_change(self) -> bool:
-        """Whether some value of `thinking` would change the request."""
-        later = self._later(self._thinking_place - 1, "thinking")
-        return any(not _is_written_over(path, later) for path in self._thinking_paths)
-
-    def _later(self, place: int, setting: str) -> list[Write]:
-        """What other settings write behind this place."""
-        return [
-            one
-            for one in self.writes[place + 1 :]
-            if one.state != "withheld" and one.setting != setting and not {one.setting, setting} <= _THINKING
-        ]
-
-    def _hides(self, other: str, place: int, write: Write) -> bool:
-        """Whether a setting takes the place of this write, or sends the same there."""
-        behind = [one for one in self.writes[place + 1 :] if one.setting == other]
-        return _is_covered(write, behind) or (
-            write.value is not None and any(one[:3] == (other, write.path, write.value) for one in self.writes)
-        )
+        self.thinking_paths = paths
+        self.thinking_place = 0 if before else len(self.writes)
 
 
 def silences_sampling(fields: SettingFields, row: Profile, path: str) -> list[str] | None:
@@ -205,19 +161,11 @@ def silences_sampling(fields: SettingFields, row: Profile, path: str) -> list[st
     return [one.setting for one in fields.writes if one.path == path and not may_sample(row, one.value)]
 
 
-def _is_covered(write: Write, later: list[Write]) -> bool:
-    return bool(later) and all(_is_written_over(path, later) for path in _leaf_paths(write.path, write.value))
-
-
-def _is_written_over(path: str, later: list[Write]) -> bool:
-    return any(path == one.path or path.startswith(f"{one.path}.") for one in later)
-
-
-def _leaf_paths(path: str, value: Any) -> Iterator[str]:
+def leaf_paths(path: str, value: Any) -> Iterator[str]:
     """The paths of the plain values in it."""
     if isinstance(value, Mapping) and value:
         for name, inner in value.items():
-            yield from _leaf_paths(f"{path}.{name}" if path else name, inner)
+            yield from leaf_paths(f"{path}.{name}" if path else name, inner)
     elif path:
         yield path
 

@@ -158,13 +158,15 @@ def _betas(row: Profile, settings: Settings, *, has_file: bool = False) -> list[
 
 
 def _claim_betas(fields: SettingFields, row: Profile) -> list[str]:
-    """Record which settings ask for features by name, where these are not asked for already. Returns all."""
-    settings, wanted = fields.settings, _betas(row, fields.settings)
+    """Record which settings ask for features by name, where these are not asked for already. Returns all that the
+    caller's own stand among."""
+    settings = fields.settings
     path = "anthropic_beta" if row.model_in == "path" else f"{HEADER}anthropic-beta"
     for beta, setting, needs in _BETAS:
         if setting in settings and needs(settings[setting]):
             fields.claim(setting, f"{path}.{beta}")
     given = set(settings.get("anthropic_betas") or ())
+    wanted = _betas(row, settings) if given else []
     if given:
         rest = {name: value for name, value in settings.items() if name != "anthropic_betas"}
         if wanted != _betas(row, rest) or (given == set(wanted) and not row.betas):
@@ -227,9 +229,10 @@ def _write_sampling(fields: SettingFields, row: Profile, asked: Asked) -> None:
     if row.sampling == "free" or (row.sampling == "without_thinking" and not asked.on):
         fields.put_all(paths)
     elif row.sampling == "without_thinking":
+        by = turn_thinking_on(fields.settings, row)
         for name in paths:
             if name in fields.settings:
-                fields.withhold(name, name, by=turn_thinking_on(fields.settings, row))
+                fields.withhold(name, name, by=by)
 
 
 def _format(output: OutputFormat) -> Body | None:

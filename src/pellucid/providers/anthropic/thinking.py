@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..claude import claim_claude_thinking, claude_thinking
+from ..claude import budget_of, claim_claude_thinking, claude_thinking
 from ..effort import thinking_off
 from ..profiles import Profile
 from ..setting_fields import HISTORY, Body, SettingFields, Settings
@@ -48,34 +48,24 @@ def ask(settings: Settings, row: Profile, *, lost: bool = False) -> Asked:
     else:
         config, level, budget = claude_thinking(settings, row, lost=lost)
         effort = effort or level
+    return Asked(config, effort, _limit(settings, row, budget))
+
+
+def _limit(settings: Settings, row: Profile, budget: object) -> int:
+    """`max_tokens`: if it is not given, there is room for the answer beside the budget."""
     most = settings.get("max_tokens")
     if most is None:
         most = max(row.max_tokens_default, budget + ROOM if type(budget) is int else 0)
-    return Asked(config, effort, most)
+    limit: int = most
+    return limit
 
 
 def claim_thinking(fields: SettingFields, row: Profile) -> None:
     """Record which settings say how much to think."""
     settings, effort = fields.settings, "output_config.effort"
     own = settings.get("anthropic_thinking")
-    budgets = row.budgets.values() if row.thinking_mode == "budget" else ()
-    raised = ("max_tokens",) if any(budget + ROOM > row.max_tokens_default for budget in budgets) else ()
-    numbers = None if isinstance(own, dict) else lambda settings: _numbers(settings, row)
-    claim_claude_thinking(fields, row, "thinking", effort, *raised, numbers=numbers)
-    off = thinking_off(settings)
-    if off and ask({"thinking": settings["thinking"]}, row).off:
-        fields.claim_history(row)
-    for name, is_used in (("thinking", off or not settings.get("thinking_budget")), ("thinking_budget", not off)):
-        most = ask({name: settings[name]}, row).max_tokens if name in settings else row.max_tokens_default
-        if most == row.max_tokens_default:
-            continue
-        if is_used:
-            fields.claim(name, "max_tokens", most)
-        else:
-            fields.withhold(name, "max_tokens")
-        if off and settings["thinking_budget"] != row.max_tokens_default:
-            # The limit that the budget does not raise now counts as a number that is sent because of thinking.
-            fields.claim("thinking", "max_tokens", row.max_tokens_default)
+    if row.thinking_mode != "none" and ("thinking" in settings or "thinking_budget" in settings):
+        _claim_unified(fields, row, effort, replaced=isinstance(own, dict))
     if isinstance(own, dict):
         fields.bar("anthropic_thinking", effort, HISTORY, "max_tokens")
         fields.claim("anthropic_thinking", "thinking")
@@ -88,10 +78,36 @@ def claim_thinking(fields: SettingFields, row: Profile) -> None:
         fields.claim("anthropic_effort", effort)
 
 
-def _numbers(settings: Settings, row: Profile) -> tuple[int, ...]:
-    _, _, budget = claude_thinking(settings, row)
-    most = ask(settings, row).max_tokens
-    return (most,) if budget is None else (most, budget)
+def _claim_unified(fields: SettingFields, row: Profile, effort: str, *, replaced: bool) -> None:
+    """`replaced`: Anthropic's own setting is sent in place of these."""
+    settings, most = fields.settings, row.max_tokens_default
+    off, budget = thinking_off(settings), settings.get("thinking_budget")
+    budgets: dict[str, int] = {}
+    if row.thinking_mode == "budget":
+        if "thinking" in settings and not off:
+            budgets["thinking"] = budget_of(settings["thinking"], row)
+        if "thinking_budget" in settings:
+            budgets["thinking_budget"] = budget or budget_of(True, row)
+
+    def numbers(budget: int | None) -> tuple[int, ...]:
+        limit = _limit(settings, row, budget)
+        return (limit,) if budget is None else (limit, budget)
+
+    can_raise = row.thinking_mode == "budget" and any(number + ROOM > most for number in row.budgets.values())
+    paths = ("max_tokens",) if can_raise else ()
+    claim_claude_thinking(fields, row, "thinking", effort, *paths, numbers=None if replaced else numbers)
+    if off and row.thinking_off == "disabled":
+        fields.claim_history(row)
+    for name, number in budgets.items():
+        if number + ROOM <= most:
+            continue
+        if off or (name == "thinking" and budget):
+            fields.withhold(name, "max_tokens")
+        else:
+            fields.claim(name, "max_tokens", number + ROOM)
+        if off and budget != most:
+            # The limit that the budget does not raise now counts as a number that is sent because of thinking.
+            fields.claim("thinking", "max_tokens", most)
 
 
 def turn_thinking_on(settings: Settings, row: Profile) -> list[str]:

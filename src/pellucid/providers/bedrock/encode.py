@@ -56,10 +56,10 @@ from .media import Media
 from .thinking import NAMES, ask, claim_thinking, thinks
 
 _INFERENCE = {
-    "max_tokens": "maxTokens",
-    "temperature": "temperature",
-    "top_p": "topP",
-    "stop_sequences": "stopSequences",
+    "max_tokens": "inferenceConfig.maxTokens",
+    "temperature": "inferenceConfig.temperature",
+    "top_p": "inferenceConfig.topP",
+    "stop_sequences": "inferenceConfig.stopSequences",
 }
 _MODEL_FIELDS = "additionalModelRequestFields"
 _OWN_MODEL_FIELDS = "bedrock_additional_model_requests_fields"
@@ -108,7 +108,7 @@ def setting_fields(settings: Settings, row: Profile) -> SettingFields:
         if settings.get(name) or type(settings.get(name)) is bool:
             fields.claim(name, path)
     model_fields = _model_fields(settings, row, lost=False)
-    _claim_model_fields(fields, row)
+    _claim_model_fields(fields, row, model_fields)
     if thinking_off(settings):
         fields.claim_history(row)
     _write_settings(fields, row, model_fields, {})
@@ -121,14 +121,14 @@ def setting_fields(settings: Settings, row: Profile) -> SettingFields:
 def _write_settings(fields: SettingFields, row: Profile, model_fields: Body, beside: Body) -> None:
     """`beside`: fields that come from elsewhere."""
     settings, body = fields.settings, fields.body
-    dropped = _dropped(row, model_fields)
-    for name, there in _INFERENCE.items():
+    dropped, always = _dropped(row, model_fields), _dropped(row, {})
+    by = _dropping(settings, row) if dropped != always else {}
+    for name, path in _INFERENCE.items():
         if name in settings:
-            path = f"inferenceConfig.{there}"
             if name not in dropped:
                 fields.put(name, path, settings[name])
-            elif name not in _dropped(row, {}):
-                fields.withhold(name, path, by=_dropping(settings, row, name))
+            elif name not in always:
+                fields.withhold(name, path, by=by[name])
     body |= beside
     if model_fields:
         body[_MODEL_FIELDS] = model_fields
@@ -157,14 +157,14 @@ def _model_fields(settings: Settings, row: Profile, *, lost: bool = False) -> Bo
     return asked | own
 
 
-def _claim_model_fields(fields: SettingFields, row: Profile) -> None:
+def _claim_model_fields(fields: SettingFields, row: Profile, model_fields: Body) -> None:
     """Record which settings these fields come from."""
     settings, own = fields.settings, _own_fields(fields.settings)
     said = bool(NAMES & own.keys())
     claim_thinking(fields, row, _MODEL_FIELDS, own=said)
     if "top_k" in settings and "top_k" not in _dropped(row, {}):
-        if "top_k" in _dropped(row, _model_fields(settings, row)):
-            fields.withhold("top_k", f"{_MODEL_FIELDS}.top_k", by=_dropping(settings, row, "top_k"))
+        if "top_k" in _dropped(row, model_fields):
+            fields.withhold("top_k", f"{_MODEL_FIELDS}.top_k", by=_dropping(settings, row)["top_k"])
         else:
             fields.claim("top_k", f"{_MODEL_FIELDS}.top_k")
     if said:
@@ -186,13 +186,14 @@ def _dropped(row: Profile, model_fields: Body) -> tuple[str, ...]:
     return dropped if "top_k" in row.knows else (*dropped, "top_k")
 
 
-def _dropping(settings: Settings, row: Profile, dropped: str) -> list[str]:
-    """The settings of which each alone makes fields beside which the model does not take `dropped`."""
-    return [
-        name
-        for name in ("thinking", "thinking_budget", _OWN_MODEL_FIELDS)
-        if name in settings and dropped in _dropped(row, _model_fields({name: settings[name]}, row))
-    ]
+def _dropping(settings: Settings, row: Profile) -> dict[str, list[str]]:
+    """For what is dropped, the settings of which each alone makes fields beside which the model does not take it."""
+    names = [name for name in ("thinking", "thinking_budget", _OWN_MODEL_FIELDS) if name in settings]
+    alone = {name: _dropped(row, _model_fields({name: settings[name]}, row)) for name in names}
+    return {
+        dropped: [name for name in names if dropped in alone[name]]
+        for dropped in ("max_tokens", "temperature", "top_p", "top_k")
+    }
 
 
 def _cache_point(wanted: Any) -> list[Body]:

@@ -19,6 +19,7 @@ from ..setting_fields import Body, SettingFields, Settings
 NAMES = frozenset({"thinking", "output_config", "reasoning_effort", "reasoning_config", "reasoning", "reasoningConfig"})
 """The fields that any of these ways uses. A caller who sets one of them by hand has said it all."""
 
+
 def ask(settings: Settings, row: Profile, *, lost: bool = False) -> Body:
     """The fields; none where nothing was asked for or it cannot be said.
 
@@ -38,23 +39,18 @@ def claim_thinking(fields: SettingFields, row: Profile, at: str, *, own: bool) -
     """Record which settings say how much to think. `own`: the caller's fields do, in place of the unified settings."""
     settings = fields.settings
     if row.thinking_mode != "none":
+        limit = (settings["max_tokens"],) if "max_tokens" in settings else ()
         claim_claude_thinking(
             fields,
             row,
             f"{at}.thinking",
             f"{at}.output_config.effort",
-            numbers=None if own else lambda settings: _numbers(settings, row),
+            numbers=None if own else lambda budget: (*limit, *(() if budget is None else (max(budget, LEAST_BUDGET),))),
         )
     elif "thinking" in settings:
         fields.thinking_at(*(f"{at}.{path}" for path in _PATHS.get(row.thinking, _nowhere)(row)))
         for name, value in ask({"thinking": settings["thinking"]}, row).items():
             fields.claim("thinking", f"{at}.{name}", value)
-
-
-def _numbers(settings: Settings, row: Profile) -> tuple[int, ...]:
-    config = ask(settings, row).get("thinking", {})
-    numbers = settings.get("max_tokens"), config.get("budget_tokens")
-    return tuple(number for number in numbers if number is not None)
 
 
 def thinks(fields: Body) -> bool:

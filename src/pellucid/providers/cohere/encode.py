@@ -85,6 +85,8 @@ def _write_thinking(fields: SettingFields, row: Profile) -> None:
         asked[row.budget_field] = budget
     if "thinking" in settings and budgeted:
         fields.withhold("thinking", "thinking", by=["thinking_budget"])
+        if row.budgets.get(str(settings["thinking"])) == budget:
+            fields.add_silencers("thinking_budget", ["thinking"])
     fields.put("thinking_budget" if budgeted else "thinking", "thinking", asked)
 
 

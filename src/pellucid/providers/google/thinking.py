@@ -50,6 +50,8 @@ def _write_unified(fields: SettingFields, row: Profile) -> None:
     if budgeted and not off:
         if level is not None:
             fields.withhold("thinking", _SHOWN, by=["thinking_budget"])
+            if row.budgets and _budget(level, row) == settings["thinking_budget"]:
+                fields.add_silencers("thinking_budget", ["thinking"])
         fields.put("thinking_budget", f"{_CONFIG}.{row.budget_field}", settings["thinking_budget"])
         if settings["thinking_budget"]:
             fields.put("thinking_budget", _SHOWN, True)
