@@ -91,40 +91,41 @@ def claim_claude_thinking(
     `numbers` is None where another setting is sent in place of these.
     """
     settings = fields.settings
-    leveled, budgeted = "thinking" in settings, "thinking_budget" in settings
-    if row.thinking_mode == "none" or not (leveled or budgeted):
+    has_level, has_budget = "thinking" in settings, "thinking_budget" in settings
+    if row.thinking_mode == "none" or not (has_level or has_budget):
         return
     adaptive = row.thinking_mode == "adaptive"
     fields.thinking_at(config, *paths, *((effort,) if adaptive or row.thinking_off == "least" else ()))
     asked = claude_thinking({name: value for name, value in settings.items() if name != "max_tokens"}, row)
     if thinking_off(settings):
         fields.claim("thinking", config, asked.config)
-        if budgeted:
+        if has_budget:
             fields.withhold("thinking_budget", config, by=["thinking"])
     elif adaptive:
-        if leveled and budgeted:
+        if has_level and has_budget:
             fields.withhold("thinking_budget", config, by=["thinking"])
             fields.withhold("thinking", config, by=["thinking_budget"] if asked.effort is None else ())
-        elif leveled:
+        elif has_level:
             fields.claim("thinking", config, asked.config)
         else:
             fields.claim("thinking_budget", config, asked.config)
             number = settings["thinking_budget"]
             fields.notes["thinking_budget"] = f"{{model}} does not take the number {number}, only that there was one"
     else:
-        if leveled and settings.get("thinking_budget"):
+        if has_level and settings.get("thinking_budget"):
             fields.withhold("thinking", config, by=["thinking_budget"])
-        elif leveled:
+        elif has_level:
             fields.claim("thinking", config, asked.config)
-        if budgeted:
-            if leveled and budget_of(settings["thinking"], row) == settings["thinking_budget"]:
+        if has_budget:
+            if has_level and budget_of(settings["thinking"], row) == settings["thinking_budget"]:
                 fields.add_silencers("thinking_budget", ["thinking"])
             note = "" if numbers is None else _about_budget(settings, row, numbers)
             if note is None:
                 fields.withhold("thinking_budget", config)
             else:
                 fields.claim("thinking_budget", config, asked.config)
-                fields.notes["thinking_budget"] = note
+                if note:
+                    fields.notes["thinking_budget"] = note
     if asked.effort is not None:
         fields.claim("thinking", effort, asked.effort)
     if "thinking_summary" in settings and not row.thinking_display and "display" in (asked.config or {}):
@@ -137,6 +138,8 @@ def _about_budget(settings: Settings, row: Profile, numbers: Numbers) -> str | N
     """What to say of the budget where it is not to be seen in the request; None if in these bounds every budget near it
     comes to the same as none."""
     given, most = settings["thinking_budget"], settings.get("max_tokens")
+    if given is None:
+        return ""
     usual = budget_of(settings.get("thinking", True), row)
     sent, *others = [numbers(_within(one or usual, most)) for one in (given, given + 1, given // 2)]
     without = numbers(_within(usual, most) if "thinking" in settings else None)

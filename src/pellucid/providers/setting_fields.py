@@ -153,7 +153,7 @@ class SettingFields:
         self.thinking_place = 0 if before else len(self.writes)
 
 
-def silences_sampling(fields: SettingFields, row: Profile, path: str) -> list[str] | None:
+def sampling_silencers(fields: SettingFields, row: Profile, path: str) -> list[str] | None:
     """The settings of which each alone asks for an effort at `path` beside which this model takes no sampling; None for
     a model that takes none without them either."""
     if row.sampling != "without_thinking":

@@ -171,7 +171,7 @@ def _about_thinking(outcome: _Outcome, row: Profile, model: str) -> str | None:
         return f"{model} cannot be told how much to think"
     if level is True:
         return None
-    sent = [leaf for write in outcome.sent("thinking") if write.path != HISTORY for leaf in leaves(write.value)]
+    sent = [leaf for write in outcome.sent("thinking") if write.path != HISTORY for leaf in _leaves(write.value)]
     words = [leaf for leaf in sent if isinstance(leaf, str) and leaf in LEVELS]
     numbers = [leaf for leaf in sent if type(leaf) is int]
     if level in (False, "none"):
@@ -191,20 +191,20 @@ def _about_thinking(outcome: _Outcome, row: Profile, model: str) -> str | None:
 
 def _is_visible(value: Any, body: Any) -> bool:
     """Whether all of a value can be seen in what is sent; of a yes or no it cannot be said."""
-    sent = list(leaves(body))
+    sent = list(_leaves(body))
     return all(
         not isinstance(leaf, bool) and any(type(one) is type(leaf) and one == leaf for one in sent)
-        for leaf in leaves(value)
+        for leaf in _leaves(value)
     )
 
 
-def leaves(value: Any) -> Iterator[Any]:
+def _leaves(value: Any) -> Iterator[Any]:
     """The plain values in it, in order."""
     if isinstance(value, Mapping):
         for inner in value.values():
-            yield from leaves(inner)
+            yield from _leaves(inner)
     elif isinstance(value, list | tuple):
         for inner in value:
-            yield from leaves(inner)
+            yield from _leaves(inner)
     else:
         yield value

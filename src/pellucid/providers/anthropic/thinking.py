@@ -47,7 +47,7 @@ def ask(settings: Settings, row: Profile, *, lost: bool = False) -> Asked:
         budget = own.get("budget_tokens")
     else:
         config, level, budget = claude_thinking(settings, row, lost=lost)
-        effort = effort or level
+        effort = effort or level if level is not None else effort
     return Asked(config, effort, _limit(settings, row, budget))
 
 

@@ -33,7 +33,7 @@ from .. import history
 from ..effort import SAMPLING, asked_effort, levels_at, may_sample, thinking_off
 from ..media import data_url, input_audio, unsupported, url_of
 from ..profiles import Profile
-from ..setting_fields import Body, SettingFields, Settings, silences_sampling
+from ..setting_fields import Body, SettingFields, Settings, sampling_silencers
 from .details import details_of
 
 # Settings that every server knows, and their names there.
@@ -108,7 +108,7 @@ def _write_settings(fields: SettingFields, row: Profile, beside: Body) -> None:
     _THINKING[row.thinking](fields, row)
     fields.put_all(row.own or _OWN, skip_none=True)
     if not may_sample(row, body.get("reasoning_effort")):
-        fields.withdraw(SAMPLING, by=silences_sampling(fields, row, "reasoning_effort"))
+        fields.withdraw(SAMPLING, by=sampling_silencers(fields, row, "reasoning_effort"))
     elif row.sampling == "told_off":
         fields.claim_sampling("reasoning_effort")
     fields.put_extra_body()

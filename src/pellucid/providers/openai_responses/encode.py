@@ -11,7 +11,7 @@ from ...settings import ModelCall, OutputFormat, ToolDefinition
 from ..effort import SAMPLING, asked_effort, levels_at, may_sample
 from ..functions import offered
 from ..profiles import Profile
-from ..setting_fields import Body, SettingFields, Settings, Write, silences_sampling
+from ..setting_fields import Body, SettingFields, Settings, Write, sampling_silencers
 from .history_items import history_items
 
 # Settings that every server knows, and their names there.
@@ -130,7 +130,7 @@ def _write_settings(fields: SettingFields, row: Profile, tools: Body, form: Body
     if "openai_send_reasoning_ids" in settings:
         fields.claim("openai_send_reasoning_ids", "input.id")
     if not samples:
-        fields.withdraw(_SAMPLING, by=silences_sampling(fields, row, "reasoning.effort"))
+        fields.withdraw(_SAMPLING, by=sampling_silencers(fields, row, "reasoning.effort"))
     elif row.sampling == "told_off":
         fields.claim_sampling("reasoning.effort")
     fields.put_extra_body()
@@ -152,7 +152,7 @@ def _going_on(messages: list[ModelMessage], settings: Settings, target: Origin) 
     if settings.get("openai_previous_response_id") != AUTO:
         return settings
     settings = _without_auto(settings)
-    if settings.get("openai_store") is not True:
+    if settings.get("openai_store") is not True or settings.get("openai_conversation_id") is not None:
         return settings
     # With nothing new to say there is nothing to go on with.
     earlier = messages[:-1] if messages and isinstance(messages[-1], ModelRequest) else []
@@ -163,7 +163,7 @@ def _going_on(messages: list[ModelMessage], settings: Settings, target: Origin) 
 
 
 def _without_auto(settings: Settings) -> Settings:
-    """The settings, with the wish that the answer be kept in place of `auto`."""
+    """The settings, with the request to keep the answer in place of `auto`, where that is not ruled out."""
     if settings.get("openai_previous_response_id") != AUTO:
         return settings
     settings = {name: value for name, value in settings.items() if name != "openai_previous_response_id"}
