@@ -229,10 +229,10 @@ def _write_sampling(fields: SettingFields, row: Profile, asked: Asked) -> None:
     if row.sampling == "free" or (row.sampling == "without_thinking" and not asked.on):
         fields.put_all(paths)
     elif row.sampling == "without_thinking":
-        by = turn_thinking_on(fields.settings, row)
-        for name in paths:
-            if name in fields.settings:
-                fields.withhold(name, name, by=by)
+        names = [name for name in paths if name in fields.settings]
+        by = turn_thinking_on(fields.settings, row) if names else ()
+        for name in names:
+            fields.withhold(name, name, by=by)
 
 
 def _format(output: OutputFormat) -> Body | None:

@@ -122,13 +122,11 @@ def _write_settings(fields: SettingFields, row: Profile, model_fields: Body, bes
     """`beside`: fields that come from elsewhere."""
     settings, body = fields.settings, fields.body
     dropped, always = _dropped(row, model_fields), _dropped(row, {})
-    by = _dropping(settings, row) if dropped != always else {}
     for name, path in _INFERENCE.items():
-        if name in settings:
-            if name not in dropped:
-                fields.put(name, path, settings[name])
-            elif name not in always:
-                fields.withhold(name, path, by=by[name])
+        if name in settings and name not in dropped:
+            fields.put(name, path, settings[name])
+        elif name in settings and name not in always:
+            fields.withhold(name, path, by=_dropping(settings, row, name))
     body |= beside
     if model_fields:
         body[_MODEL_FIELDS] = model_fields
@@ -164,7 +162,7 @@ def _claim_model_fields(fields: SettingFields, row: Profile, model_fields: Body)
     claim_thinking(fields, row, _MODEL_FIELDS, own=said)
     if "top_k" in settings and "top_k" not in _dropped(row, {}):
         if "top_k" in _dropped(row, model_fields):
-            fields.withhold("top_k", f"{_MODEL_FIELDS}.top_k", by=_dropping(settings, row)["top_k"])
+            fields.withhold("top_k", f"{_MODEL_FIELDS}.top_k", by=_dropping(settings, row, "top_k"))
         else:
             fields.claim("top_k", f"{_MODEL_FIELDS}.top_k")
     if said:
@@ -186,14 +184,13 @@ def _dropped(row: Profile, model_fields: Body) -> tuple[str, ...]:
     return dropped if "top_k" in row.knows else (*dropped, "top_k")
 
 
-def _dropping(settings: Settings, row: Profile) -> dict[str, list[str]]:
-    """For what is dropped, the settings of which each alone makes fields beside which the model does not take it."""
-    names = [name for name in ("thinking", "thinking_budget", _OWN_MODEL_FIELDS) if name in settings]
-    alone = {name: _dropped(row, _model_fields({name: settings[name]}, row)) for name in names}
-    return {
-        dropped: [name for name in names if dropped in alone[name]]
-        for dropped in ("max_tokens", "temperature", "top_p", "top_k")
-    }
+def _dropping(settings: Settings, row: Profile, dropped: str) -> list[str]:
+    """The settings of which each alone makes fields beside which the model does not take `dropped`."""
+    return [
+        name
+        for name in ("thinking", "thinking_budget", _OWN_MODEL_FIELDS)
+        if name in settings and dropped in _dropped(row, _model_fields({name: settings[name]}, row))
+    ]
 
 
 def _cache_point(wanted: Any) -> list[Body]:
