@@ -310,7 +310,14 @@ def test_auto_passes_over_what_the_provider_does_not_have(lost: ModelResponse) -
     assert "previous_response_id" not in _gone_on(A, lost, C)
 
 
-@pytest.mark.parametrize("more", [{"openai_store": False}, {"openai_conversation_id": "conv_1"}])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"openai_store": False},
+        {"openai_conversation_id": "conv_1"},
+        {"openai_conversation_id": "conv_1", "openai_store": True},
+    ],
+)
 def test_auto_is_nothing_where_nothing_is_kept_or_all_is(more: dict[str, Any]) -> None:
     history: list[ModelMessage] = [A, _answer("resp_1"), B]
     plain: Any = more

@@ -20,11 +20,12 @@ from ..local.request import adjust, explain
 from ..local.supervise import Engine
 from ..parts import Audio, File, Image, ModelMessage, Origin, ToolReturnPart, UserPromptPart, Video
 from ..providers.profiles import builtin_profiles
+from ..providers.setting_fields import SettingFields
+from ..providers.setting_warnings import setting_warnings
 from ..providers.wires import WIRES
 from ..settings import ModelCall, ModelSettings, merge_settings
 from ..upstream import Limits, UpstreamClient
 from .model import MAX_ERROR_BODY, HTTPModelStream, ModelEventReceiver, ModelRead, ModelStream
-from .unheard import unheard
 
 LOAD_SECONDS = 300.0
 """How long a request waits for the engine to load."""
@@ -59,13 +60,36 @@ def _only_text(messages: list[ModelMessage]) -> None:
 _SHOWN = {Image: "an image", Audio: "a sound", Video: "a video", File: "a file"}
 
 
-def embedded_warnings(
-    call: ModelCall, settings: ModelSettings | None, origin: Origin, grammar: str | None
-) -> list[str]:
+def embedded_warnings(call: ModelCall, own: ModelSettings | None, origin: Origin, grammar: str | None) -> list[str]:
     """One sentence for each setting, of the call or the model's own, that the engine cannot honour as given."""
     row = builtin_profiles()["llama.cpp"]
-    merged = merge_settings(DEFAULTS if settings is None else settings, call.settings)
-    return unheard(merged, origin, row, lambda call: _body(call, origin, grammar))
+    settings = merge_settings(DEFAULTS if own is None else own, call.settings)
+    fields = WIRES[row.wire].setting_fields(settings, row)
+    try:
+        fields.body = adjust(fields.body, grammar=grammar)
+    except RequestError:
+        return []
+    _claim_switch(fields)
+    return setting_warnings(fields, row, origin.model or row.title)
+
+
+def _claim_switch(fields: SettingFields) -> None:
+    """Record what is left of the settings when the body is adjusted: beside tools, levels come to a switch, which is on
+    unless a setting switches it off."""
+    off = fields.settings.get("openai_reasoning_effort") == "none"
+    needless = not off and fields.settings.get("thinking") not in (False, "none")
+    fields.writes = [
+        write
+        for write in fields.writes
+        if write.path not in ("reasoning_effort", "stream") and not (needless and write.setting == "thinking")
+    ]
+    fields.thinking_at("chat_template_kwargs", before=True)
+    if off and "thinking" in fields.settings:
+        fields.withhold("openai_reasoning_effort", "chat_template_kwargs.enable_thinking", by=["thinking"])
+        if fields.settings["thinking"] in (False, "none"):
+            fields.withdraw(("chat_template_kwargs",), by=["openai_reasoning_effort"])
+    elif off:
+        fields.claim("openai_reasoning_effort", "chat_template_kwargs.enable_thinking")
 
 
 class EmbeddedModel:

@@ -1,7 +1,7 @@
 """One model at one upstream: called with a `ModelCall`, it answers with a `ModelStream` of events.
 
-What is sent is made by a pure function of the call (`Model.request`); what of the settings the request does not show,
-`Model.warnings` tells.
+What is sent is made by a pure function of the call (`Model.request`); `Model.warnings` names the settings that the
+request does not honour.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from ..events import ErrorEvent, ModelEvent
 from ..parts import Origin
 from ..providers.faults import fault_of_response
 from ..providers.profiles import Profile
+from ..providers.setting_warnings import setting_warnings
 from ..providers.wires import WIRES, Decoder
 from ..settings import ModelCall, ModelSettings, merge_settings
 from ..telemetry.names import UPSTREAM_ID_HEADERS
 from ..upstream import Limits, UpstreamClient, UpstreamResponse
 from .door import door
 from .sigv4 import sign
-from .unheard import unheard
 
 MAX_ERROR_BODY = 64 * 1024
 
@@ -122,7 +122,6 @@ class Model:
         self._base_url = (base_url or profile.base_url).rstrip("/")
         self._api_key = api_key
         self._headers = headers or {}
-        self._unheard: tuple[str, list[str]] | None = None
 
     async def open(self, call: ModelCall) -> ModelStream:
         """Ask. Raises `ModelError` (nobody answered, or an error status) and `RequestError` (cannot be asked)."""
@@ -171,11 +170,14 @@ class Model:
     def warnings(self, call: ModelCall) -> list[str]:
         """One sentence for each setting, of the call or the model's own, that this model cannot honour as given."""
         settings = merge_settings(self.settings, call.settings)
-        key = repr(settings)
-        if self._unheard is None or self._unheard[0] != key:
-            # Mostly every call has the same settings.
-            self._unheard = key, unheard(settings, self.origin, self.profile, self.request)
-        return list(self._unheard[1])
+        if not self._base_url:
+            return []  # It is refused as a whole, and that is said when it is sent.
+        try:
+            fields = self._wire.setting_fields(settings, self.profile)
+        except RequestError:
+            return []
+        fields.claim_request_settings()
+        return setting_warnings(fields, self.profile, self.origin.model or self.profile.title)
 
 
 class HTTPModelStream:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from ..settings import ModelSettings
+from collections.abc import Mapping
+from typing import Any
+
 from .profiles import Profile
 
 LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
-def thinking_off(settings: ModelSettings) -> bool:
+def thinking_off(settings: Mapping[str, Any]) -> bool:
     return settings.get("thinking") in (False, "none")
 
 
-def asked_effort(settings: ModelSettings, row: Profile) -> str | None:
+def asked_effort(settings: Mapping[str, Any], row: Profile) -> str | None:
     """The row's nearest word for the level asked for; None to say nothing."""
     level = settings.get("thinking")
     if level is None:
@@ -20,6 +22,11 @@ def asked_effort(settings: ModelSettings, row: Profile) -> str | None:
     if level is True:
         return row.effort_on or None
     return nearest_effort(level or "none", row.efforts)
+
+
+def levels_at(row: Profile, path: str) -> tuple[str, ...]:
+    """`path`, if the row has any word for a level to send there."""
+    return (path,) if row.effort_on or any(effort in LEVELS for effort in row.efforts) else ()
 
 
 def may_sample(row: Profile, effort: str | None) -> bool:

@@ -11,6 +11,7 @@ from ..parts import Origin
 from ..settings import ModelCall
 from . import anthropic, bedrock, cohere, google, mistral, ollama, openai_chat, openai_responses
 from .profiles import Profile
+from .setting_fields import SettingFields, Settings
 
 
 class Decoder(Protocol):
@@ -42,6 +43,9 @@ class Wire(NamedTuple):
     """The request's JSON body."""
     decoder: Callable[[Profile, Origin, str], Decoder]
     """A decoder for one answer of this content type."""
+    setting_fields: Callable[[Settings, Profile], SettingFields]
+    """The fields of the body that come from settings, as `encode` writes them: what the model takes of them. Raises
+    `RequestError` where `encode` would because of the settings."""
     path: Callable[[ModelCall, Profile], str] = lambda call, row: row.path
     """Where below the base address it goes."""
     headers: Callable[[Profile, str | None, ModelCall], dict[str, str]] = bearer
@@ -49,14 +53,14 @@ class Wire(NamedTuple):
 
 
 WIRES: dict[str, Wire] = {
-    "bedrock": Wire(bedrock.encode, bedrock.decoder, bedrock.path),
-    "anthropic": Wire(anthropic.encode, anthropic.decoder, anthropic.path, anthropic.headers),
-    "google": Wire(google.encode, google.decoder, google.path, google.headers),
-    "openai_chat": Wire(openai_chat.encode, openai_chat.decoder),
-    "openai_responses": Wire(openai_responses.encode, openai_responses.decoder),
-    "mistral": Wire(mistral.encode, mistral.decoder),
-    "cohere": Wire(cohere.encode, cohere.decoder),
-    "ollama": Wire(ollama.encode, ollama.decoder),
+    "bedrock": Wire(bedrock.encode, bedrock.decoder, bedrock.setting_fields, bedrock.path),
+    "anthropic": Wire(anthropic.encode, anthropic.decoder, anthropic.setting_fields, anthropic.path, anthropic.headers),
+    "google": Wire(google.encode, google.decoder, google.setting_fields, google.path, google.headers),
+    "openai_chat": Wire(openai_chat.encode, openai_chat.decoder, openai_chat.setting_fields),
+    "openai_responses": Wire(openai_responses.encode, openai_responses.decoder, openai_responses.setting_fields),
+    "mistral": Wire(mistral.encode, mistral.decoder, mistral.setting_fields),
+    "cohere": Wire(cohere.encode, cohere.decoder, cohere.setting_fields),
+    "ollama": Wire(ollama.encode, ollama.decoder, ollama.setting_fields),
 }
 
 

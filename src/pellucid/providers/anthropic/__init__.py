@@ -5,6 +5,6 @@ but does go back to a compatible server that wrote it. What models and servers d
 """
 
 from .decode import decoder
-from .encode import betas, encode, headers, path
+from .encode import betas, encode, headers, path, setting_fields
 
-__all__ = ["betas", "decoder", "encode", "headers", "path"]
+__all__ = ["betas", "decoder", "encode", "headers", "path", "setting_fields"]

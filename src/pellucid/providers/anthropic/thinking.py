@@ -1,26 +1,19 @@
-"""How Claude is asked to think.
+"""How Claude is asked to think in a Messages request: see `claude`.
 
-Older models take a budget of tokens, which must lie inside `max_tokens`; newer ones think as they see fit, with an
-effort beside it; which a model takes, how it is told not to, and what else it refuses while it thinks, is in its row.
 `anthropic_thinking` and `anthropic_effort` are sent as they are, in place of the unified settings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ...errors import RequestError
+from ..claude import budget_of, claim_claude_thinking, claude_thinking
+from ..effort import thinking_off
 from ..profiles import Profile
+from ..setting_fields import HISTORY, Body, SettingFields, Settings
 
-Body = dict[str, Any]
-
-LEAST_BUDGET = 1024
-"""Tokens: the provider takes no smaller budget."""
 ROOM = 4096
 """Tokens for the answer, beside a budget."""
-
-_LEVELS = ("minimal", "low", "medium", "high", "xhigh", "max")
 
 
 class Asked(NamedTuple):
@@ -46,56 +39,78 @@ class Asked(NamedTuple):
         return self.config is not None and self.config.get("type") == "enabled"
 
 
-def ask(settings: Mapping[str, Any], row: Profile, *, lost: bool) -> Asked:
+def ask(settings: Settings, row: Profile, *, lost: bool = False) -> Asked:
     """`lost`: the reasoning that the call to be answered came of did not come back."""
-    own, own_effort = settings.get("anthropic_thinking"), settings.get("anthropic_effort")
-    given = settings.get("max_tokens")
-    limit = given if given is not None else row.max_tokens_default
+    own, effort = settings.get("anthropic_thinking"), settings.get("anthropic_effort")
     if isinstance(own, dict):
+        config: Body | None = own
         budget = own.get("budget_tokens")
-        if given is None and type(budget) is int:
-            limit = max(limit, budget + ROOM)
-        return Asked(own, own_effort, limit)
-    if row.thinking_mode == "none" or ("thinking" not in settings and "thinking_budget" not in settings):
-        return Asked(None, own_effort, limit)
-    if settings.get("thinking") in (False, "none"):
-        return _off(row, own_effort, limit)
-    level = settings.get("thinking", True)
-    if row.thinking_mode == "adaptive":
-        effort = None if level is True else _nearest(str(level), row.efforts)
-        return Asked({"type": "adaptive"} | _display(settings, row), own_effort or effort, limit)
-    if lost and row.lost_stops_thinking:
-        return Asked(None, own_effort, limit)
-    budget = settings.get("thinking_budget") or row.budgets.get("on" if level is True else str(level), LEAST_BUDGET)
-    if given is None:
-        limit = max(limit, budget + ROOM)
-    elif given <= LEAST_BUDGET:
-        raise RequestError(
-            f"max_tokens is {given}, and thinking takes at least {LEAST_BUDGET} of them; "
-            f"raise max_tokens, or switch thinking off",
-            code="max_tokens_too_small",
-            param="max_tokens",
-        )
     else:
-        budget = max(LEAST_BUDGET, min(budget, given - LEAST_BUDGET))
-    return Asked({"type": "enabled", "budget_tokens": budget} | _display(settings, row), own_effort, limit)
+        config, level, budget = claude_thinking(settings, row, lost=lost)
+        effort = effort or level if level is not None else effort
+    return Asked(config, effort, _limit(settings, row, budget))
 
 
-def _off(row: Profile, effort: str | None, limit: int) -> Asked:
-    if row.thinking_off == "least":
-        return Asked({"type": "adaptive"}, effort or row.efforts[0], limit)
-    return Asked({"type": row.thinking_off}, effort, limit)
+def _limit(settings: Settings, row: Profile, budget: object) -> int:
+    """`max_tokens`: if it is not given, there is room for the answer beside the budget."""
+    most = settings.get("max_tokens")
+    if most is None:
+        most = max(row.max_tokens_default, budget + ROOM if type(budget) is int else 0)
+    limit: int = most
+    return limit
 
 
-def _display(settings: Mapping[str, Any], row: Profile) -> Body:
-    """Reasoning that was asked for is to be seen."""
-    shown = row.thinking_display or ("summarized" if "thinking_summary" in settings else "")
-    return {"display": shown} if shown else {}
+def claim_thinking(fields: SettingFields, row: Profile) -> None:
+    """Record which settings say how much to think."""
+    settings, effort = fields.settings, "output_config.effort"
+    own = settings.get("anthropic_thinking")
+    if row.thinking_mode != "none" and ("thinking" in settings or "thinking_budget" in settings):
+        _claim_unified(fields, row, effort, replaced=isinstance(own, dict))
+    if isinstance(own, dict):
+        fields.bar("anthropic_thinking", effort, HISTORY, "max_tokens")
+        fields.claim("anthropic_thinking", "thinking")
+        alone = ask({"anthropic_thinking": own}, row)
+        if alone.off and row.replay != "none" and row.replay_on == "thinking":
+            fields.claim("anthropic_thinking", HISTORY)
+        if alone.max_tokens != row.max_tokens_default:
+            fields.claim("anthropic_thinking", "max_tokens", alone.max_tokens)
+    if settings.get("anthropic_effort"):
+        fields.claim("anthropic_effort", effort)
 
 
-def _nearest(level: str, known: tuple[str, ...]) -> str | None:
-    if level in known or level not in _LEVELS:
-        return level
-    at = _LEVELS.index(level)
-    choices = [name for name in known if name in _LEVELS]
-    return min(choices, key=lambda name: abs(_LEVELS.index(name) - at), default=None)
+def _claim_unified(fields: SettingFields, row: Profile, effort: str, *, replaced: bool) -> None:
+    """`replaced`: Anthropic's own setting is sent in place of these."""
+    settings, most = fields.settings, row.max_tokens_default
+    off, budget = thinking_off(settings), settings.get("thinking_budget")
+    budgets: dict[str, int] = {}
+    if row.thinking_mode == "budget":
+        if "thinking" in settings and not off:
+            budgets["thinking"] = budget_of(settings["thinking"], row)
+        if "thinking_budget" in settings:
+            budgets["thinking_budget"] = budget or budget_of(True, row)
+
+    def numbers(budget: int | None) -> tuple[int, ...]:
+        limit = _limit(settings, row, budget)
+        return (limit,) if budget is None else (limit, budget)
+
+    can_raise = row.thinking_mode == "budget" and any(number + ROOM > most for number in row.budgets.values())
+    paths = ("max_tokens",) if can_raise else ()
+    claim_claude_thinking(fields, row, "thinking", effort, *paths, numbers=None if replaced else numbers)
+    if off and row.thinking_off == "disabled":
+        fields.claim_history(row)
+    for name, number in budgets.items():
+        if number + ROOM <= most:
+            continue
+        if off or (name == "thinking" and budget):
+            fields.withhold(name, "max_tokens")
+        else:
+            fields.claim(name, "max_tokens", number + ROOM)
+        if off and budget != most:
+            # The limit that the budget does not raise now counts as a number that is sent because of thinking.
+            fields.claim("thinking", "max_tokens", most)
+
+
+def turn_thinking_on(settings: Settings, row: Profile) -> list[str]:
+    """The settings of which each alone switches thinking on."""
+    names = ("thinking", "thinking_budget", "anthropic_thinking")
+    return [name for name in names if name in settings and ask({name: settings[name]}, row).on]

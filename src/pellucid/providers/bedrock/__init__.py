@@ -6,7 +6,7 @@ the block itself; what is opaque comes as bytes. What the models behind it want 
 
 from .address import path
 from .decode import decoder
-from .encode import encode
+from .encode import encode, setting_fields
 from .invoke import InvokedDecoder, invoke_body, invoke_path
 
 __all__ = [
@@ -16,4 +16,5 @@ __all__ = [
     "invoke_body",
     "invoke_path",
     "path",
+    "setting_fields",
 ]

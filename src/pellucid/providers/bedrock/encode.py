@@ -43,25 +43,33 @@ from ...parts import (
     Video,
     json_text,
 )
-from ...settings import ModelCall, ModelSettings, OutputFormat, ToolDefinition
+from ...settings import ModelCall, OutputFormat, ToolDefinition
 from .. import history
 from ..effort import thinking_off
 from ..functions import offered
 from ..loose import REFUSED
 from ..profiles import Profile
+from ..setting_fields import Body, SettingFields, Settings
 from ..tagged import as_tagged
 from .blob import redacted_content
 from .media import Media
-from .thinking import NAMES, ask, thinks
-
-Body = dict[str, Any]
+from .thinking import NAMES, ask, claim_thinking, thinks
 
 _INFERENCE = {
-    "max_tokens": "maxTokens",
-    "temperature": "temperature",
-    "top_p": "topP",
-    "stop_sequences": "stopSequences",
+    "max_tokens": "inferenceConfig.maxTokens",
+    "temperature": "inferenceConfig.temperature",
+    "top_p": "inferenceConfig.topP",
+    "stop_sequences": "inferenceConfig.stopSequences",
 }
+_MODEL_FIELDS = "additionalModelRequestFields"
+_OWN_MODEL_FIELDS = "bedrock_additional_model_requests_fields"
+_ELSEWHERE = {
+    "bedrock_inference_profile": "path",
+    "bedrock_cache_instructions": "system.cachePoint",
+    "bedrock_cache_messages": "messages.cachePoint",
+    "bedrock_cache_tool_definitions": "toolConfig.cachePoint",
+}
+"""Settings that act where other things stand, too."""
 
 # The provider's own settings that are a field of the body each.
 _OWN = {
@@ -77,59 +85,112 @@ _TIERS = ("default", "flex", "priority", "reserved")
 
 def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
     """The request's JSON body. Raises `RequestError` for what this wire cannot carry."""
-    settings = call.settings
+    settings: Settings = call.settings
     conversation = _Conversation(row, target, thinking_off=thinking_off(settings))
     for message in history.settled(call.messages):
         conversation.add(message)
     conversation.flush()
-    fields = _model_fields(settings, row, lost=conversation.lost_reasoning())
+    model_fields = _model_fields(settings, row, lost=conversation.lost_reasoning())
     body: Body = {"messages": conversation.messages}
     if conversation.system:
         body["system"] = conversation.system + _cache_point(settings.get("bedrock_cache_instructions"))
     if conversation.messages and conversation.messages[-1]["role"] == "user":
         conversation.messages[-1]["content"] += _cache_point(settings.get("bedrock_cache_messages"))
-    body |= _inference(settings, row, fields)
-    body |= _tools(call, row, fields, conversation.tools)
-    body |= _output(call.output)
-    if fields:
-        body["additionalModelRequestFields"] = fields
-    if settings.get("service_tier") in _TIERS and "service_tier" in row.knows:
-        body["serviceTier"] = {"type": settings["service_tier"]}
-    if "metadata" in settings and "metadata" in row.knows:
-        body["requestMetadata"] = settings["metadata"]
-    body |= {there: settings[name] for name, there in _OWN.items() if name in settings}  # type: ignore[literal-required]
-    return body | settings.get("extra_body", {})
+    beside = _tools(call, row, model_fields, conversation.tools) | _output(call.output)
+    _write_settings(SettingFields(settings, body), row, model_fields, beside)
+    return body
+
+
+def setting_fields(settings: Settings, row: Profile) -> SettingFields:
+    """The fields of the body that come from settings."""
+    fields = SettingFields(settings)
+    for name, path in _ELSEWHERE.items():
+        if settings.get(name) or type(settings.get(name)) is bool:
+            fields.claim(name, path)
+    model_fields = _model_fields(settings, row, lost=False)
+    _claim_model_fields(fields, row, model_fields)
+    if thinking_off(settings):
+        fields.claim_history(row)
+    _write_settings(fields, row, model_fields, {})
+    return fields
 
 
 # --- settings ------------------------------------------------------------------------------------------------------
 
 
-def _model_fields(settings: ModelSettings, row: Profile, *, lost: bool) -> Body:
+def _write_settings(fields: SettingFields, row: Profile, model_fields: Body, beside: Body) -> None:
+    """`beside`: fields that come from elsewhere."""
+    settings, body = fields.settings, fields.body
+    dropped, always = _dropped(row, model_fields), _dropped(row, {})
+    for name, path in _INFERENCE.items():
+        if name in settings and name not in dropped:
+            fields.put(name, path, settings[name])
+        elif name in settings and name not in always:
+            fields.withhold(name, path, by=_dropping(settings, row, name))
+    body |= beside
+    if model_fields:
+        body[_MODEL_FIELDS] = model_fields
+    if settings.get("service_tier") in _TIERS and "service_tier" in row.knows:
+        fields.put_all({"service_tier": "serviceTier.type"})
+    if "metadata" in row.knows:
+        fields.put_all({"metadata": "requestMetadata"})
+    fields.put_all(_OWN)
+    fields.put_extra_body()
+
+
+def _own_fields(settings: Settings) -> Body:
+    own = settings.get(_OWN_MODEL_FIELDS)
+    return own if isinstance(own, dict) else {}
+
+
+def _model_fields(settings: Settings, row: Profile, *, lost: bool = False) -> Body:
     """What goes to the model as it is. The caller's own fields win, and stand for all of the thinking."""
-    own = settings.get("bedrock_additional_model_requests_fields")
-    fields: Body = dict(own) if isinstance(own, dict) else {}
-    asked = {} if NAMES & fields.keys() else ask(settings, row, lost=lost)
+    own = _own_fields(settings)
+    asked = {} if NAMES & own.keys() else ask(settings, row, lost=lost)
     if row.betas and thinks(asked):
         # Interleaved thinking: models without it refuse the name.
         asked["anthropic_beta"] = list(row.betas)
-    if "top_k" in settings and "top_k" in row.knows and _may_sample(row, asked | fields):
+    if "top_k" in settings and "top_k" not in _dropped(row, asked | own):
         asked["top_k"] = settings["top_k"]
-    return asked | fields
+    return asked | own
 
 
-def _may_sample(row: Profile, fields: Body) -> bool:
-    return row.sampling == "free" or (row.sampling == "without_thinking" and not thinks(fields))
+def _claim_model_fields(fields: SettingFields, row: Profile, model_fields: Body) -> None:
+    """Record which settings these fields come from."""
+    settings, own = fields.settings, _own_fields(fields.settings)
+    said = bool(NAMES & own.keys())
+    claim_thinking(fields, row, _MODEL_FIELDS, own=said)
+    if "top_k" in settings and "top_k" not in _dropped(row, {}):
+        if "top_k" in _dropped(row, model_fields):
+            fields.withhold("top_k", f"{_MODEL_FIELDS}.top_k", by=_dropping(settings, row, "top_k"))
+        else:
+            fields.claim("top_k", f"{_MODEL_FIELDS}.top_k")
+    if said:
+        fields.bar(_OWN_MODEL_FIELDS, *(f"{_MODEL_FIELDS}.{name}" for name in NAMES))
+    for name, value in own.items():
+        fields.claim(_OWN_MODEL_FIELDS, f"{_MODEL_FIELDS}.{name}", value)
 
 
-def _inference(settings: ModelSettings, row: Profile, fields: Body) -> Body:
-    config = {there: settings[name] for name, there in _INFERENCE.items() if name in settings}  # type: ignore[literal-required]
-    dropped: tuple[str, ...] = () if _may_sample(row, fields) else ("temperature", "topP")
-    nova = fields.get("reasoningConfig")
+def _dropped(row: Profile, model_fields: Body) -> tuple[str, ...]:
+    """The settings that the model does not take beside these fields."""
+    nova = model_fields.get("reasoningConfig")
     if isinstance(nova, dict) and nova.get("maxReasoningEffort") == "high":
         # Nova refuses any limit or tuning beside its highest effort.
-        dropped = ("maxTokens", "temperature", "topP")
-    config = {name: value for name, value in config.items() if name not in dropped}
-    return {"inferenceConfig": config} if config else {}
+        dropped: tuple[str, ...] = ("max_tokens", "temperature", "top_p")
+    else:
+        dropped = ()
+    if row.sampling != "free" and (row.sampling != "without_thinking" or thinks(model_fields)):
+        dropped += ("temperature", "top_p", "top_k")
+    return dropped if "top_k" in row.knows else (*dropped, "top_k")
+
+
+def _dropping(settings: Settings, row: Profile, dropped: str) -> list[str]:
+    """The settings of which each alone makes fields beside which the model does not take `dropped`."""
+    return [
+        name
+        for name in ("thinking", "thinking_budget", _OWN_MODEL_FIELDS)
+        if name in settings and dropped in _dropped(row, _model_fields({name: settings[name]}, row))
+    ]
 
 
 def _cache_point(wanted: Any) -> list[Body]:

@@ -1,6 +1,6 @@
 """Cohere's chat, version 2: typed events, blocks with an index, thought as a block or as a plan for tools."""
 
 from .decode import decoder
-from .encode import encode
+from .encode import encode, setting_fields
 
-__all__ = ["decoder", "encode"]
+__all__ = ["decoder", "encode", "setting_fields"]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, cast
-
 from ...parts import (
     Image,
     ModelRequest,
@@ -22,18 +19,16 @@ from ...parts import (
     UserContent,
     UserPromptPart,
 )
-from ...settings import ModelCall, ModelSettings, OutputFormat
+from ...settings import ModelCall, OutputFormat
 from .. import history
 from ..effort import thinking_off
 from ..functions import as_function, offered
 from ..media import unsupported, url_of
-from ..own import with_own
 from ..profiles import Profile
+from ..setting_fields import Body, SettingFields, Settings
 from .decode import TOOL_PLAN
 
-Body = dict[str, Any]
-
-_NAMES = {
+_PATHS = {
     "max_tokens": "max_tokens",
     "temperature": "temperature",
     "top_p": "p",
@@ -44,29 +39,55 @@ _NAMES = {
     "frequency_penalty": "frequency_penalty",
     "logprobs": "logprobs",
 }
-"""Settings, and what they are called here."""
+"""Settings that are sent as they are."""
 
 
 def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
     """The request's JSON body. Raises `RequestError` for what this wire cannot carry."""
-    settings = call.settings
     body: Body = {"model": call.model, "messages": _messages(call, row, target)}
     if call.stream:
         body["stream"] = True
-    body |= {there: settings[name] for name, there in _NAMES.items() if name in settings}  # type: ignore[literal-required]
-    body |= _tools(call) | _output(call.output) | _thinking(settings, row)
-    return with_own(body, cast("Mapping[str, Any]", settings), row.own) | settings.get("extra_body", {})
+    _write_settings(SettingFields(call.settings, body), row, _tools(call) | _output(call.output))
+    return body
 
 
-def _thinking(settings: ModelSettings, row: Profile) -> Body:
+def setting_fields(settings: Settings, row: Profile) -> SettingFields:
+    """The fields of the body that come from settings."""
+    fields = SettingFields(settings)
+    _write_settings(fields, row, {})
+    return fields
+
+
+def _write_settings(fields: SettingFields, row: Profile, beside: Body) -> None:
+    """`beside`: fields that come from elsewhere."""
+    fields.put_all(_PATHS)
+    fields.body |= beside
+    _write_thinking(fields, row)
+    fields.put_all(row.own, skip_none=True)
+    fields.put_extra_body()
+
+
+def _write_thinking(fields: SettingFields, row: Profile) -> None:
     """Unasked, a model that can think does. Cohere knows no levels: they are budgets of tokens."""
-    if row.thinking == "none" or not ("thinking" in settings or "thinking_budget" in settings):
-        return {}
+    settings = fields.settings
+    budgeted = "thinking_budget" in settings
+    if row.thinking == "none" or not ("thinking" in settings or budgeted):
+        return
+    fields.thinking_at("thinking")
     if thinking_off(settings):
-        return {"thinking": {"type": "disabled"}}
+        fields.put("thinking", "thinking", {"type": "disabled"})
+        if budgeted:
+            fields.withhold("thinking_budget", "thinking", by=["thinking"])
+        return
     asked: Body = {"type": row.thinking_on}
     budget = settings.get("thinking_budget", row.budgets.get(str(settings.get("thinking"))))
-    return {"thinking": asked | ({row.budget_field: budget} if budget is not None and row.budget_field else {})}
+    if budget is not None and row.budget_field:
+        asked[row.budget_field] = budget
+    if "thinking" in settings and budgeted:
+        fields.withhold("thinking", "thinking", by=["thinking_budget"])
+        if row.budgets.get(str(settings["thinking"])) == budget:
+            fields.add_silencers("thinking_budget", ["thinking"])
+    fields.put("thinking_budget" if budgeted else "thinking", "thinking", asked)
 
 
 def _tools(call: ModelCall) -> Body:

@@ -5,6 +5,6 @@ An answer is a list of parts, without ids or ends; signatures stand on whatever 
 
 from .address import headers, path
 from .decode import decoder
-from .encode import encode
+from .encode import encode, setting_fields
 
-__all__ = ["decoder", "encode", "headers", "path"]
+__all__ = ["decoder", "encode", "headers", "path", "setting_fields"]

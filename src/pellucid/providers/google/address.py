@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -27,10 +28,15 @@ _CLOUD_TIERS = {
 """Vertex's tiers; `pt_then_on_demand` is what it does untold."""
 
 
+def cloud_tier(settings: Mapping[str, Any], row: Profile) -> dict[str, str]:
+    """The headers that name Vertex's tier."""
+    tier = settings.get("google_cloud_service_tier")
+    return _CLOUD_TIERS.get(tier, {}) if tier is not None and row.auth == "bearer" else {}
+
+
 def headers(row: Profile, api_key: str | None, call: ModelCall | None = None) -> dict[str, str]:
     """The credentials: the Gemini API has a header of its own, Vertex takes an access token; and Vertex's tier."""
-    tier: Any = call.settings.get("google_cloud_service_tier") if call is not None else None
-    found = _CLOUD_TIERS.get(tier, {}) if row.auth == "bearer" else {}
+    found = cloud_tier(call.settings, row) if call is not None else {}
     if api_key is None or row.auth == "none":
         return dict(found)
     return found | ({row.auth: api_key} if row.auth.endswith("-key") else {"Authorization": f"Bearer {api_key}"})

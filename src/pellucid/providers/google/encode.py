@@ -8,32 +8,33 @@ headers (see `address`). The messages are written by `contents`.
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...parts import Origin
-from ...settings import ModelCall, ModelSettings, OutputFormat
+from ...settings import ModelCall, OutputFormat
 from ..functions import offered
 from ..profiles import Profile
+from ..setting_fields import HEADER, Body, SettingFields, Settings
+from .address import cloud_tier
 from .contents import contents, system_instruction
-from .thinking import thinking_config
-
-Body = dict[str, Any]
+from .thinking import write_thinking
 
 # Settings and what they are called there; of two for one name, the later wins.
 _GENERATION = {
-    "max_tokens": "maxOutputTokens",
-    "temperature": "temperature",
-    "top_p": "topP",
-    "top_k": "topK",
-    "seed": "seed",
-    "presence_penalty": "presencePenalty",
-    "frequency_penalty": "frequencyPenalty",
-    "stop_sequences": "stopSequences",
-    "logprobs": "responseLogprobs",
-    "top_logprobs": "logprobs",
-    "google_logprobs": "responseLogprobs",
-    "google_top_logprobs": "logprobs",
-    "google_video_resolution": "mediaResolution",
+    setting: f"generationConfig.{name}"
+    for setting, name in {
+        "max_tokens": "maxOutputTokens",
+        "temperature": "temperature",
+        "top_p": "topP",
+        "top_k": "topK",
+        "seed": "seed",
+        "presence_penalty": "presencePenalty",
+        "frequency_penalty": "frequencyPenalty",
+        "stop_sequences": "stopSequences",
+        "logprobs": "responseLogprobs",
+        "top_logprobs": "logprobs",
+        "google_logprobs": "responseLogprobs",
+        "google_top_logprobs": "logprobs",
+        "google_video_resolution": "mediaResolution",
+    }.items()
 }
 _TOP = {
     "google_safety_settings": "safetySettings",
@@ -46,31 +47,43 @@ _MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 
 def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
     """The request's JSON body. Raises `RequestError` for what this wire cannot carry."""
-    settings = call.settings
     body: Body = {"contents": contents(call, row, target)}
     system = system_instruction(call)
     if system:
         body["systemInstruction"] = {"parts": [{"text": text} for text in system]}
     body |= _tools(call)
-    generation = _renamed(settings, _GENERATION) | _output(call.output)
-    thinking = thinking_config(settings, row)
-    if thinking:
-        generation["thinkingConfig"] = thinking
-    if generation:
-        body["generationConfig"] = generation
-    body |= _renamed(settings, _TOP)
-    tier = settings.get("google_service_tier", _TIERS.get(settings.get("service_tier", "")))
-    if tier is not None:
-        body["serviceTier"] = tier
-    return _merged(body, settings.get("extra_body", {}))
+    _write_settings(SettingFields(call.settings, body), row, _output(call.output))
+    return body
+
+
+def setting_fields(settings: Settings, row: Profile) -> SettingFields:
+    """The fields of the body that come from settings."""
+    fields = SettingFields(settings)
+    for header in cloud_tier(settings, row):
+        fields.claim("google_cloud_service_tier", HEADER + header)
+    _write_settings(fields, row, {})
+    return fields
+
+
+def _write_settings(fields: SettingFields, row: Profile, output: Body) -> None:
+    """`output`: what the generation is told of the form of the answer."""
+    settings, body = fields.settings, fields.body
+    fields.put_all(_GENERATION)
+    if output:
+        body["generationConfig"] = body.get("generationConfig", {}) | output
+    write_thinking(fields, row)
+    fields.put_all(_TOP)
+    if "service_tier" in settings and settings["service_tier"] in _TIERS:
+        fields.put("service_tier", "serviceTier", _TIERS[settings["service_tier"]])
+    fields.put_all({"google_service_tier": "serviceTier"})
+    if body.get("serviceTier", "") is None:
+        del body["serviceTier"]
+    # Most of this wire's settings are not at the top.
+    fields.put_extra_body(merge=True)
 
 
 _TIERS = {"default": "standard", "standard": "standard", "flex": "flex", "priority": "priority"}
 """Tiers that Google has; others (`auto`, …) are its own choice."""
-
-
-def _renamed(settings: ModelSettings, names: dict[str, str]) -> Body:
-    return {there: settings[name] for name, there in names.items() if name in settings}  # type: ignore[literal-required]
 
 
 def _tools(call: ModelCall) -> Body:
@@ -102,12 +115,3 @@ def _output(output: OutputFormat) -> Body:
     if output.kind == "json_schema" and output.schema:
         asked["responseJsonSchema"] = output.schema
     return asked
-
-
-def _merged(body: Body, more: Body) -> Body:
-    """`more` wins, object by object: most of this wire's settings are not at the top."""
-    merged = dict(body)
-    for name, value in more.items():
-        old = merged.get(name)
-        merged[name] = _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
-    return merged

@@ -7,38 +7,69 @@ is told to think as little as it can (the first of the row's `efforts`): its def
 
 from __future__ import annotations
 
-from typing import Any
-
-from ...settings import ModelSettings
 from ..effort import LEVELS, nearest_effort, thinking_off
 from ..profiles import Profile
+from ..setting_fields import SettingFields
 from .chunk import camel
 
 AUTOMATIC = -1
 """The budget that leaves the amount to the model."""
 
 
-def thinking_config(settings: ModelSettings, row: Profile) -> dict[str, Any]:
-    """`thinkingConfig`; empty to say nothing. Google's own setting wins, and is taken as it is."""
-    own: dict[str, Any] | None = settings.get("google_thinking_config")  # type: ignore[assignment]
+_CONFIG = "generationConfig.thinkingConfig"
+_SHOWN = f"{_CONFIG}.includeThoughts"
+
+
+def write_thinking(fields: SettingFields, row: Profile) -> None:
+    """Google's own setting wins, and is taken as it is."""
+    settings = fields.settings
+    own = settings.get("google_thinking_config")
+    if row.thinking != "none" and not settings.keys().isdisjoint(_SETTINGS):
+        _write_unified(fields, row)
     if own is not None:
-        config: dict[str, Any] = camel(own)
-        return config
-    if row.thinking == "none":
-        return {}
-    off = thinking_off(settings)
-    shown = {"includeThoughts": True}
-    if "thinking_budget" in settings and row.budget_field and not off:
-        return {row.budget_field: settings["thinking_budget"], **(shown if settings["thinking_budget"] else {})}
-    level = settings.get("thinking")
+        fields.put("google_thinking_config", _CONFIG, camel(own))
+        if not own:
+            fields.remove(_CONFIG)
+
+
+_SETTINGS = ("thinking", "thinking_budget", "thinking_summary")
+
+
+def _write_unified(fields: SettingFields, row: Profile) -> None:
+    settings = fields.settings
+    level, off = settings.get("thinking"), thinking_off(settings)
+    field = f"{_CONFIG}.thinkingBudget" if row.budgets else f"{_CONFIG}.thinkingLevel"
+    fields.thinking_at(_SHOWN, field)
+    budgeted = "thinking_budget" in settings and bool(row.budget_field)
+    asked = [name for name, is_asked in (("thinking", level is not None), ("thinking_budget", budgeted)) if is_asked]
+    if "thinking_summary" in settings:
+        if asked:
+            fields.withhold("thinking_summary", _SHOWN, by=asked)
+        else:
+            fields.put("thinking_summary", _SHOWN, True)
+    if budgeted and not off:
+        if level is not None:
+            fields.withhold("thinking", _SHOWN, by=["thinking_budget"])
+            if row.budgets and _budget(level, row) == settings["thinking_budget"]:
+                fields.add_silencers("thinking_budget", ["thinking"])
+        fields.put("thinking_budget", f"{_CONFIG}.{row.budget_field}", settings["thinking_budget"])
+        if settings["thinking_budget"]:
+            fields.put("thinking_budget", _SHOWN, True)
+        return
+    if budgeted:
+        fields.withhold("thinking_budget", f"{_CONFIG}.{row.budget_field}", by=["thinking"])
     if level is None:
-        return shown if "thinking_summary" in settings else {}
+        return
     if row.budgets:
-        return {"thinkingBudget": _budget("none" if off else level, row)} | ({} if off else shown)
+        fields.put("thinking", field, _budget("none" if off else level, row))
     if off:
-        return {"thinkingLevel": row.efforts[0]} if row.efforts else {}
-    word = None if level is True else nearest_effort(str(level), row.efforts)
-    return shown | ({"thinkingLevel": word} if word is not None else {})
+        if row.efforts and not row.budgets:
+            fields.put("thinking", field, row.efforts[0])
+        return
+    fields.put("thinking", _SHOWN, True)
+    word = None if level is True or row.budgets else nearest_effort(str(level), row.efforts)
+    if word is not None:
+        fields.put("thinking", field, word)
 
 
 def _budget(level: bool | str, row: Profile) -> int:

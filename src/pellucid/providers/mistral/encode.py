@@ -7,10 +7,10 @@ speaks right after a tool, and a last message that is the model's own without be
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from hashlib import blake2b
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 
 from ...parts import (
     Audio,
@@ -31,18 +31,16 @@ from ...parts import (
     UserContent,
     UserPromptPart,
 )
-from ...settings import ModelCall, ModelSettings, OutputFormat
+from ...settings import ModelCall, OutputFormat
 from .. import history
-from ..effort import nearest_effort, thinking_off
+from ..effort import levels_at, nearest_effort, thinking_off
 from ..functions import as_function, offered
 from ..media import unsupported, url_of
-from ..own import with_own
 from ..profiles import Profile
+from ..setting_fields import Body, SettingFields, Settings
 from ..tagged import as_tagged
 
-Body = dict[str, Any]
-
-_NAMES = {
+_PATHS = {
     "max_tokens": "max_tokens",
     "temperature": "temperature",
     "top_p": "top_p",
@@ -58,44 +56,60 @@ _NAMES = {
     "cache_key": "prompt_cache_key",
     "metadata": "metadata",
 }
-"""Settings, and what they are called here."""
+"""Settings that are sent as they are."""
 
 
 def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
     """The request's JSON body. Raises `RequestError` for what this wire cannot carry."""
-    settings = call.settings
     body: Body = {"model": call.model, "messages": _messages(call, row, target)}
     if call.stream:
         body["stream"] = True
-    body |= {there: settings[name] for name, there in _NAMES.items() if name in settings}  # type: ignore[literal-required]
-    body |= _tools(call) | _output(call.output) | _THINKING[row.thinking](settings, row)
-    return with_own(body, cast("Mapping[str, Any]", settings), row.own) | settings.get("extra_body", {})
+    _write_settings(SettingFields(call.settings, body), row, _tools(call) | _output(call.output))
+    return body
+
+
+def setting_fields(settings: Settings, row: Profile) -> SettingFields:
+    """The fields of the body that come from settings."""
+    fields = SettingFields(settings)
+    _write_settings(fields, row, {})
+    return fields
+
+
+def _write_settings(fields: SettingFields, row: Profile, beside: Body) -> None:
+    """`beside`: fields that come from elsewhere."""
+    fields.put_all(_PATHS)
+    fields.body |= beside
+    _THINKING[row.thinking](fields, row)
+    fields.put_all(row.own, skip_none=True)
+    fields.put_extra_body()
 
 
 # --- how to ask for thought --------------------------------------------------------------------------------------
 
 
-def _ask_effort(settings: ModelSettings, row: Profile) -> Body:
-    level = settings.get("thinking")
+def _write_effort(fields: SettingFields, row: Profile) -> None:
+    fields.thinking_at(*levels_at(row, "reasoning_effort"))
+    level = fields.settings.get("thinking")
     if level is None:
-        return {}
+        return
     # Unasked these models do not think, and there is no word for their own amount: true has to name one.
     level = "none" if level is False else "high" if level is True else level
     effort = nearest_effort(level, row.efforts)
-    return {"reasoning_effort": effort} if effort is not None else {}
+    if effort is not None:
+        fields.put("thinking", "reasoning_effort", effort)
 
 
-def _ask_mode(settings: ModelSettings, row: Profile) -> Body:
+def _write_mode(fields: SettingFields, row: Profile) -> None:
     """The magistral models always think; the mode says whether they are told how to, by Mistral's own prompt."""
-    if "thinking" not in settings:
-        return {}
-    return {"prompt_mode": None if thinking_off(settings) else row.thinking_on}
+    fields.thinking_at("prompt_mode")
+    if "thinking" in fields.settings:
+        fields.put("thinking", "prompt_mode", None if thinking_off(fields.settings) else row.thinking_on)
 
 
-_THINKING: dict[str, Callable[[ModelSettings, Profile], Body]] = {
-    "effort": _ask_effort,
-    "thinking_type": _ask_mode,
-    "none": lambda settings, row: {},
+_THINKING: dict[str, Callable[[SettingFields, Profile], None]] = {
+    "effort": _write_effort,
+    "thinking_type": _write_mode,
+    "none": lambda fields, row: None,
 }
 
 

@@ -1,6 +1,6 @@
 """Ollama's own `/api/chat`: lines of JSON, thought in a field of its own, arguments as objects."""
 
 from .decode import decoder
-from .encode import encode
+from .encode import encode, setting_fields
 
-__all__ = ["decoder", "encode"]
+__all__ = ["decoder", "encode", "setting_fields"]

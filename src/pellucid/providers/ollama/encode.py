@@ -5,9 +5,6 @@ How to sample stands in `options`; `stream` is always said, because Ollama strea
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, cast
-
 import msgspec
 
 from ...errors import RequestError
@@ -25,50 +22,61 @@ from ...parts import (
     ToolReturnPart,
     UserPromptPart,
 )
-from ...settings import ModelCall, ModelSettings, OutputFormat
+from ...settings import ModelCall, OutputFormat
 from .. import history
 from ..effort import nearest_effort, thinking_off
 from ..functions import as_function, offered
-from ..own import with_own
 from ..profiles import Profile
+from ..setting_fields import Body, SettingFields, Settings
 
-Body = dict[str, Any]
-
-_OPTIONS = {
-    "max_tokens": "num_predict",
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "top_k": "top_k",
-    "seed": "seed",
-    "stop_sequences": "stop",
-    "presence_penalty": "presence_penalty",
-    "frequency_penalty": "frequency_penalty",
+_PATHS = {
+    "max_tokens": "options.num_predict",
+    "temperature": "options.temperature",
+    "top_p": "options.top_p",
+    "top_k": "options.top_k",
+    "seed": "options.seed",
+    "stop_sequences": "options.stop",
+    "presence_penalty": "options.presence_penalty",
+    "frequency_penalty": "options.frequency_penalty",
+    "logprobs": "logprobs",
+    "top_logprobs": "top_logprobs",
 }
-"""Settings, and what they are called here among the options."""
-
-_SAME_NAME = ("logprobs", "top_logprobs")
+"""Settings that are sent as they are."""
 
 
 def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
     """The request's JSON body. Raises `RequestError` for what this wire cannot carry."""
-    settings = call.settings
     body: Body = {"model": call.model, "messages": _messages(call, row, target), "stream": call.stream}
-    options = {there: settings[name] for name, there in _OPTIONS.items() if name in settings}  # type: ignore[literal-required]
-    if options:
-        body["options"] = options
-    body |= {name: settings[name] for name in _SAME_NAME if name in settings}  # type: ignore[literal-required]
-    body |= _tools(call) | _output(call.output) | _think(settings, row)
-    return with_own(body, cast("Mapping[str, Any]", settings), row.own) | settings.get("extra_body", {})
+    _write_settings(SettingFields(call.settings, body), row, _tools(call) | _output(call.output))
+    return body
 
 
-def _think(settings: ModelSettings, row: Profile) -> Body:
+def setting_fields(settings: Settings, row: Profile) -> SettingFields:
+    """The fields of the body that come from settings."""
+    fields = SettingFields(settings)
+    _write_settings(fields, row, {})
+    return fields
+
+
+def _write_settings(fields: SettingFields, row: Profile, beside: Body) -> None:
+    """`beside`: fields that come from elsewhere."""
+    fields.put_all(_PATHS)
+    fields.body |= beside
+    _write_thinking(fields, row)
+    fields.put_all(row.own, skip_none=True)
+    fields.put_extra_body()
+
+
+def _write_thinking(fields: SettingFields, row: Profile) -> None:
     """`think` is a yes or no; only models that know levels may be asked for one."""
-    if row.thinking == "none" or "thinking" not in settings:
-        return {}
-    level = settings["thinking"]
-    if isinstance(level, bool) or thinking_off(settings):
-        return {"think": not thinking_off(settings)}
-    return {"think": nearest_effort(level, row.efforts) or True}
+    if row.thinking == "none" or "thinking" not in fields.settings:
+        return
+    fields.thinking_at("think")
+    level = fields.settings["thinking"]
+    if isinstance(level, bool) or thinking_off(fields.settings):
+        fields.put("thinking", "think", not thinking_off(fields.settings))
+    else:
+        fields.put("thinking", "think", nearest_effort(level, row.efforts) or True)
 
 
 def _tools(call: ModelCall) -> Body:

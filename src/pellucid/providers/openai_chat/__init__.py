@@ -5,6 +5,6 @@ or in several of these at once; requests and history differ as much. What differ
 """
 
 from .decode import decoder
-from .encode import encode
+from .encode import encode, setting_fields
 
-__all__ = ["decoder", "encode"]
+__all__ = ["decoder", "encode", "setting_fields"]

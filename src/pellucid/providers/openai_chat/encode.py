@@ -5,8 +5,8 @@ The messages are OpenAI's; how to ask for thought, and how earlier thought goes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any
 
 from ...errors import RequestError
 from ...parts import (
@@ -28,15 +28,13 @@ from ...parts import (
     UserContent,
     UserPromptPart,
 )
-from ...settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition
+from ...settings import ModelCall, OutputFormat, ToolChoice, ToolDefinition
 from .. import history
-from ..effort import SAMPLING, asked_effort, may_sample, thinking_off
+from ..effort import SAMPLING, asked_effort, levels_at, may_sample, thinking_off
 from ..media import data_url, input_audio, unsupported, url_of
-from ..own import with_own
 from ..profiles import Profile
+from ..setting_fields import Body, SettingFields, Settings, sampling_silencers
 from .details import details_of
-
-Body = dict[str, Any]
 
 # Settings that every server knows, and their names there.
 _COMMON = {
@@ -81,92 +79,126 @@ _OWN = {
 
 def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
     """The request's JSON body. Raises `RequestError` for what this wire cannot carry."""
-    settings = call.settings
     body: Body = {"model": call.model, "messages": _messages(call, row, target)}
     if call.stream:
         body["stream"] = True
         if row.stream_usage:
             body["stream_options"] = {"include_usage": True}
-    if "max_tokens" in settings:
-        body[row.max_tokens] = settings["max_tokens"]
-    known = _COMMON | {name: _OPTIONAL[name] for name in row.knows if name in _OPTIONAL}
-    body |= {there: settings[name] for name, there in known.items() if name in settings}  # type: ignore[literal-required]
-    body |= _tools(call.tools, call.tool_choice)
-    body |= _output(call.output)
-    body |= _THINKING[row.thinking](settings, row)
-    body = with_own(body, cast("Mapping[str, Any]", settings), row.own or _OWN)
+    fields = SettingFields(call.settings, body)
+    _write_settings(fields, row, _tools(call.tools, call.tool_choice) | _output(call.output))
+    return body
+
+
+def setting_fields(settings: Settings, row: Profile) -> SettingFields:
+    """The fields of the body that come from settings."""
+    fields = SettingFields(settings)
+    _write_settings(fields, row, {})
+    if thinking_off(settings):
+        fields.claim_history(row)
+    return fields
+
+
+def _write_settings(fields: SettingFields, row: Profile, beside: Body) -> None:
+    """`beside`: fields that come from elsewhere, and give way to the provider's own settings."""
+    body = fields.body
+    fields.put_all({"max_tokens": row.max_tokens})
+    fields.put_all(_COMMON)
+    fields.put_all({setting: _OPTIONAL[setting] for setting in row.knows if setting in _OPTIONAL})
+    body |= beside
+    _THINKING[row.thinking](fields, row)
+    fields.put_all(row.own or _OWN, skip_none=True)
     if not may_sample(row, body.get("reasoning_effort")):
-        body = {name: value for name, value in body.items() if name not in SAMPLING}
-    return body | settings.get("extra_body", {})
+        fields.withdraw(SAMPLING, by=sampling_silencers(fields, row, "reasoning_effort"))
+    elif row.sampling == "told_off":
+        fields.claim_sampling("reasoning_effort")
+    fields.put_extra_body()
 
 
 # --- how to ask for thought --------------------------------------------------------------------------------------
 
 
-def _ask_effort(settings: ModelSettings, row: Profile) -> Body:
-    effort = asked_effort(settings, row)
-    return {"reasoning_effort": effort} if effort is not None else {}
+def _put_effort(fields: SettingFields, row: Profile) -> None:
+    effort = asked_effort(fields.settings, row)
+    if effort is not None:
+        fields.put("thinking", "reasoning_effort", effort)
 
 
-def _ask_thinking_type(settings: ModelSettings, row: Profile) -> Body:
-    if "thinking" not in settings:
-        return {}
-    if thinking_off(settings):
-        return {"thinking": {"type": "disabled"}}
-    return {"thinking": {"type": row.thinking_on}} | _ask_effort(settings, row)
+def _put_budget(fields: SettingFields, row: Profile) -> None:
+    if row.budget_field:
+        fields.put_all({"thinking_budget": row.budget_field})
 
 
-def _ask_enable_thinking(settings: ModelSettings, row: Profile) -> Body:
-    body: Body = {"enable_thinking": not thinking_off(settings)} if "thinking" in settings else {}
-    return body | _budget(settings, row)
+def _ask_effort(fields: SettingFields, row: Profile) -> None:
+    fields.thinking_at(*levels_at(row, "reasoning_effort"))
+    _put_effort(fields, row)
 
 
-def _budget(settings: ModelSettings, row: Profile) -> Body:
-    if not row.budget_field or "thinking_budget" not in settings:
-        return {}
-    return {row.budget_field: settings["thinking_budget"]}
+def _ask_thinking_type(fields: SettingFields, row: Profile) -> None:
+    fields.thinking_at("thinking.type", *levels_at(row, "reasoning_effort"))
+    if thinking_off(fields.settings):
+        fields.put("thinking", "thinking.type", "disabled")
+    elif "thinking" in fields.settings:
+        fields.put("thinking", "thinking.type", row.thinking_on)
+        _put_effort(fields, row)
 
 
-def _ask_reasoning_switch(settings: ModelSettings, row: Profile) -> Body:
-    if "thinking" not in settings:
-        return {}
-    if thinking_off(settings):
-        return {"reasoning": {"enabled": False}}
-    return {"reasoning": {"enabled": True}} | _ask_effort(settings, row)
+def _ask_enable_thinking(fields: SettingFields, row: Profile) -> None:
+    fields.thinking_at("enable_thinking")
+    if "thinking" in fields.settings:
+        fields.put("thinking", "enable_thinking", not thinking_off(fields.settings))
+    _put_budget(fields, row)
 
 
-def _ask_reasoning_object(settings: ModelSettings, row: Profile) -> Body:
-    asked: Body = {}
-    effort = asked_effort(settings, row)
+def _ask_reasoning_switch(fields: SettingFields, row: Profile) -> None:
+    fields.thinking_at("reasoning.enabled", *levels_at(row, "reasoning_effort"))
+    if "thinking" in fields.settings:
+        fields.put("thinking", "reasoning.enabled", not thinking_off(fields.settings))
+    if not thinking_off(fields.settings):
+        _put_effort(fields, row)
+
+
+def _ask_reasoning_object(fields: SettingFields, row: Profile) -> None:
+    """A budget, or a level, or a switch; a summary only beside one of them."""
+    settings, effort = fields.settings, asked_effort(fields.settings, row)
+    asked: tuple[str, Any] | None = None
+    if effort is not None:
+        asked = "reasoning.effort", effort
+    elif settings.get("thinking") is True or thinking_off(settings):
+        asked = "reasoning.enabled", not thinking_off(settings)
     if "thinking_budget" in settings:
-        asked["max_tokens"] = settings["thinking_budget"]
-    elif effort is not None:
-        asked["effort"] = effort
-    elif settings.get("thinking") is True:
-        asked["enabled"] = True
-    elif thinking_off(settings):
-        asked["enabled"] = False
-    if "thinking_summary" in settings and asked:
-        asked["summary"] = settings["thinking_summary"]
-    return {"reasoning": asked} if asked else {}
+        fields.put("thinking_budget", "reasoning.max_tokens", settings["thinking_budget"])
+        if asked is not None:
+            fields.withhold("thinking", asked[0], by=["thinking_budget"])
+    else:
+        summary = ("reasoning.summary",) if "thinking_summary" in settings else ()
+        fields.thinking_at(*levels_at(row, "reasoning.effort"), "reasoning.enabled", *summary)
+        if asked is not None:
+            fields.put("thinking", *asked)
+    if asked is not None or "thinking_budget" in settings:
+        fields.put_all({"thinking_summary": "reasoning.summary"})
+        fields.dependent.add("thinking_summary")
+        if asked is not None and "thinking_summary" in settings and "thinking_budget" not in settings:
+            fields.claim("thinking", "reasoning.summary")
 
 
-def _ask_template(settings: ModelSettings, row: Profile) -> Body:
-    body = _budget(settings, row)
-    if "thinking" not in settings:
-        return body
-    body |= {"chat_template_kwargs": dict.fromkeys(row.template_switches, not thinking_off(settings))}
-    return body if thinking_off(settings) else body | _ask_effort(settings, row)
+def _ask_template(fields: SettingFields, row: Profile) -> None:
+    _put_budget(fields, row)
+    fields.thinking_at("chat_template_kwargs", *levels_at(row, "reasoning_effort"))
+    if "thinking" in fields.settings:
+        switches = dict.fromkeys(row.template_switches, not thinking_off(fields.settings))
+        fields.put("thinking", "chat_template_kwargs", switches)
+    if not thinking_off(fields.settings):
+        _put_effort(fields, row)
 
 
-_THINKING: dict[str, Callable[[ModelSettings, Profile], Body]] = {
+_THINKING: dict[str, Callable[[SettingFields, Profile], None]] = {
     "effort": _ask_effort,
     "thinking_type": _ask_thinking_type,
     "enable_thinking": _ask_enable_thinking,
     "reasoning_object": _ask_reasoning_object,
     "reasoning_switch": _ask_reasoning_switch,
     "template": _ask_template,
-    "none": lambda settings, row: {},
+    "none": lambda fields, row: None,
 }
 
 

@@ -5,6 +5,6 @@ combination), a message, a call. They are read into parts and go back as the ite
 """
 
 from .decode import decoder
-from .encode import encode
+from .encode import encode, setting_fields
 
-__all__ = ["decoder", "encode"]
+__all__ = ["decoder", "encode", "setting_fields"]

@@ -6,19 +6,13 @@ that mean the same everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, cast
-
 from ...parts import ModelMessage, ModelRequest, ModelResponse, Origin, same_origin
-from ...settings import ModelCall, ModelSettings, OutputFormat, ToolDefinition
-from ..effort import SAMPLING, asked_effort, may_sample
+from ...settings import ModelCall, OutputFormat, ToolDefinition
+from ..effort import SAMPLING, asked_effort, levels_at, may_sample
 from ..functions import offered
-from ..own import with_own
 from ..profiles import Profile
+from ..setting_fields import Body, SettingFields, Settings, Write, sampling_silencers
 from .history_items import history_items
-
-Body = dict[str, Any]
-Settings = Mapping[str, Any]
 
 # Settings that every server knows, and their names there.
 _COMMON = {
@@ -64,17 +58,16 @@ _OPTIONAL = {
 }
 
 _REASONING = {
-    "openai_reasoning_effort": "effort",
-    "openai_reasoning_summary": "summary",
-    "openai_reasoning_context": "context",
-    "openai_reasoning_mode": "mode",
+    "openai_reasoning_effort": "reasoning.effort",
+    "openai_reasoning_summary": "reasoning.summary",
+    "openai_reasoning_context": "reasoning.context",
+    "openai_reasoning_mode": "reasoning.mode",
 }
 
 
 def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
     """The request's JSON body. Raises `RequestError` for what this wire cannot carry."""
-    # Providers' own settings are no part of the typed dictionary.
-    settings = _going_on(call.messages, cast("Settings", call.settings), target)
+    settings: Settings = _going_on(call.messages, call.settings, target)
     store = settings.get("openai_store", row.store)
     messages = _since(call.messages, settings.get("openai_previous_response_id"))
     body: Body = {
@@ -93,19 +86,54 @@ def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
         body["instructions"] = instructions[-1]
     if call.stream:
         body["stream"] = True
-    if store is not None:
-        body["store"] = store
-    reasoning = _reasoning(settings, row)
-    samples = may_sample(row, reasoning.get("reasoning", {}).get("effort"))
-    body |= _include(settings, row, samples=samples) | reasoning
-    known = _COMMON | {name: _OPTIONAL[name] for name in row.knows if name in _OPTIONAL}
-    body |= {there: settings[name] for name, there in known.items() if settings.get(name) is not None}
-    body |= _tools(call, [tool for name in _BUILTIN for tool in settings.get(name) or ()])
-    body |= _text(call.output, settings, row)
-    body = with_own(body, settings, _OWN)
+    builtin = [tool for name in _BUILTIN for tool in settings.get(name) or ()]
+    _write_settings(SettingFields(settings, body), row, _tools(call, builtin), _format(call.output))
+    return body
+
+
+def setting_fields(settings: Settings, row: Profile) -> SettingFields:
+    """The fields of the body that come from settings."""
+    fields = SettingFields(_without_auto(settings))
+    _write_settings(fields, row, {}, {})
+    fields.settings = settings
+    if settings.get("openai_previous_response_id") == AUTO:
+        _claim_going_on(fields, row)
+    return fields
+
+
+def _write_settings(fields: SettingFields, row: Profile, tools: Body, form: Body) -> None:
+    """`tools` and `form` (of the text) come from elsewhere; the provider's own settings win over them."""
+    settings, body = fields.settings, fields.body
+    if "openai_store" in settings:
+        if settings["openai_store"] is not None:
+            fields.put("openai_store", "store", settings["openai_store"])
+    elif row.store is not None:
+        body["store"] = row.store
+    reasoning = row.thinking != "none"
+    own_effort = settings.get("openai_reasoning_effort")
+    effort = own_effort if own_effort is not None else asked_effort(settings, row)
+    samples = may_sample(row, effort if reasoning else None)
+    _write_include(fields, row, samples=samples)
+    fields.put_all({"top_logprobs": "top_logprobs"})
+    if reasoning:
+        _write_reasoning(fields, row)
+    fields.put_all(_COMMON, skip_none=True)
+    fields.put_all({setting: _OPTIONAL[setting] for setting in row.knows if setting in _OPTIONAL}, skip_none=True)
+    for setting in _BUILTIN:
+        if settings.get(setting):
+            fields.claim(setting, f"tools.{setting}")
+    body |= tools
+    if form:
+        body["text"] = form
+    _write_verbosity(fields, row)
+    fields.put_all(_OWN, skip_none=True)
+    if "openai_send_reasoning_ids" in settings:
+        fields.claim("openai_send_reasoning_ids", "input.id")
     if not samples:
-        body = {name: value for name, value in body.items() if name not in SAMPLING}
-    return body | call.settings.get("extra_body", {})
+        fields.withdraw(_SAMPLING, by=sampling_silencers(fields, row, "reasoning.effort"))
+    elif row.sampling == "told_off":
+        fields.claim_sampling("reasoning.effort")
+    fields.put_extra_body()
 
 
 _BUILTIN = ("openai_builtin_tools", "openai_native_tools")
@@ -123,16 +151,25 @@ def _going_on(messages: list[ModelMessage], settings: Settings, target: Origin) 
     """
     if settings.get("openai_previous_response_id") != AUTO:
         return settings
-    settings = {name: value for name, value in settings.items() if name != "openai_previous_response_id"}
-    if settings.get("openai_store") is False or settings.get("openai_conversation_id") is not None:
+    settings = _without_auto(settings)
+    if settings.get("openai_store") is not True or settings.get("openai_conversation_id") is not None:
         return settings
-    settings["openai_store"] = True
     # With nothing new to say there is nothing to go on with.
     earlier = messages[:-1] if messages and isinstance(messages[-1], ModelRequest) else []
     for message in reversed(earlier):
         if isinstance(message, ModelResponse) and _is_kept(message, target):
-            return settings | {"openai_previous_response_id": message.provider_response_id}
+            return {**settings, "openai_previous_response_id": message.provider_response_id}
     return settings
+
+
+def _without_auto(settings: Settings) -> Settings:
+    """The settings, with the request to keep the answer in place of `auto`, where that is not ruled out."""
+    if settings.get("openai_previous_response_id") != AUTO:
+        return settings
+    settings = {name: value for name, value in settings.items() if name != "openai_previous_response_id"}
+    if settings.get("openai_store") is False or settings.get("openai_conversation_id") is not None:
+        return settings
+    return settings | {"openai_store": True}
 
 
 def _is_kept(response: ModelResponse, target: Origin) -> bool:
@@ -150,27 +187,58 @@ def _since(messages: list[ModelMessage], response_id: str | None) -> list[ModelM
     return messages
 
 
-def _include(settings: Settings, row: Profile, *, samples: bool) -> Body:
-    wanted = [there for name, there in _INCLUDE.items() if settings.get(name) and (samples or "logprobs" not in name)]
-    include = list(dict.fromkeys((*row.include, *wanted)))
-    logprobs = {"top_logprobs": settings["top_logprobs"]} if "top_logprobs" in settings else {}
-    return ({"include": include} if include else {}) | logprobs
+_LOGPROBS = ("logprobs", "openai_logprobs")
+_SAMPLING = SAMPLING | {f"include.{name}" for name in _LOGPROBS}
+
+
+def _claim_going_on(fields: SettingFields, row: Profile) -> None:
+    """Record what `auto` does in any case: to ask that the answer be kept, unless something is said of that already."""
+    name, settings = "openai_previous_response_id", fields.settings
+    by = [other for other in ("openai_store", "openai_conversation_id") if settings.get(other) is not None]
+    if by:
+        fields.withhold(name, "store", by=by)
+        return
+    for place, write in enumerate(fields.writes):
+        if write.setting == "openai_store":
+            fields.writes[place] = Write(name, "store", None, "bar" if row.store is True else "sent")
+
+
+def _write_include(fields: SettingFields, row: Profile, *, samples: bool) -> None:
+    """What to send besides the answer. Two settings that ask for the same thing make each other superfluous."""
+    settings = fields.settings
+    wanted = {name: item for name, item in _INCLUDE.items() if settings.get(name)}
+    items = [item for name, item in wanted.items() if samples or name not in _LOGPROBS]
+    include = list(dict.fromkeys((*row.include, *items)))
+    if include:
+        fields.body["include"] = include
+    for name, item in _INCLUDE.items():
+        if name not in settings or item in row.include:
+            continue
+        same = [other for other in wanted if other != name and wanted[other] == item]
+        if not same and (samples or name in wanted or name not in _LOGPROBS):
+            fields.claim(name, f"include.{name}")
+        elif name in wanted:
+            fields.withhold(name, f"include.{name}", by=same)
 
 
 # --- how to ask for thought --------------------------------------------------------------------------------------
 
 
-def _reasoning(settings: Settings, row: Profile) -> Body:
-    if row.thinking == "none":
-        return {}
-    asked: Body = {}
-    effort = asked_effort(cast("ModelSettings", settings), row)
+def _write_reasoning(fields: SettingFields, row: Profile) -> None:
+    fields.thinking_at(*levels_at(row, "reasoning.effort"))
+    effort = asked_effort(fields.settings, row)
     if effort is not None:
-        asked["effort"] = effort
-    if "thinking_summary" in settings:
-        asked["summary"] = settings["thinking_summary"]
-    asked |= {there: settings[name] for name, there in _REASONING.items() if settings.get(name) is not None}
-    return {"reasoning": asked} if asked else {}
+        fields.put("thinking", "reasoning.effort", effort)
+    fields.put_all({"thinking_summary": "reasoning.summary"})
+    fields.put_all(_REASONING, skip_none=True)
+
+
+def _write_verbosity(fields: SettingFields, row: Profile) -> None:
+    settings = fields.settings
+    if settings.get("verbosity") is not None and "verbosity" in row.knows:
+        fields.put("verbosity", "text.verbosity", settings["verbosity"])
+    if settings.get("openai_text_verbosity"):
+        fields.put("openai_text_verbosity", "text.verbosity", settings["openai_text_verbosity"])
 
 
 # --- tools and output --------------------------------------------------------------------------------------------
@@ -200,20 +268,15 @@ def _tools(call: ModelCall, builtin: list[Body]) -> Body:
     return {"tools": listed} | ({} if choice.mode == "auto" else {"tool_choice": choice.mode})
 
 
-def _text(output: OutputFormat, settings: Settings, row: Profile) -> Body:
-    text: Body = {}
+def _format(output: OutputFormat) -> Body:
+    """The form of the text."""
+    if output.kind == "text":
+        return {}
     if output.kind == "json_object":
-        text["format"] = {"type": "json_object"}
-    elif output.kind == "json_schema":
-        form: Body = {"type": "json_schema", "name": output.name or "output", "schema": output.schema or {}}
-        if output.strict is not None:
-            form["strict"] = output.strict
-        if output.description is not None:
-            form["description"] = output.description
-        text["format"] = form
-    verbosity = settings.get("openai_text_verbosity") or (
-        settings.get("verbosity") if "verbosity" in row.knows else None
-    )
-    if verbosity is not None:
-        text["verbosity"] = verbosity
-    return {"text": text} if text else {}
+        return {"format": {"type": "json_object"}}
+    form: Body = {"type": "json_schema", "name": output.name or "output", "schema": output.schema or {}}
+    if output.strict is not None:
+        form["strict"] = output.strict
+    if output.description is not None:
+        form["description"] = output.description
+    return {"format": form}

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, TypeAlias, cast
 
-from ..errors import RequestError
-from ..parts import (
+from pellucid.errors import RequestError
+from pellucid.parts import (
     ModelMessage,
     ModelRequest,
     ModelResponse,
@@ -26,9 +26,9 @@ from ..parts import (
     ToolReturnPart,
     UserPromptPart,
 )
-from ..providers.effort import LEVELS
-from ..providers.profiles import Profile, builtin_profiles
-from ..settings import ModelCall, ModelSettings, ToolDefinition
+from pellucid.providers.effort import LEVELS
+from pellucid.providers.profiles import Profile, builtin_profiles
+from pellucid.settings import ModelCall, ModelSettings, ToolDefinition
 
 Settings: TypeAlias = Mapping[str, Any]
 Send: TypeAlias = Callable[[ModelCall], Any]

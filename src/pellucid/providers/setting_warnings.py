@@ -1,0 +1,210 @@
+"""Warnings about settings: one sentence for each that a model cannot honour as given.
+
+They are read off what a wire wrote (`SettingFields`); nothing is encoded for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Any
+
+from ..settings import ModelSettings
+from .effort import LEVELS
+from .profiles import Profile, builtin_profiles
+from .setting_fields import HISTORY, SettingFields, Write, leaf_paths
+
+_UNIFIED = tuple(ModelSettings.__annotations__)
+_EMPTY: tuple[Any, ...] = ({}, [], None)
+"""Values that ask for nothing."""
+
+
+_THINKING = frozenset({"thinking", "thinking_budget", "thinking_summary"})
+"""Which of these wins is not said by the order in which they are written: a wire withholds the others."""
+
+
+def setting_warnings(fields: SettingFields, row: Profile, model: str) -> list[str]:
+    """The sentences, in the order of the settings. `model`: the model's name in them."""
+    found: list[str] = []
+    outcome = _Outcome(fields)
+    for setting, value in fields.settings.items():
+        if setting == "thinking":
+            sentence = _about_thinking(outcome, row, model)
+        elif value in _EMPTY:
+            continue
+        elif outcome.sent(setting):
+            if setting not in fields.notes or _is_visible(value, fields.body):
+                continue
+            sentence = fields.notes[setting].format(model=model)
+        elif setting in fields.dependent or not outcome.is_known(setting):
+            sentence = _unknown(setting, row, model)
+        elif type(value) not in (int, float) and _is_visible(value, fields.body):
+            continue  # another setting asks for the very same
+        else:
+            sentence = _beside(outcome.silencers(setting))
+        if sentence is not None:
+            found.append(f"{setting}: {sentence}")
+    return found
+
+
+class _Outcome:
+    """What became of settings when all were written."""
+
+    def __init__(self, fields: SettingFields) -> None:
+        self.fields = fields
+        self._places: dict[str, list[int]] = {}
+        """The places of each setting's writes that are more than a bar."""
+        self._near: dict[str, list[int]] = {}
+        """The places of the writes within each field at the top of the body: no others touch each other."""
+        for place, (setting, path, _, state) in enumerate(fields.writes):
+            if state != "bar":
+                self._places.setdefault(setting, []).append(place)
+            self._near.setdefault(path.partition(".")[0], []).append(place)
+        self._is_disjoint = _are_disjoint([write.path for write in fields.writes])
+        """Mostly no two settings are written to one place: then nothing has to be compared."""
+
+    def is_known(self, setting: str) -> bool:
+        """Whether the model takes a setting, or would without the others."""
+        return setting in self._places
+
+    def sent(self, setting: str) -> list[Write]:
+        """The writes of a setting that no later write takes the place of."""
+        found: list[Write] = []
+        for place in self._places.get(setting, ()):
+            write = self.fields.writes[place]
+            if write.state == "sent" and (
+                self._is_disjoint or not _is_covered(write, self._later(place, write.path, setting))
+            ):
+                found.append(write)
+        return found
+
+    def silencers(self, setting: str) -> list[str]:
+        """The settings of which each alone keeps this one from being sent, in the order in which they were given."""
+        hiding = [self._hiding(place) for place in self._places[setting]]
+        found = set.intersection(*hiding) | self.fields.silencers.get(setting, set())
+        return [other for other in self.fields.settings if other in found]
+
+    def thinking_can_change(self) -> bool:
+        """Whether some value of `thinking` would change the request."""
+        place = self.fields.thinking_place - 1
+        return any(
+            not _is_written_over(path, self._later(place, path, "thinking")) for path in self.fields.thinking_paths
+        )
+
+    def _later(self, place: int, path: str, setting: str) -> list[Write]:
+        """What other settings send near a path, behind this place."""
+        near = self._near.get(path.partition(".")[0], ())
+        return [
+            write
+            for other in near
+            if other > place and (write := self.fields.writes[other]).state != "withheld"
+            if write.setting != setting and not {write.setting, setting} <= _THINKING
+        ]
+
+    def _hiding(self, place: int) -> set[str]:
+        """The settings of which each alone takes the place of this write, or sends the same there."""
+        write = self.fields.writes[place]
+        found: set[str] = set()
+        behind: dict[str, list[Write]] = {}
+        for other in self._near[write.path.partition(".")[0]]:
+            one = self.fields.writes[other]
+            if one.setting == write.setting or {one.setting, write.setting} <= _THINKING:
+                continue
+            if write.value is not None and one[1:3] == write[1:3]:
+                found.add(one.setting)
+            elif other > place:
+                behind.setdefault(one.setting, []).append(one)
+        return found | {name for name, writes in behind.items() if _is_covered(write, writes)}
+
+
+def _are_disjoint(paths: list[str]) -> bool:
+    known = set(paths)
+    if len(known) < len(paths):
+        return False
+    for path in paths:
+        while "." in path:
+            path = path.rpartition(".")[0]
+            if path in known:
+                return False
+    return True
+
+
+def _is_covered(write: Write, later: list[Write]) -> bool:
+    return bool(later) and all(_is_written_over(path, later) for path in leaf_paths(write.path, write.value))
+
+
+def _is_written_over(path: str, later: list[Write]) -> bool:
+    return any(path == one.path or path.startswith(f"{one.path}.") for one in later)
+
+
+# --- the sentences -------------------------------------------------------------------------------------------------
+
+
+def _beside(silencers: list[str]) -> str:
+    return f"it is not sent beside {' and '.join(silencers) or 'the other settings'}"
+
+
+def _unknown(setting: str, row: Profile, model: str) -> str:
+    sentence = f"{model} takes no such setting"
+    if setting in _UNIFIED:
+        return sentence
+    maker = setting.partition("_")[0]
+    rows = builtin_profiles()
+    if maker in rows and not row.name.startswith(maker):
+        return f"it is a setting of {rows[maker].title}, and {model} is asked over {row.title}"
+    near = _nearest_setting(setting)
+    return sentence if near is None else f"{sentence}; did you mean {near!r}?"
+
+
+@lru_cache(256)
+def _nearest_setting(name: str) -> str | None:
+    """The unified setting that may be meant. To look for it takes long."""
+    return next(iter(get_close_matches(name, _UNIFIED, 1)), None)
+
+
+def _about_thinking(outcome: _Outcome, row: Profile, model: str) -> str | None:
+    level = outcome.fields.settings["thinking"]
+    if not outcome.thinking_can_change():
+        if outcome.is_known("thinking"):
+            return _beside(outcome.silencers("thinking"))
+        return f"{model} cannot be told how much to think"
+    if level is True:
+        return None
+    sent = [leaf for write in outcome.sent("thinking") if write.path != HISTORY for leaf in _leaves(write.value)]
+    words = [leaf for leaf in sent if isinstance(leaf, str) and leaf in LEVELS]
+    numbers = [leaf for leaf in sent if type(leaf) is int]
+    if level in (False, "none"):
+        if not sent:
+            return f"{model} cannot be told not to think"
+        if any(word != "none" for word in words) or any(number > 0 for number in numbers):
+            return f"{model} cannot be told not to think; it is told to think as little as it can"
+        return None
+    if not sent:
+        return f"{model} knows no level {level!r}; it thinks as much as it does unasked"
+    if level in words or (numbers and level in row.budgets):
+        return None
+    if words:
+        return f"{model} knows no level {level!r}; it is asked for {words[0]!r}, the nearest"
+    return f"{model} knows no level {level!r}; it is asked to think, and not how much"
+
+
+def _is_visible(value: Any, body: Any) -> bool:
+    """Whether all of a value can be seen in what is sent; of a yes or no it cannot be said."""
+    sent = list(_leaves(body))
+    return all(
+        not isinstance(leaf, bool) and any(type(one) is type(leaf) and one == leaf for one in sent)
+        for leaf in _leaves(value)
+    )
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """The plain values in it, in order."""
+    if isinstance(value, Mapping):
+        for inner in value.values():
+            yield from _leaves(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _leaves(inner)
+    else:
+        yield value
