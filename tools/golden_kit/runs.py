@@ -155,11 +155,12 @@ def _record_rows(on: Setting, case: Case, *ids: str) -> None:
             case.add_unordered(f"row of {table}", cells)
 
 
-_RANDOM = re.compile(r"hash|digest|salt|seal|more|number")
+_RANDOM = re.compile(r"hash|digest|salt|seal|more|number|item_ids")
 
 
 def _cell(name: str, value: Any) -> str:
-    """A cell; what is random by its nature (digests with a salt, numbers over all rows) is only there or not."""
+    """A cell; what is random by its nature (digests with a salt, numbers over all rows), or is told by other rows as
+    well (`item_ids`), is only there or not."""
     if value is None:
         return "null"
     if _RANDOM.search(name):
