@@ -151,12 +151,20 @@ _LENGTHEN = _lengthening()
 _DELETE = Statement(sa.delete(_R).where(_mine, _alive).returning(_R.c.conversation_id))
 _DELETE_BODY = Statement(sa.delete(_B).where(_B.c.owner == _owner, _B.c.response_id == _id))
 _listed_ids = "(SELECT item_ids FROM response_bodies WHERE owner = :for_owner AND response_id = :for_id)"
-_listed = "DELETE FROM response_items WHERE owner = :for_owner AND response_id = :for_id AND item_id "
 _mine_too = {"for_owner": sa.Text, "for_id": sa.Text}
 _DELETE_LISTED = Statement(
-    # An array, and no list to join with, is looked up by the whole key whatever the planner knows of the table.
-    written(f"{_listed} = ANY (ARRAY(SELECT json_array_elements_text(CAST({_listed_ids} AS json))))", **_mine_too),
-    sqlite=written(f"{_listed} IN (SELECT value FROM json_each({_listed_ids}))", **_mine_too),
+    # All of the key comes out of the list: so each row is looked up by it, also by a planner that knows nothing of the
+    # table and would otherwise look through all items of the owner.
+    written(
+        "DELETE FROM response_items WHERE (owner, item_id, response_id) IN "
+        f"(SELECT :for_owner, json_array_elements_text(CAST({_listed_ids} AS json)), :for_id)",
+        **_mine_too,
+    ),
+    sqlite=written(
+        "DELETE FROM response_items WHERE owner = :for_owner AND response_id = :for_id AND item_id IN "
+        f"(SELECT value FROM json_each({_listed_ids}))",
+        **_mine_too,
+    ),
 )
 _unlisted = "WHERE owner = :for_owner AND response_id = :for_id AND listed IS NULL"
 _DELETE_UNLISTED = Statement(
