@@ -77,14 +77,22 @@ PREFIX_OF: dict[ItemKind, str] = {
 class Minter:
     """Ids from a seed: the same seed gives the same ids in the same order, so that a run can be told again."""
 
-    def __init__(self, seed: bytes) -> None:
+    def __init__(self, seed: bytes, at_ms: int | None = None) -> None:
+        """`at_ms`: the time in milliseconds since 1970 with which every id begins, so that ids sort by it; without it,
+        all digits are random."""
         self._seed = seed
         self._count = 0
+        self._time = "" if at_ms is None else f"{at_ms & _TIME_MASK:0{_TIME_DIGITS}x}"
 
     def __call__(self, prefix: str) -> str:
         self._count += 1
         digest = blake2b(self._count.to_bytes(8, "big"), key=self._seed, digest_size=16)
-        return f"{prefix}_{digest.hexdigest()}"
+        return f"{prefix}_{self._time}{digest.hexdigest()[len(self._time) :]}"
+
+
+_TIME_DIGITS = 12
+_TIME_MASK = 16**_TIME_DIGITS - 1
+"""48 bits, as in UUIDv7 (RFC 9562, section 5.7); 80 random bits follow."""
 
 
 # --- effects: what the driver is to do ---------------------------------------------------------------------------

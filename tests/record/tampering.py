@@ -26,7 +26,7 @@ KEYS = {
     "space_envelopes": ("owner", "space", "seq"),
 }
 # What the store changes itself, or makes of the rest.
-LOOSE = {"responses": {"expires_at", "fence"}, "space_envelopes": {"latest"}}
+LOOSE = {"responses": {"expires_at", "fence"}, "response_bodies": {"item_ids"}, "space_envelopes": {"latest"}}
 CONTENTS = ("responses", "response_bodies", "conversation_entries", "space_envelopes")
 
 

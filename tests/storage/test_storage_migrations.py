@@ -105,6 +105,10 @@ FIRST = {"keys", "responses", "response_bodies", "response_items", "conversation
 BACK = [
     *(f"DROP TABLE {name}" for name in metadata.tables if name not in FIRST),
     "DROP INDEX responses_of",
+    "DROP INDEX response_items_of",
+    "ALTER TABLE response_items DROP COLUMN listed",
+    "ALTER TABLE response_bodies DROP COLUMN item_ids",
+    "CREATE INDEX response_items_of ON response_items (owner, response_id)",
     "UPDATE alembic_version SET version_num = '0001'",
 ]
 
@@ -132,6 +136,40 @@ async def test_an_older_store_keeps_what_it_has(url: str, request: pytest.Fixtur
         assert await store.spaces.put(space, []) == space
 
 
+async def ask(url: str, statement: str) -> list[tuple[object, ...]]:
+    """Execute this past the store."""
+    if url.startswith("sqlite"):
+        with sqlite3.connect(url.removeprefix("sqlite:///")) as database:
+            rows = database.execute(statement).fetchall()
+        database.close()
+        return rows
+    import asyncpg
+
+    connection = await asyncpg.connect(url)
+    try:
+        return [tuple(row) for row in await connection.fetch(statement)]
+    finally:
+        await connection.close()
+
+
+@SHARED
+async def test_items_that_an_older_version_wrote_go_with_their_response(url: str) -> None:
+    async with opened(url) as store:
+        for n in (1, 2, 3):
+            await store.responses.put(response(f"resp_{n}"), [f"msg_{n}", "msg_shared", f"msg_{n}"])
+        await ask(url, "UPDATE response_items SET listed = NULL WHERE response_id = 'resp_1'")
+        await ask(url, "UPDATE response_bodies SET item_ids = NULL WHERE response_id = 'resp_1'")
+        for n in (1, 2):
+            assert await store.responses.find_item("ann", f"msg_{n}") == f"resp_{n}"
+            assert await store.responses.delete("ann", f"resp_{n}")
+            assert await store.responses.find_item("ann", f"msg_{n}") is None
+        assert await store.responses.find_item("ann", "msg_shared") == "resp_3"
+        left = "SELECT item_id FROM response_items ORDER BY item_id"
+        assert await ask(url, left) == [("msg_3",), ("msg_shared",)]
+        assert await store.erase("ann") == 1
+        assert await ask(url, left) == []
+
+
 async def test_the_migrations_make_the_tables_in_sqlite(tmp_path: Path) -> None:
     async with opened(f"sqlite:///{tmp_path}/store.db"):
         pass
@@ -151,13 +189,22 @@ async def test_the_migrations_make_the_tables_in_sqlite(tmp_path: Path) -> None:
             assert ("WHERE" in made[str(index.name)]) == (index.kwargs["sqlite_where"] is not None)
 
 
+ADDED = [("response_bodies", "item_ids TEXT"), ("response_items", "listed BOOLEAN")]
+"""Columns that came after their tables."""
+
+
 def test_the_migrations_make_the_tables_in_postgresql() -> None:
     dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
     tables = metadata.sorted_tables
     wanted = [CreateTable(table) for table in tables] + [CreateIndex(i) for table in tables for i in table.indexes]
     made = {" ".join(statement.split()) for statement in migration("postgresql", None)}
     for ddl in wanted:
-        assert " ".join(str(ddl.compile(dialect=dialect)).split()) in made
+        text = " ".join(str(ddl.compile(dialect=dialect)).split())
+        for table, column in ADDED:
+            if text.startswith(f"CREATE TABLE {table} "):
+                assert f"ALTER TABLE {table} ADD COLUMN {column}" in made
+                text = text.replace(f" {column},", "")
+        assert text in made
 
 
 def test_one_that_is_up_to_date_is_left_as_it_is() -> None:

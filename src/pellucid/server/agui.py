@@ -9,7 +9,6 @@ query end it, and take it away.
 from __future__ import annotations
 
 import hashlib
-import secrets
 import time
 
 import msgspec
@@ -23,11 +22,11 @@ from ..protocols import agui
 from ..protocols.agui import DialectName, Encoder, Message, Request, dialect_of, parse_input
 from ..protocols.agui.proto import MEDIA_TYPE, accepted, delta_frames, encode_frame
 from ..protocols.agui.thread import without
-from ..run import Minter
 from ..runs import RunSource
 from ..storage import StoredResponse
 from ..view import Reader, Redactor, View, lesser
 from .exchange import Door, Endpoint, Exchange
+from .minting import new_minter
 from .prepare import Prepared, prepare
 from .routing import route
 from .services import Services, protocol_of
@@ -83,7 +82,7 @@ class AGUI:
         services, principal = self._services, exchange.principal
         request = parse_input(await exchange.body(services.config.server), dict(exchange.query))
         options, thread = request.options, request.thread_id
-        mint = Minter(secrets.token_bytes(16))
+        mint = new_minter()
         prepared = await prepare(services, exchange, request, options.model, mint)
         if options.view is not None:
             exchange.reader = exchange.reader.asking(options.view)

@@ -6,15 +6,14 @@ which its page shows.
 
 from __future__ import annotations
 
-import secrets
 from typing import Any
 
 from ..asgi.streaming import serve_stream
 from ..protocols import ai_sdk
 from ..protocols.ai_sdk import Encoder, parse_request
-from ..run import Minter
 from ..view import Redactor
 from .exchange import Exchange
+from .minting import new_minter
 from .prepare import prepare
 from .services import Services
 
@@ -30,7 +29,7 @@ class AISDK:
         exchange.form = ai_sdk
         exchange.watch.protocol = "ai_sdk"
         request = parse_request(body)
-        mint = Minter(secrets.token_bytes(16))
+        mint = new_minter()
         prepared = await prepare(self._services, exchange, request, request.model, mint)
         if request.body.view is not None:
             exchange.reader = exchange.reader.asking(request.body.view)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 
 from starlette.routing import BaseRoute
@@ -10,9 +9,9 @@ from starlette.routing import BaseRoute
 from ..asgi.streaming import serve_response, serve_stream
 from ..protocols import chat_completions
 from ..protocols.chat_completions import Encoder, parse_request
-from ..run import Minter
 from ..view import Redactor
 from .exchange import Door, Exchange
+from .minting import new_minter
 from .prepare import prepare
 from .routing import route
 from .services import Services
@@ -27,7 +26,7 @@ class ChatCompletions:
     async def __call__(self, exchange: Exchange) -> None:
         services = self._services
         request = parse_request(await exchange.body(services.config.server))
-        mint = Minter(secrets.token_bytes(16))
+        mint = new_minter()
         prepared = await prepare(services, exchange, request, request.model, mint)
         if request.exclude:
             exchange.reader = exchange.reader.lesser("hidden")

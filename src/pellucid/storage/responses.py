@@ -32,7 +32,7 @@ from .conversations import ConversationEntry, add, appending
 from .database import Database
 from .errors import AlreadyStored
 from .names import check_names, finds
-from .statement import Ask, Op, Params, Row, Statement, each, given
+from .statement import Ask, Op, Params, Row, Statement, each, given, written
 
 ResponseStatus: TypeAlias = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 UNFINISHED: tuple[ResponseStatus, ...] = ("queued", "in_progress")
@@ -106,7 +106,9 @@ _END = Statement(
 _END_BODY = Statement(
     sa.update(_B)
     .where(_B.c.owner == _owner, _B.c.response_id == _id)
-    .values({name: given(f"to_{name}", sa.LargeBinary) for name in (*_BODY, "log")})
+    .values(
+        {name: given(f"to_{name}", sa.LargeBinary) for name in (*_BODY, "log")} | {"item_ids": given("to_item_ids")}
+    )
 )
 _TAKE_OVER = Statement(
     sa.update(_R)
@@ -148,10 +150,31 @@ _LENGTHEN = _lengthening()
 
 _DELETE = Statement(sa.delete(_R).where(_mine, _alive).returning(_R.c.conversation_id))
 _DELETE_BODY = Statement(sa.delete(_B).where(_B.c.owner == _owner, _B.c.response_id == _id))
-_DELETE_ITEMS = Statement(sa.delete(_I).where(_I.c.owner == _owner, _I.c.response_id == _id))
+_listed_ids = "(SELECT item_ids FROM response_bodies WHERE owner = :for_owner AND response_id = :for_id)"
+_mine_too = {"for_owner": sa.Text, "for_id": sa.Text}
+_DELETE_LISTED = Statement(
+    # All of the key comes out of the list: so each row is looked up by it, also by a planner that knows nothing of the
+    # table and would otherwise look through all items of the owner.
+    written(
+        "DELETE FROM response_items WHERE (owner, item_id, response_id) IN "
+        f"(SELECT :for_owner, json_array_elements_text(CAST({_listed_ids} AS json)), :for_id)",
+        **_mine_too,
+    ),
+    sqlite=written(
+        "DELETE FROM response_items WHERE owner = :for_owner AND response_id = :for_id AND item_id IN "
+        f"(SELECT value FROM json_each({_listed_ids}))",
+        **_mine_too,
+    ),
+)
+_unlisted = "WHERE owner = :for_owner AND response_id = :for_id AND listed IS NULL"
+_DELETE_UNLISTED = Statement(
+    written(f"DELETE FROM response_items {_unlisted}", **_mine_too),
+    # Left to itself, SQLite would rather look through all items of the owner than use an index of some rows.
+    sqlite=written(f"DELETE FROM response_items INDEXED BY response_items_of {_unlisted}", **_mine_too),
+)
 _DELETE_TEXT = search.removal(search.CHATS)
-DELETE_WITH = (_DELETE_BODY, _DELETE_ITEMS, _DELETE_TEXT)
-"""What goes with a response, `for_id` of `for_owner`."""
+DELETE_WITH = (_DELETE_LISTED, _DELETE_UNLISTED, _DELETE_BODY, _DELETE_TEXT)
+"""What goes with a response, `for_id` of `for_owner`: its items before its body, which lists them."""
 
 _FIND_ITEM = Statement(
     sa.select(_I.c.response_id)
@@ -175,7 +198,7 @@ class New(NamedTuple):
 
 def insert(news: list[New]) -> Op[list[None]]:
     yield Ask(_INSERT, [{**_narrow(new.response), "fence": new.fence} for new in news])
-    yield Ask(_INSERT_BODY, [_body(new.response) for new in news])
+    yield Ask(_INSERT_BODY, [_body(new) for new in news])
     yield from search.add(text for new in news if (text := turns.text_of(new.response, new.response.conversation_id)))
     yield from _keep(news)
     return [None] * len(news)
@@ -185,9 +208,9 @@ def _keep(news: list[New]) -> Op[None]:
     """What goes with a new end of a conversation: its items are found by it, its beginning lives on, and a
     conversation with an id of its own has what was added. The record has all that is over."""
     if found := [
-        {"owner": new.response.owner, "item_id": item, "response_id": new.response.id}
+        {"owner": new.response.owner, "item_id": item, "response_id": new.response.id, "listed": True}
         for new in news
-        for item in dict.fromkeys(new.item_ids)
+        for item in new.item_ids
     ]:
         yield Ask(_INSERT_ITEM, found)
     if longer := [_longer(new) for new in news if new.response.previous_id is not None]:
@@ -238,7 +261,8 @@ def _end(new: New) -> Op[bool]:
     if not ended:
         there = yield from _get({**mine, "now": new.now, "log": True})
         return there is not None and _alike(there, response, _WRITTEN)
-    yield Ask(_END_BODY, {**mine, **{f"to_{name}": getattr(response, name) for name in (*_BODY, "log")}})
+    body = {f"to_{name}": getattr(response, name) for name in (*_BODY, "log")}
+    yield Ask(_END_BODY, {**mine, **body, "to_item_ids": _listing(new)})
     yield from _keep([new])
     if (chat := ended[0][0]) is not None:
         if text := turns.text_of(response, chat):
@@ -394,7 +418,7 @@ def new_one(
         raise ValueError(
             f"a response that is {response.status} cannot be kept as one that is{' not' * (not finished)} over"
         )
-    ids, added = tuple(item_ids), list(entries)
+    ids, added = tuple(dict.fromkeys(item_ids)), list(entries)
     check_names(
         id=response.id,
         owner=response.owner,
@@ -411,9 +435,14 @@ def _narrow(response: StoredResponse) -> dict[str, Any]:
     return {name: getattr(response, name) for name in NARROW}
 
 
-def _body(response: StoredResponse) -> dict[str, Any]:
+def _body(new: New) -> dict[str, Any]:
+    response = new.response
     body = {name: getattr(response, name) for name in (*_BODY, "log")}
-    return {"owner": response.owner, "response_id": response.id, **body}
+    return {"owner": response.owner, "response_id": response.id, **body, "item_ids": _listing(new)}
+
+
+def _listing(new: New) -> str | None:
+    return msgspec.json.encode(new.item_ids).decode() if new.item_ids else None
 
 
 _FIELDS = [*NARROW, *_BODY, "log"]

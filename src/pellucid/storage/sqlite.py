@@ -32,6 +32,11 @@ from .migrate import migration
 from .statement import A, Ask, Bulk, Op, R, Row
 
 READERS = 3
+CACHE_KIB = 8_192
+"""So much of the file the writer keeps in memory, at most: the ends of all indexes, and what search changes."""
+LOG_PAGES = 4_000
+"""From so many pages on, the log of changes is carried over into the file, where a page that was changed often is
+written once: 16 MB."""
 BUSY_SECONDS = 10
 """So long one process waits for another's transaction."""
 
@@ -121,6 +126,8 @@ class Sqlite:
         try:
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA secure_delete = ON")
+            connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+            connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
             _to_wal(connection)
             _migrate(connection)
             _forget_at_once(connection)

@@ -63,7 +63,8 @@ bodies = sa.Table(
     sa.Column("input", sa.LargeBinary, nullable=False),
     sa.Column("messages", sa.LargeBinary, nullable=False),
     sa.Column("error", sa.LargeBinary),
-    sa.Column("log", sa.LargeBinary, nullable=False),  # last, for what stands before it is read without it
+    sa.Column("log", sa.LargeBinary, nullable=False),  # near the end, for what stands before it is read without it
+    sa.Column("item_ids", sa.Text),  # the response's rows in `items`, as a JSON list; NULL: find them by its id
 )
 
 items = sa.Table(
@@ -72,9 +73,17 @@ items = sa.Table(
     sa.Column("owner", sa.Text, primary_key=True),
     sa.Column("item_id", sa.Text, primary_key=True),
     sa.Column("response_id", sa.Text, primary_key=True),
+    sa.Column("listed", sa.Boolean),  # in the `item_ids` of its response; NULL: not, since an older version wrote it
     sqlite_with_rowid=False,
 )
-sa.Index("response_items_of", items.c.owner, items.c.response_id)
+_unlisted = items.c.listed.is_(None)
+sa.Index(
+    "response_items_of",
+    items.c.owner,
+    items.c.response_id,
+    sqlite_where=_unlisted,
+    postgresql_where=_unlisted,
+)
 
 conversations = sa.Table(
     "conversations",

@@ -7,7 +7,6 @@ a status; after that it is an event.
 from __future__ import annotations
 
 import asyncio
-import secrets
 from typing import NamedTuple
 
 import msgspec
@@ -23,6 +22,7 @@ from ...storage import ChatBusy, ChatGone, ChatMoved, StoredChat, StoredResponse
 from ..access.errors import forbidden
 from ..ai_sdk import AISDK
 from ..exchange import Exchange
+from ..minting import new_minter
 from ..prepare import Prepared, prepare
 from ..services import Services
 from .header import Header, encode_header, is_chat, no_event
@@ -60,7 +60,7 @@ class Ask:
                 "store: false",
                 "store_not_allowed",
             )
-        mint = Minter(secrets.token_bytes(16))
+        mint = new_minter()
         prepared = await prepare(services, exchange, request, request.model, mint, summaries=False)
         if request.view is not None:
             exchange.reader = exchange.reader.asking(request.view)

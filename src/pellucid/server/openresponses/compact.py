@@ -6,7 +6,6 @@ stands for, to any replica, and any model goes on from it. Nothing is kept here.
 
 from __future__ import annotations
 
-import secrets
 import time
 
 from msgspec.structs import replace
@@ -19,12 +18,12 @@ from ...parts import CompactionPart, ModelRequest, ModelResponse, Usage, UserPro
 from ...protocols.openresponses import read_json, request_of
 from ...protocols.openresponses import types as t
 from ...protocols.openresponses.encode import usage_of
-from ...run import Minter
 from ...runs import Batch, RunSource
 from ...sealing import Sealed
 from ...settings import ToolChoice
 from ...view import redact_usage
 from ..exchange import Exchange
+from ..minting import new_minter
 from ..services import Services
 from .asking import asking_for
 
@@ -54,7 +53,7 @@ class Compact:
             raise RequestError("model: required: who is to tell it again", code="missing", param="model")
         known = ("model", "input", "previous_response_id", "instructions", "prompt_cache_key")
         request = request_of({**{name: raw[name] for name in known if raw.get(name) is not None}, "store": False})
-        mint = Minter(secrets.token_bytes(16))
+        mint = new_minter()
         asking = await asking_for(services, exchange, request, mint)
         assert asking.call is not None
         messages = joined(asking.call.messages, [ModelRequest([UserPromptPart(INSTRUCTIONS)])])

@@ -5,7 +5,6 @@ What a response said is kept as its model's messages, and told to each reader as
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -31,6 +30,7 @@ from ...sealing import Sealed, SealError
 from ...storage import AlreadyStored, ConversationEntry, StoredConversation
 from ...view import Reader, Redactor, View
 from ..exchange import Exchange
+from ..minting import new_minter
 from ..services import Services
 from .given import told_given
 from .kept import listed, most_of, page_of
@@ -52,7 +52,7 @@ class Conversations:
     async def create(self, exchange: Exchange) -> None:
         body = await self._body(exchange, empty=True)
         exchange.principal.policy.may_store(True)
-        mint = Minter(secrets.token_bytes(16))
+        mint = new_minter()
         entries = self._entries(exchange, body, mint, required=False)
         conversation = StoredConversation(
             id=mint("conv"),
@@ -106,7 +106,7 @@ class Conversations:
     async def add(self, exchange: Exchange) -> None:
         exchange.principal.policy.may_store(True)
         body = await self._body(exchange)
-        entries = self._entries(exchange, body, Minter(secrets.token_bytes(16)), required=True)
+        entries = self._entries(exchange, body, new_minter(), required=True)
         await self._append(exchange, exchange.params["id"], entries)
         await exchange.answer(listed([msgspec.json.decode(entry.item) for entry in entries], more=False))
 

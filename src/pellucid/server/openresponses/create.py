@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import secrets
-
 from ...asgi.streaming import serve_response, serve_stream
 from ...protocols.openresponses import parse_request
-from ...run import Minter
 from ...view import Redactor
 from ..exchange import Exchange
+from ..minting import new_minter
 from ..services import Services
 from .asking import Asking, asking_for
 from .header import Header
@@ -23,7 +21,7 @@ class CreateResponse:
     async def __call__(self, exchange: Exchange) -> None:
         services = self._services
         request = parse_request(await exchange.body(services.config.server))
-        asking = await asking_for(services, exchange, request, Minter(secrets.token_bytes(16)))
+        asking = await asking_for(services, exchange, request, new_minter())
         asking.prepared.warn()
         header = asking.header
         if request.body.background:

@@ -14,7 +14,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from typing import Any
 
 import msgspec
@@ -27,7 +26,6 @@ from ...events import Event, RunEndEvent
 from ...fold import Fold
 from ...protocols import openresponses
 from ...protocols.openresponses import read_json, request_of
-from ...run import Minter
 from ...runs import Batch, RunSource, clock_ms
 from ...runs.replay import FinishedLog
 from ...runs.stored_run import not_kept, put
@@ -35,6 +33,7 @@ from ...storage import StoredResponse
 from ...telemetry import log, place_of
 from ...view import Redactor, redact_error
 from ..exchange import FAULT, STOPPING, Exchange
+from ..minting import new_minter
 from ..services import Services
 from ..websocket import OVER, STOPPED, End, WebSocket
 from .asking import Asking, Recent, asking_for
@@ -158,9 +157,7 @@ class _Conversation:
             given = raw.get("previous_response_id")
             previous = given if isinstance(given, str) else None
             generate = _flag(raw, "generate")
-            asking = await asking_for(
-                self._services, exchange, request_of(raw), Minter(secrets.token_bytes(16)), self._recent
-            )
+            asking = await asking_for(self._services, exchange, request_of(raw), new_minter(), self._recent)
             end = await self._serve(asking, generate)
             if end.status == "failed":
                 self._forget(previous)

@@ -1,0 +1,33 @@
+"""A response lists its items, so that no index is needed to find them when it is deleted.
+
+Older rows stay in the index as they are; so do those that a replica of an older version still writes, which knows
+neither column. What such a replica deletes of what a newer one wrote goes whole, too, though it looks through all items
+of the owner for it.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0005"
+down_revision = "0004"
+branch_labels = None
+depends_on = None
+
+INDEX, TABLE, COLUMNS = "response_items_of", "response_items", ["owner", "response_id"]
+
+
+def upgrade() -> None:
+    op.add_column("response_bodies", sa.Column("item_ids", sa.Text))
+    op.add_column(TABLE, sa.Column("listed", sa.Boolean))
+    op.drop_index(INDEX, TABLE)
+    unlisted = sa.text("listed IS NULL")
+    op.create_index(INDEX, TABLE, COLUMNS, sqlite_where=unlisted, postgresql_where=unlisted)
+
+
+def downgrade() -> None:
+    op.drop_index(INDEX, TABLE)
+    op.create_index(INDEX, TABLE, COLUMNS)
+    op.drop_column(TABLE, "listed")
+    op.drop_column("response_bodies", "item_ids")
