@@ -15,7 +15,7 @@ from .ids import is_id
 LOOKED_AT = 4096
 """Bytes or characters."""
 
-_TOKEN = re.compile(r'\s*("(?:[^"\\]|\\.)*+"|[\[{]|[\]}]|[:,]|[^\s\[\]{}:,"]++)', re.DOTALL)
+_TOKEN = re.compile(r'\s*("(?>(?:[^"\\]|\\.)*)"|[\[{]|[\]}]|[:,]|[^\s\[\]{}:,"]++)', re.DOTALL)
 _WANTED = ("id", "kind")
 
 

@@ -12,16 +12,18 @@ import re
 from ..errors import FrameTooLarge
 from .sse import DEFAULT_LIMIT
 
-_TO_BRACKET = re.compile(rb'[^"\[\]{}]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"\[\]{}]*+)*+', re.DOTALL)
+# Atomic groups, because CPython before 3.11.5 matches possessive ones wrongly (python/cpython#106052).
+_STRING = rb'"[^"\\]*+(?>(?:\\.[^"\\]*+)*)"'
+_TO_BRACKET = re.compile(rb'[^"\[\]{}]*+(?>(?:%b[^"\[\]{}]*+)*)' % _STRING, re.DOTALL)
 """Everything up to the next bracket outside strings, or up to a string that does not end."""
-_TO_QUOTE = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
+_TO_QUOTE = re.compile(rb'[^"\\]*+(?>(?:\\.[^"\\]*+)*)', re.DOTALL)
 """The inside of a string, up to its end, or to a backslash at the end of the bytes."""
 
 
 def _nested(depth: int) -> bytes:
     """Something in brackets, with so many levels in it."""
     inner = b"|" + _nested(depth - 1) if depth else b""
-    return rb'[\[{][^"\[\]{}]*+(?:(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"%b)[^"\[\]{}]*+)*+[\]}]' % inner
+    return rb'[\[{][^"\[\]{}]*+(?>(?:(?:%b%b)[^"\[\]{}]*+)*)[\]}]' % (_STRING, inner)
 
 
 _ELEMENT = re.compile(rb'[^"\[\]{}]*+' + _nested(8), re.DOTALL)

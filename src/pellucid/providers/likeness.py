@@ -26,7 +26,7 @@ _decode = msgspec.json.Decoder(str).decode
 _PLAIN = re.compile(r"[ !#-%(-.0-;=?-\[\]-~]+").fullmatch
 """Text that nobody escapes, and so is written in one way only."""
 
-_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL).match
+_STRING = re.compile(rb'"[^"\\]*+(?>(?:\\.[^"\\]*+)*)"', re.DOTALL).match
 
 _BRACES = re.compile(rb"[{}]").search
 

@@ -51,17 +51,17 @@ _HEADER = live({"end": _ENDS, "start": ("<|start|>",), "message": ("<|message|>"
 _TOKENS = ("<|start|>", "<|channel|>", "<|constrain|>", "<|message|>")
 
 # Between messages: the rest of a header whose beginning is in the prompt or was lost, or an end token.
-# Possessive throughout: a long run of white space must not be tried in every division.
+# Possessive or atomic throughout: a long run of white space must not be tried in every division.
 _LEAD = re.compile(
-    r"\s*+(?:assistant)?+(?:\s*+to=[^\s<]++)?+\s*+(?P<head>"
+    r"\s*+(?>(?:assistant)?)(?>(?:\s*+to=[^\s<]++)?)\s*+(?P<head>"
     + "|".join(map(re.escape, _TOKENS))
     + r")|\s*+(?P<end>"
     + "|".join(map(re.escape, _ENDS))
     + ")"
 )
 _LEAD_PART = re.compile(
-    rf"\s*+(?:(?:{partial(['assistant='])})\Z|(?:assistant)?+\s*+"
-    rf"(?:(?:t|to)\Z|(?:to=[^\s<]*+)?+\s*+(?:{partial((*_TOKENS, *_ENDS))})?\Z))"
+    rf"\s*+(?:(?:{partial(['assistant='])})\Z|(?>(?:assistant)?)\s*+"
+    rf"(?:(?:t|to)\Z|(?>(?:to=[^\s<]*+)?)\s*+(?:{partial((*_TOKENS, *_ENDS))})?\Z))"
 )
 
 _ROLE = re.compile(r"\s*(?:<\|start\|>)?\s*([^\s<=]+)(?=[\s<]|$)")
@@ -74,7 +74,7 @@ _MORE_HEADER = re.compile(r"<\||^\s*to?(?:=|$)")
 _GLUED_START = re.compile(r"\s*(analysis|commentary|final)")
 _GLUED_START_PART = re.compile(rf"\s*(?:{partial(['analysis', 'commentary', 'final'])})?\Z")
 _GLUED_BODY = live({"head": ("assistantanalysis", "assistantcommentary", "assistantfinal")}).search
-_GLUED_CALL = re.compile(r"\s*+to=([^\s{<]+?)\s*+(?:json|code)?+\s*+(?={)")
+_GLUED_CALL = re.compile(r"\s*+to=([^\s{<]+?)\s*+(?>(?:json|code)?)\s*+(?={)")
 _GLUED_CALL_PART = re.compile(r"\s*(?:t|to|to=[^{<]*)?\Z")
 
 _QUICK = re.compile("<").search

@@ -10,6 +10,8 @@ replica's: they keep it, and whoever reads, from being drowned. `now` is in seco
 
 from __future__ import annotations
 
+from math import ceil
+
 from ...errors import ErrorInfo, PellucidError
 from .settings import FloodLimits, Rate
 
@@ -70,7 +72,7 @@ class Guard:
                     "too_many_requests",
                     f"this participant says more ({family}) than the space takes; wait {wait:.1f} s, and go on slower",
                     code="rate_limited",
-                    retry_after=round(wait, 3),
+                    retry_after=ceil(wait * 1000) / 1000,
                 )
             )
         messages.take(1)

@@ -1,0 +1,25 @@
+"""Regular expressions in the source keep to what every supported CPython matches rightly."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pellucid
+
+POSSESSIVE_GROUP = re.compile(r"(?<!\\)\)(?:[*+?]|\{\d*,?\d*\})\+")
+
+
+def test_no_possessive_group() -> None:
+    """CPython before 3.11.5, which Debian 12 has, loses its place in them (python/cpython#106052): `(?>(?:…)*)` is the
+    same, and right."""
+    found = [
+        f"{path}:{node.lineno}: {node.value!r}"
+        for path in Path(pellucid.__file__).parent.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_bytes()))
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str | bytes)
+        and POSSESSIVE_GROUP.search(node.value if isinstance(node.value, str) else node.value.decode("latin-1"))
+    ]
+    assert not found
