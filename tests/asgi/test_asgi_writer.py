@@ -16,6 +16,7 @@ from pellucid.asgi import http
 from pellucid.asgi.streaming import MAX_BUFFERED, ASGIWriter, BodyWriter, serve_stream
 from pellucid.events import Event, RunEndEvent, SideEvent
 from pellucid.server.websocket import MessageWriter, WebSocket
+from pellucid.view import Reader, Redactor
 from tests.pushing import Dice, ScriptedSource
 from tests.waiting import eventually, loop_turns
 
@@ -113,7 +114,7 @@ class Exchange:
 
 async def serve(exchange: Exchange, source: ScriptedSource) -> None:
     async with asyncio.timeout(60):
-        await serve_stream(exchange, source, lambda events: events, Encoder())
+        await serve_stream(exchange, source, Redactor(Reader(view="raw")), Encoder())
 
 
 def slow(dice: Dice) -> Callable[[], Any]:

@@ -25,7 +25,7 @@ from pellucid.asgi.streaming import ASGIWriter
 from pellucid.protocols.openresponses.verify import verify
 from pellucid.server import create_app
 from pellucid.server.config import check_config
-from pellucid.server.connection import CONNECTION, DirectWriter, direct_writer
+from pellucid.server.uvicorn_adapter import CONNECTION, DirectWriter, direct_writer
 from tests.scripted import Call, Gateway, Upstream, delta, say
 from tests.scripted.gateway import serve
 from tests.waiting import LIMIT_SECONDS, wait_until

@@ -1,7 +1,7 @@
 """Runs over HTTP, in whatever protocol: what a server and an agent's own application have in common."""
 
 from .http import ClientGone, Message, Receive, Scope, Send
-from .streaming import FAULT, STOPPING, Answering, Encoder, Redact, serve_response, serve_stream
+from .streaming import FAULT, STOPPING, Answering, Encoder, serve_response, serve_stream
 
 __all__ = [
     "FAULT",
@@ -11,7 +11,6 @@ __all__ = [
     "Encoder",
     "Message",
     "Receive",
-    "Redact",
     "Scope",
     "Send",
     "serve_response",

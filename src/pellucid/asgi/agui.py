@@ -139,7 +139,7 @@ class AGUIApp:
             frame=encode_frame if binary else None,
             deltas=delta_frames if binary else None,
         )
-        await serve_stream(exchange, run, Redactor(reader).feed, encoder, MEDIA_TYPE if binary else http.EVENT_STREAM)
+        await serve_stream(exchange, run, Redactor(reader), encoder, MEDIA_TYPE if binary else http.EVENT_STREAM)
 
 
 class _Exchange:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from ..errors import ErrorInfo, IllegalEvent, PellucidError
-from ..events import Event, RunEndEvent
+from ..events import Event, PartDeltaEvent, RunEndEvent
 from ..runs import Batch, RunSource, clock_ms
 from ..telemetry import log, place_of
 from . import http
@@ -22,7 +22,17 @@ STOPPING = ErrorInfo("unavailable", "the gateway is stopping; ask again in a mom
 MAX_BUFFERED = 64 * 1024
 """Bytes that wait for a client before the run is paused, where another server's `send` is used."""
 
-Redact = Callable[[list[Event]], list[Event]]
+
+class Redactor(Protocol):
+    """What one reader may see of a run (see `view.Redactor`)."""
+
+    @property
+    def wants_deltas(self) -> bool:
+        """Whether `feed` is called for a batch that is one `PartDeltaEvent`, as nearly all are. It may be another
+        after each call."""
+        ...
+
+    def feed(self, events: list[Event], /) -> list[Event]: ...
 
 
 class Encoder(Protocol):
@@ -143,9 +153,10 @@ class _NullWriter:
 class EncodedStream:
     """Redacts and encodes a run's batches for one reader, and writes them."""
 
-    def __init__(self, source: RunSource, redact: Redact, encoder: Encoder, writer: BodyWriter) -> None:
+    def __init__(self, source: RunSource, redactor: Redactor, encoder: Encoder, writer: BodyWriter) -> None:
         self._source = source
-        self._redact = redact
+        self._redactor = redactor
+        self._redacts_deltas = redactor.wants_deltas
         self._encoder = encoder
         self._write = writer.write
         self._writer = writer
@@ -176,7 +187,11 @@ class EncodedStream:
         await self._source.deliver(self._receive)
 
     def _receive(self, batch: Batch) -> None:
-        data = self._encoder.feed(self._redact(batch.events), batch.time_ms)
+        events = batch.events
+        if self._redacts_deltas or len(events) != 1 or type(events[0]) is not PartDeltaEvent:
+            events = self._redactor.feed(events)
+            self._redacts_deltas = self._redactor.wants_deltas
+        data = self._encoder.feed(events, batch.time_ms)
         if self._source.ended is not None:
             self.last = data
         elif data:
@@ -189,7 +204,7 @@ class EncodedStream:
         try:
             # The end of a run that is over did not reach the client.
             await self._source.stop(why)
-            last = self._encoder.feed(self._redact([end]), clock_ms()) if is_over else self.last
+            last = self._encoder.feed(self._redactor.feed([end]), clock_ms()) if is_over else self.last
         except Exception as error:
             log.error("a stream could not be closed in form: %s", place_of(error))
             last = self._encoder.feed([end], clock_ms())
@@ -197,7 +212,7 @@ class EncodedStream:
 
 
 async def serve_stream(
-    exchange: Answering, source: RunSource, redact: Redact, encoder: Encoder, content_type: str = http.EVENT_STREAM
+    exchange: Answering, source: RunSource, redactor: Redactor, encoder: Encoder, content_type: str = http.EVENT_STREAM
 ) -> None:
     """Open the run and stream it. What is wrong before its first event is raised; after that it is an event.
 
@@ -208,20 +223,22 @@ async def serve_stream(
         writer: BodyWriter | None = None
         try:
             writer = await exchange.stream(content_type)
-            await EncodedStream(source, redact, encoder, writer).run(client)
+            await EncodedStream(source, redactor, encoder, writer).run(client)
         finally:
             if writer is not None:
                 writer.close()
             await release(source)
 
 
-async def serve_response(exchange: Answering, source: RunSource, redact: Redact, encoder: Encoder) -> ErrorInfo | None:
+async def serve_response(
+    exchange: Answering, source: RunSource, redactor: Redactor, encoder: Encoder
+) -> ErrorInfo | None:
     """Open the run and read it to its end, into the encoder; the error it ended with. What is wrong before its first
     event is raised.
 
     Raises `http.ClientGone` when the client disconnected meanwhile.
     """
-    ended = await read_to_end(exchange, source, EncodedStream(source, redact, encoder, _NullWriter()).deliver)
+    ended = await read_to_end(exchange, source, EncodedStream(source, redactor, encoder, _NullWriter()).deliver)
     return ended.error
 
 

@@ -202,9 +202,11 @@ class Detached:
             return
         row = await self.store.responses.take_over(owner, id, fence)
         said = readable(await self._read(name))
-        ended = bool(said) and isinstance(said[-1].events[-1], RunEndEvent)
+        # Logs of older versions hold batches without events.
+        events = events_of(said)
+        ended = bool(events) and isinstance(events[-1], RunEndEvent)
         if row is not None:
-            last = said.pop() if ended else Batch(clock_ms(), closing(fold(events_of(said)), id, ABANDONED))
+            last = said.pop() if ended else Batch(clock_ms(), closing(fold(events), id, ABANDONED))
             if await keep_end(self.store, await ending(row, said, last), fence):
                 log.warning("a run was abandoned by its replica, and ended here")
             tail = [last]

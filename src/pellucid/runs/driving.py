@@ -44,8 +44,6 @@ class Driver:
         self._row = row
         self._run = run
         self._log = LogWriter(relay, self.lease)
-        self._entries: list[Batch] = []
-        self._last: Batch | None = None
         self._reading: asyncio.Task[None] | None = None
         self._broken_off = False
         self._why: ErrorInfo | None = FAULT
@@ -87,7 +85,7 @@ class Driver:
             if self._broken_off:
                 raise asyncio.CancelledError
             await run.open()
-            await run.deliver(self._add)
+            await run.deliver(self._log.add)
         except asyncio.CancelledError:
             self._reading = None
             await self._stop(self._why)
@@ -98,28 +96,21 @@ class Driver:
             await self._stop(FAULT)
         finally:
             self._reading = None
-        if self._last is None:
-            return Batch(clock_ms(), closing(fold(events_of(self._entries)), self._row.id, FAULT))
-        return self._last
+        if self._log.end is None:
+            return Batch(clock_ms(), closing(fold(events_of(self._log.batches)), self._row.id, FAULT))
+        return self._log.end
 
     async def _stop(self, error: ErrorInfo | None) -> None:
         await self._run.stop(error)
-        if self._last is None and not self._entries:
+        if self._log.end is None and not self._log.batches:
             # It could not be opened, and so delivered nothing.
             end = RunEndEvent("cancelled" if error is None else "failed", error=error)
-            self._last = Batch(clock_ms(), [end])
-
-    def _add(self, batch: Batch) -> None:
-        if isinstance(batch.events[-1], RunEndEvent):
-            self._last = batch
-        else:
-            self._entries.append(batch)
-            self._log.add(batch)
+            self._log.add(Batch(clock_ms(), [end]))
 
     async def _finish(self, end: Batch, writing: asyncio.Task[None]) -> None:
         """Store, log, lease."""
         kept, end = await self._keep(end)
-        self._log.add(end, last=True)
+        self._log.finish(end)
         done, _ = await asyncio.wait([writing], timeout=TELL_SECONDS)
         if done and not self.lease.lost:
             with suppress(PellucidError):
@@ -131,7 +122,7 @@ class Driver:
     async def _keep(self, end: Batch) -> tuple[bool, Batch]:
         """Try until the store takes it, for as long as anybody would wait; whether there is an end in it now, and what
         to tell, which is the same."""
-        done = await ending(self._row, self._entries, end)
+        done = await ending(self._row, self._log.batches, end)
         # It may be kept without our hearing of it: a row that is over says nothing of the lease from here on.
         self.lease.over = True
         until = time.monotonic() + KEEP_SECONDS
@@ -152,7 +143,7 @@ class Driver:
         row = await self._store.responses.get(self._row.owner, self._row.id, log=True)
         if row is None:
             return end
-        closed = closing(fold(events_of(self._entries)), row.id, ABANDONED)
+        closed = closing(fold(events_of(self._log.batches)), row.id, ABANDONED)
         theirs = unpack(row.log)[-1].events[-1] if row.log else closed[-1]
         return Batch(end.time_ms, [*closed[:-1], theirs])
 

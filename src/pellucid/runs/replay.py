@@ -41,7 +41,7 @@ class _LogSource:
         self._receive: BatchReceiver | None = None
         self._time_ms = 0
         self._paused = False
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
         self._waiter: asyncio.Future[None] | None = None
 
     async def open(self) -> None:
@@ -168,16 +168,20 @@ class LiveLog(_LogSource):
     def _on_entry(self, entry: LogEntry) -> None:
         """An entry of the log, as it comes."""
         try:
-            batch = batch_of(entry)
-            if self._paused or self._backlog or len(batch.events) > MAX_EVENTS:
+            batch = entry if type(entry) is Batch else batch_of(entry)
+            events = batch.events
+            if self._paused or self._backlog or len(events) > MAX_EVENTS:
                 self._add([batch])
                 self._notify()
                 return
             self._is_shared = batch is entry
-            self._note(batch)
+            if self._is_shared and events and type(events[-1]) is not RunEndEvent:
+                self._delivered.append(batch)
+            else:
+                self._note(batch)
             assert self._receive is not None
             self._receive(batch)
-        except Exception as error:
+        except BaseException as error:  # a SystemExit, too, belongs to this reader, and not to the run's driver
             self._failure = error
             self._release()
             self._notify()

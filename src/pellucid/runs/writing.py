@@ -13,6 +13,7 @@ import asyncio
 from contextlib import suppress
 
 from ..errors import PellucidError
+from ..events import RunEndEvent
 from ..relay import Fenced, LogAppender, LogEntry, LogLost, MemoryRelay, Relay
 from .lease import Lease
 from .log import encode_batch
@@ -29,6 +30,10 @@ class LogWriter:
         self._memory = relay if isinstance(relay, MemoryRelay) else None
         self._appender: LogAppender | None = None
         """Of a log in memory, once something was appended to it."""
+        self.batches: list[Batch] = []
+        """What the run delivered, but for its end."""
+        self.end: Batch | None = None
+        """The batch with the run's end, which is stored before it is shown: `finish` logs it."""
         self._entries: list[LogEntry] = []
         self._whole = False
         """Whether the last entry is there."""
@@ -40,15 +45,26 @@ class LogWriter:
         """Whether the log has its end."""
         self._more = asyncio.Event()
 
-    def add(self, batch: Batch, *, last: bool = False) -> None:
-        """Append a batch, now or as soon as the relay takes it. `last`: it ends the log."""
+    def add(self, batch: Batch) -> None:
+        """Log a batch of the run, now or as soon as the relay takes it. A `BatchReceiver`."""
+        if type(batch.events[-1]) is RunEndEvent:
+            self.end = batch
+            return
+        self.batches.append(batch)
         appender, entries = self._appender, self._entries
-        if appender is not None and not last and self._sent == len(entries) and appender.append(batch):
+        if appender is not None and self._sent == len(entries) and appender.append(batch):
             entries.append(batch)
             self._sent += 1
-            return
-        entries.append(batch if self._memory is not None else encode_batch(batch))
-        self._whole = last
+        else:
+            self._append_or_wait(batch)
+
+    def finish(self, batch: Batch) -> None:
+        """Log the last batch."""
+        self._whole = True
+        self._append_or_wait(batch)
+
+    def _append_or_wait(self, batch: Batch) -> None:
+        self._entries.append(batch if self._memory is not None else encode_batch(batch))
         if not self._append_now():
             self._more.set()
 

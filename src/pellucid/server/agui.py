@@ -139,11 +139,11 @@ class AGUI:
 
     async def _serve(self, exchange: Exchange, run: RunSource, header: Header) -> None:
         binary = header.dialect == "1.0" and accepted(exchange.header("accept"))
-        encoder, redact = header.encoder(exchange.reader, binary=binary), Redactor(exchange.reader).feed
+        encoder, redactor = header.encoder(exchange.reader, binary=binary), Redactor(exchange.reader)
         if binary:
-            await serve_stream(exchange, run, redact, encoder, MEDIA_TYPE)
+            await serve_stream(exchange, run, redactor, encoder, MEDIA_TYPE)
         else:
-            await serve_stream(exchange, run, redact, encoder)
+            await serve_stream(exchange, run, redactor, encoder)
 
     def _opened(self, prepared: Prepared, request: Request) -> list[ModelMessage]:
         """The conversation. What is sealed is looked at also where it goes to no model: no wrong value is let pass."""

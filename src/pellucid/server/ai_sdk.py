@@ -39,7 +39,7 @@ class AISDK:
         encoder = Encoder(request.goes_on or exchange.watch.response_id, prepared.name)
         run = prepared.run(call, seals=exchange.reader.view != "hidden")
         exchange.headers.append(ai_sdk.HEADER)
-        await serve_stream(exchange, run, Redactor(exchange.reader).feed, encoder)
+        await serve_stream(exchange, run, Redactor(exchange.reader), encoder)
 
     async def resume(self, exchange: Exchange) -> None:
         """`GET /api/chat/{id}/stream`, where a page looks for an answer that goes on without it: 204, there is none."""

@@ -20,13 +20,12 @@ from ..telemetry.lines import request_id
 from ..upstream import UpstreamClient
 from . import agui, chat, chat_completions, plain, sessions
 from .config import Config
-from .connection import connections
 from .observe import RequestWatch
 from .openresponses import routes as responses
 from .openresponses.routes import SPOKEN as RESPONSES
 from .services import LocalModelService, Services
-from .sockets import sockets
 from .spaces import routes as spaces
+from .uvicorn_adapter import connections, sockets
 
 SPOKEN = [*RESPONSES, *chat_completions.SPOKEN, *agui.SPOKEN, *chat.SPOKEN, *spaces.SPOKEN]
 """What clients can be pointed at."""

@@ -43,11 +43,11 @@ class ChatCompletions:
             server_tools={tool.name for tool in prepared.offered(call)},
         )
         run = prepared.run(call, seals=exchange.reader.view != "hidden")
-        redact = Redactor(exchange.reader).feed
+        redactor = Redactor(exchange.reader)
         if request.stream:
-            await serve_stream(exchange, run, redact, encoder)
+            await serve_stream(exchange, run, redactor, encoder)
             return
-        await serve_response(exchange, run, redact, encoder)
+        await serve_response(exchange, run, redactor, encoder)
         if encoder.error is not None:
             await exchange.refuse(encoder.error)
         else:

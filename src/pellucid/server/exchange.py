@@ -21,8 +21,8 @@ from ..view import Reader, View, redact_error, view_of
 from .access import AccessError, Guard, Principal
 from .access.errors import Header
 from .config import ServerConfig
-from .connection import direct_writer, on_disconnect
 from .observe import RequestWatch
+from .uvicorn_adapter import direct_writer, on_disconnect
 
 VIEW_HEADER = "pellucid-view"
 

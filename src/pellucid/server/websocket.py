@@ -24,10 +24,11 @@ from ..asgi import http
 from ..asgi.streaming import MAX_BUFFERED, is_client_error
 from ..errors import PellucidError
 from ..runs import RunSource
+from ..spaces.runtime.outlet import wire_of
 from ..telemetry import log, place_of
 from .access.errors import headers_of
 from .exchange import FAULT, STOPPING, Exchange
-from .sockets import FRAMES, Frames
+from .uvicorn_adapter import FRAMES, Frames
 
 OVER, STOPPED, REFUSED = 1000, 1012, 1008
 """Codes with which a socket is closed: its time is over, the server stops, it was not taken."""
@@ -137,9 +138,10 @@ class WebSocket:
         """Raises `http.ClientGone`."""
         await self.send({"type": "websocket.send", "text": text})
 
-    def writer(self) -> MessageWriter:
+    def writer(self) -> FrameWriter | MessageWriter:
         """Writes a stream, whose lines are messages."""
-        return MessageWriter(self)
+        frames = self.exchange.scope.get("extensions", {}).get(FRAMES)
+        return FrameWriter(frames) if isinstance(frames, Frames) else MessageWriter(self)
 
     async def close(self, code: int, reason: str = "") -> None:
         """Raises `http.ClientGone`."""
@@ -156,6 +158,36 @@ class WebSocket:
         except OSError:
             # That is how servers say that nobody is there.
             raise http.ClientGone from None
+
+
+class FrameWriter:
+    """Writes a stream of lines straight to the transport, each as one message (a `BodyWriter`)."""
+
+    def __init__(self, frames: Frames) -> None:
+        self._frames = frames
+        self._source: RunSource | None = None
+
+    def start(self, source: RunSource) -> None:
+        self._source = source
+        self._frames.watch(self._changed)
+        self._changed()
+
+    def write(self, data: bytes) -> None:
+        self._frames.write(b"".join(map(wire_of, data.splitlines())))
+
+    async def end(self, data: bytes) -> None:
+        self.write(data)
+
+    def close(self) -> None:
+        self._source = None
+        self._frames.watch(None)
+
+    def _changed(self) -> None:
+        if self._source is not None:
+            if self._frames.is_slow:
+                self._source.pause()
+            else:
+                self._source.resume()
 
 
 class MessageWriter:

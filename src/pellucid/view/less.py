@@ -44,6 +44,8 @@ from .values import leaves, redact_error, redact_usage, shown_part
 class Lesser:
     """The machine for a reader of less than raw reasoning."""
 
+    wants_deltas = True
+
     __slots__ = ("_begun", "_item", "_items", "_last", "_parts", "_reader", "_summaries", "_telling", "_told", "_view")
 
     def __init__(self, reader: Reader) -> None:

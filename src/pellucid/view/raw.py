@@ -31,11 +31,13 @@ from .values import redact_usage
 class Raw:
     """The machine for a reader of raw reasoning."""
 
-    __slots__ = ("_added", "_as_it_is", "_last", "_next", "_reader", "_summaries")
+    __slots__ = ("_added", "_as_it_is", "_last", "_next", "_reader", "_summaries", "wants_deltas")
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._as_it_is = reader.counts and not reader.summaries
+        self.wants_deltas = False
+        """Whether deltas change: their part's number, behind a part of ours."""
         self._summaries: list[str] = []
         """What was said of the open item."""
         self._added = 0
@@ -66,6 +68,7 @@ class Raw:
     def _turn(self, event: ResponseStartEvent, out: list[Event]) -> None:
         self._added = self._next = 0
         self._last = None
+        self.wants_deltas = False
         out.append(event)
 
     def _summary(self, event: SummaryEvent, out: list[Event]) -> None:
@@ -88,6 +91,7 @@ class Raw:
             part = ThinkingPart(text, form="summary")
             out += whole_part(self._next + self._added, part, self._last)
             self._added += 1
+            self.wants_deltas = True
             self._last = part.part_kind
         out.append(event)
 

@@ -64,7 +64,7 @@ class Encoder:
     def start(self, *, queued: bool = False) -> bytes:
         """What opens the stream; `queued` when the model has yet to become free, which is said in a comment."""
         self._write(self._head)
-        opening = self._take()
+        opening, self._out = b"".join(self._out), []
         return QUEUED + opening if queued and opening else opening
 
     def feed(self, events: Sequence[Event], now: int) -> bytes:
@@ -95,7 +95,11 @@ class Encoder:
                 if account.writing is None:
                     told = None
         self._told = told
-        return self._take()
+        out = self._out
+        if not out:
+            return b""
+        self._out = []
+        return out[0] if len(out) == 1 else b"".join(out)
 
     @property
     def ended(self) -> bool:
@@ -125,13 +129,6 @@ class Encoder:
         if number > self._after:
             name = f.NAMES[type(frame)].encode()
             self._out.append(b"id: %d\nevent: %b\ndata: %b\n\n" % (number, name, _data(frame)))
-
-    def _take(self) -> bytes:
-        out = self._out
-        if not out:
-            return b""
-        self._out = []
-        return out[0] if len(out) == 1 else b"".join(out)
 
 
 def _data(frame: Any) -> bytes:

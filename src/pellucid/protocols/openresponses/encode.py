@@ -118,51 +118,50 @@ class Encoder:
     def feed(self, events: list[Event], now: int) -> bytes:
         """What these events are on the wire (maybe nothing). `now` is in milliseconds."""
         for event in events:
-            if type(event) is PartDeltaEvent:
-                self._delta(event)
-            else:
+            if type(event) is not PartDeltaEvent:
                 _STEPS[type(event)](self, event, now)
+                continue
+            # In this loop, because nearly all events are deltas.
+            part, delta = self._part, event.delta
+            text: str | None = getattr(delta, TEXT_FIELD[type(delta)])
+            if part is None:
+                if not self._thought or not text or self._item is None:
+                    continue
+                part = self._open_thought(self._item, self._thought)
+            rest = delta if type(delta) is TextPartDelta else None
+            if text:
+                try:
+                    data = _json(text)
+                except UnicodeEncodeError:
+                    data = _json(shown(text))
+                tail = part.tail
+                if rest is not None and rest.logprobs:
+                    tail = b',"logprobs":%b}%b' % (_json(_logprobs(rest.logprobs)), _END[self._framing])
+                if self._obfuscate and part.name != "response.refusal":
+                    tail = b',"obfuscation":"%b"%b' % (b"x" * (-len(data) % 32), tail)
+                if self._sequence > self._after:
+                    self._out.append(part.head % self._sequence + part.middle + data + tail)
+                self._sequence += 1
+            if rest is not None and rest.annotations:
+                self._cite(part, rest.annotations)
         out = self._out
         if not out:
             return b""
         self._out = []
         return out[0] if len(out) == 1 else b"".join(out)
 
+    def _cite(self, part: _Part, annotations: list[dict[str, Any]]) -> None:
+        for citation in _citations(annotations):
+            self._write(
+                "response.output_text.annotation.added",
+                **part.place,
+                annotation_index=len(part.annotations),
+                annotation=citation,
+            )
+            part.annotations.append(citation)
+
     def _unshown(self, event: Event, now: int) -> None:
         """What this protocol has no word for."""
-
-    # --- deltas ------------------------------------------------------------------------------------------------
-
-    def _delta(self, event: PartDeltaEvent) -> None:
-        part, delta = self._part, event.delta
-        text: str | None = getattr(delta, TEXT_FIELD[type(delta)])
-        if part is None:
-            if not self._thought or not text or self._item is None:
-                return
-            part = self._open_thought(self._item, self._thought)
-        rest = delta if type(delta) is TextPartDelta else None
-        if text:
-            try:
-                data = _json(text)
-            except UnicodeEncodeError:
-                data = _json(shown(text))
-            tail = part.tail
-            if rest is not None and rest.logprobs:
-                tail = b',"logprobs":%b}%b' % (_json(_logprobs(rest.logprobs)), _END[self._framing])
-            if self._obfuscate and part.name != "response.refusal":
-                tail = b',"obfuscation":"%b"%b' % (b"x" * (-len(data) % 32), tail)
-            if self._sequence > self._after:
-                self._out.append(part.head % self._sequence + part.middle + data + tail)
-            self._sequence += 1
-        if rest is not None and rest.annotations:
-            for citation in _citations(rest.annotations):
-                self._write(
-                    "response.output_text.annotation.added",
-                    **part.place,
-                    annotation_index=len(part.annotations),
-                    annotation=citation,
-                )
-                part.annotations.append(citation)
 
     # --- items -------------------------------------------------------------------------------------------------
 

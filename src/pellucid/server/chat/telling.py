@@ -62,7 +62,7 @@ async def tell(exchange: Exchange, run: Reading, event_id: str, header: Header, 
         effort_level=header.effort,
         after=after,
     )
-    await serve_stream(exchange, run, Redactor(reader).feed, _ReadingEncoder(run, encoder))
+    await serve_stream(exchange, run, Redactor(reader), _ReadingEncoder(run, encoder))
 
 
 async def whole(turn: StoredResponse, header: Header, reader: Reader) -> Answer:

@@ -28,11 +28,11 @@ class CreateResponse:
             await self._in_background(exchange, asking, header)
             return
         run = asking.run(asking.row(header) if asking.store else None)
-        encoder, redact = header.encoder(asking.reader), Redactor(asking.reader).feed
+        encoder, redactor = header.encoder(asking.reader), Redactor(asking.reader)
         if request.stream:
-            await serve_stream(exchange, run, redact, encoder)
+            await serve_stream(exchange, run, redactor, encoder)
             return
-        error = await serve_response(exchange, run, redact, encoder)
+        error = await serve_response(exchange, run, redactor, encoder)
         if error is not None and not encoder.response.output:
             await exchange.refuse(error)
         else:
@@ -46,7 +46,7 @@ class CreateResponse:
         await services.detached.start(row, asking.run())
         if asking.request.stream:
             run = services.detached.follow(row)
-            await serve_stream(exchange, run, Redactor(asking.reader).feed, header.encoder(asking.reader))
+            await serve_stream(exchange, run, Redactor(asking.reader), header.encoder(asking.reader))
         else:
             response = header.response
             response.status = "queued"

@@ -54,7 +54,7 @@ class KeptResponses:
             seals=_seals_asked(exchange),
             after=-1 if after is None else whole_number(after, "starting_after", 0),
         )
-        await serve_stream(exchange, self._services.reading(row), Redactor(reader).feed, encoder)
+        await serve_stream(exchange, self._services.reading(row), Redactor(reader), encoder)
 
     async def delete(self, exchange: Exchange) -> None:
         row = await self._row(exchange)

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from ...asgi import http
-from ...asgi.streaming import EncodedStream, Encoder, Redact, is_client_error, release
+from ...asgi.streaming import EncodedStream, Encoder, is_client_error, release
 from ...conversation import joined
 from ...errors import ErrorInfo, PellucidError, RequestError
 from ...events import Event, RunEndEvent
@@ -42,6 +42,21 @@ MAX_WAITING = 8
 """Messages that may wait for their turn; together they may be as large as one."""
 
 _NOT_HERE = ("stream", "stream_options", "background")
+
+
+class _FoldingRedactor:
+    """A redactor of a run that the socket remembers."""
+
+    wants_deltas = True
+
+    def __init__(self, fold: Fold, redactor: Redactor) -> None:
+        self._fold = fold
+        self._redactor = redactor
+
+    def feed(self, events: list[Event]) -> list[Event]:
+        for event in events:
+            self._fold.feed(event)
+        return self._redactor.feed(events)
 
 
 class ResponsesSocket:
@@ -198,11 +213,11 @@ class _Conversation:
         header = asking.header
         row = asking.row(header) if asking.store else None
         run = asking.run(row) if generate else await self._without_model(row)
-        encoder, redact = header.encoder(asking.reader, framing="lines"), Redactor(asking.reader).feed
+        encoder, redactor = header.encoder(asking.reader, framing="lines"), Redactor(asking.reader)
         await self._open(run)
         try:
             self._exchange.watch.streaming()
-            await self._stream(asking, run, redact, encoder)
+            await self._stream(asking, run, redactor, encoder)
         finally:
             await release(run)
         return run.ended or RunEndEvent("failed", error=FAULT)
@@ -225,20 +240,13 @@ class _Conversation:
                 raise
             raise PellucidError(self._farewell) from None
 
-    async def _stream(self, asking: Asking, run: RunSource, redact: Redact, encoder: Encoder) -> None:
+    async def _stream(self, asking: Asking, run: RunSource, redactor: Redactor, encoder: Encoder) -> None:
         fold = Fold()
-
-        def remember(events: list[Event]) -> list[Event]:
-            for event in events:
-                fold.feed(event)
-            if run.ended is not None:
-                self._remember(asking, fold, run.ended)
-            return redact(events)
-
         writer = self._socket.writer()
-        stream = EncodedStream(run, remember, encoder, writer)
+        stream = EncodedStream(run, _FoldingRedactor(fold, redactor), encoder, writer)
         try:
             await stream.deliver()
+            self._remember(asking, fold, run.ended)
             await writer.end(stream.last)
         except asyncio.CancelledError:
             if self._farewell is None:
@@ -252,8 +260,8 @@ class _Conversation:
         finally:
             writer.close()
 
-    def _remember(self, asking: Asking, fold: Fold, end: RunEndEvent) -> None:
-        if end.status in ("completed", "incomplete"):
+    def _remember(self, asking: Asking, fold: Fold, end: RunEndEvent | None) -> None:
+        if end is not None and end.status in ("completed", "incomplete"):
             self._recent = Recent(asking.id, joined(asking.before, asking.new, fold.messages), kept=asking.store)
 
     def _forget(self, previous: str | None) -> None:

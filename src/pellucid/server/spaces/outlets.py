@@ -1,6 +1,6 @@
 """Where a seat's frames go: one socket.
 
-* The usual way is straight to the transport (`sockets.Frames`): a frame is made once for all who get it.
+* The usual way is straight to the transport (`Frames`): a frame is made once for all who get it.
 * Under another server than ours, each goes through ASGI's `send`, in order, from a queue.
 
 `write` never waits and never fails; what a client has not taken is `waiting`. Whoever seats somebody here and wants
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ...asgi import http
 from ...spaces.runtime.outlet import Frame, Line
-from ..sockets import FRAMES, Frames
+from ..uvicorn_adapter import FRAMES, Frames
 from ..websocket import WebSocket
 
 SMALL = 16 * 1024

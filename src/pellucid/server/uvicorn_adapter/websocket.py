@@ -69,11 +69,15 @@ class Frames:
             self._socket.transport.write(wire)
 
     @property
+    def is_slow(self) -> bool:
+        """Whether the client is there, and does not take what was written."""
+        return not self._socket.writable.is_set() and not self._socket.disconnected
+
+    @property
     def waiting(self) -> int:
         """Bytes that the client has not taken yet, and its network neither; 0 while they are few (this is asked for
         each frame, and a transport is slow to count)."""
-        socket = self._socket
-        return 0 if socket.writable.is_set() or socket.disconnected else socket.transport.get_write_buffer_size()
+        return self._socket.transport.get_write_buffer_size() if self.is_slow else 0
 
     async def drained(self) -> None:
         """Until little waits; also when nobody is there any more."""

@@ -19,10 +19,10 @@ import httptools
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from ..asgi.http import Scope, Send
-from ..errors import ErrorInfo
-from ..protocols.openresponses import error_body
-from ..runs import RunSource
+from ...asgi.http import Scope, Send
+from ...errors import ErrorInfo
+from ...protocols.openresponses import error_body
+from ...runs import RunSource
 from .unread import Unread
 
 MAX_SILENT_BYTES = 64 * 1024
@@ -36,11 +36,7 @@ CONNECTION = "pellucid.connection"
 
 
 class DirectWriter:
-    """Writes a response's body straight to the transport of its connection (a `BodyWriter`), as uvicorn's `send` would.
-
-    The one place that uses what uvicorn keeps to itself: `RequestResponseCycle`'s `transport`, `flow.write_paused`,
-    `disconnected`, `response_started`, `response_complete` and `chunked_encoding`.
-    """
+    """Writes a response's body to the transport of its connection, as uvicorn's `send` would. A `BodyWriter`."""
 
     __slots__ = ("_cycle", "_source")
 
@@ -271,4 +267,4 @@ def connections(request_seconds: float, unread_seconds: float) -> type[HttpTools
     return Connection
 
 
-__all__ = ["MAX_SILENT_BYTES", "connections"]
+__all__ = ["CONNECTION", "MAX_SILENT_BYTES", "DirectWriter", "connections", "direct_writer", "on_disconnect"]
