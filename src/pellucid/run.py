@@ -179,11 +179,11 @@ class Run:
             told = self._told(event)
             fold(told)
             out.append(told)
-            if isinstance(told, ResponseStartEvent):
-                self._cut = False
-            elif isinstance(told, ItemEndEvent):
+            if type(told) is ItemEndEvent:
                 self._cut = self._cut or told.status == "incomplete"
-            elif isinstance(told, ResponseEndEvent):
+            elif type(told) is ResponseStartEvent:
+                self._cut = False
+            elif type(told) is ResponseEndEvent:
                 self._turn_ended(told, out, effects)
         return out, effects
 
@@ -341,9 +341,9 @@ class Run:
 
     def _told(self, event: ModelEvent) -> ModelEvent:
         """The event with its public ids."""
-        if isinstance(event, ItemStartEvent):
+        if type(event) is ItemStartEvent:
             return event if event.id is not None else replace(event, id=self._mint(PREFIX_OF[event.kind]))
-        if not (isinstance(event, (PartStartEvent, PartEndEvent)) and isinstance(event.part, ToolCallPart)):
+        if not isinstance(event, (PartStartEvent, PartEndEvent)) or type(event.part) is not ToolCallPart:
             return event
         given = event.part.tool_call_id
         if isinstance(event, PartStartEvent):

@@ -19,7 +19,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from pellucid import storage
 from pellucid.storage import StoredChat, StoredSpace, StoreError, open_store
-from pellucid.storage.migrate import migration
+from pellucid.storage.migrate import HEAD, migration
 from pellucid.storage.tables import metadata
 from tests.empty_stores import SHARED
 from tests.service_postgres import PostgresServer
@@ -210,4 +210,5 @@ def test_the_migrations_make_the_tables_in_postgresql() -> None:
 def test_one_that_is_up_to_date_is_left_as_it_is() -> None:
     versions = (Path(storage.__file__).parent / "migrations" / "versions").glob("v*.py")
     newest = max(path.name[1:5] for path in versions)
+    assert newest == HEAD
     assert migration("sqlite", newest) == migration("postgresql", newest) == ()

@@ -4,7 +4,6 @@ Nothing here runs for an address that the operator wrote into the configuration:
 """
 
 from .errors import EgressError
-from .fetching import Fetched
-from .policy import EgressPolicy
+from .policy import EgressPolicy, Fetched
 
 __all__ = ["EgressError", "EgressPolicy", "Fetched"]

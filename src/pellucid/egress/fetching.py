@@ -8,28 +8,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import aiohttp
-import msgspec
 from yarl import URL
 
 from .errors import EgressError, bad_url, failed
-
-if TYPE_CHECKING:
-    from .policy import EgressPolicy
+from .policy import EgressPolicy, Fetched
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-
-
-class Fetched(msgspec.Struct, frozen=True):
-    """What came."""
-
-    data: bytes
-    media_type: str
-    """Without parameters, in lower case; `application/octet-stream` where the server did not say."""
-    final_url: str
-    """Where it came from, after all redirects."""
 
 
 async def fetch(
@@ -112,4 +98,4 @@ def where(at: URL) -> str:
     return str(at.origin()) if at.is_absolute() and at.raw_host else "the URL"
 
 
-__all__ = ["Fetched", "fetch", "where"]
+__all__ = ["fetch", "where"]

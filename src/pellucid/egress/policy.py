@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from yarl import URL
 
 from ..errors import ConfigError
@@ -28,7 +29,6 @@ from .errors import EgressError, bad_url, refused
 
 if TYPE_CHECKING:
     from .connector import EgressConnector
-    from .fetching import Fetched
 
 Resolve = Callable[[str], Awaitable[Sequence[str]]]
 """The addresses of a name; none, or an `OSError`, if there are none."""
@@ -50,6 +50,16 @@ async def resolve(host: str) -> list[str]:
     """What the system says."""
     found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     return [str(entry[4][0]) for entry in found]
+
+
+class Fetched(msgspec.Struct, frozen=True):
+    """What came of a GET."""
+
+    data: bytes
+    media_type: str
+    """Without parameters, in lower case; `application/octet-stream` where the server did not say."""
+    final_url: str
+    """Where it came from, after all redirects."""
 
 
 class EgressPolicy:
@@ -229,4 +239,4 @@ def _unknown(host: str) -> str:
     return f"the host {host[:100]!r} has no public address"
 
 
-__all__ = ["EgressPolicy", "Resolve", "resolve"]
+__all__ = ["EgressPolicy", "Fetched", "Resolve", "resolve"]

@@ -24,7 +24,6 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-import aiohttp
 import msgspec
 
 from . import cache
@@ -182,6 +181,8 @@ def _verify(model: Model, partial: Path) -> None:
 
 
 async def _from_hub(model: Model, partial: Path, meter: _Meter) -> None:
+    import aiohttp  # a large package, which nothing else here needs
+
     have = _have(partial)
     if have >= model.bytes:
         return  # whole: the hash will tell whether it is right

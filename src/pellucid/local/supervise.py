@@ -19,7 +19,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import aiohttp
 import msgspec
 
 from . import cache
@@ -129,6 +128,8 @@ class Engine:
 
         Of this process's own, ``queue.waiting`` knows more, and without a question. Raises ``EngineError``.
         """
+        import aiohttp  # a large package, which nothing else here needs
+
         url = self.base_url.removesuffix("/v1") + "/metrics"
         headers = {"Authorization": f"Bearer {self.api_key}"}
         try:

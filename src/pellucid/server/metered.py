@@ -133,22 +133,22 @@ class MeterStage(Stage):
                 elif type(delta) is TextPartDelta and measured.first_answer is None:
                     measured.first_answer = self._clock() - self._began
                     self.wants_deltas = False
-            elif isinstance(event, PartStartEvent):
+            elif type(event) is PartStartEvent:
                 kind = type(event.part)
                 self.wants_deltas = (
                     (kind is ThinkingPart and measured.first_thought is None)
                     or (kind is TextPart and measured.first_answer is None)
                 )  # fmt: skip
-            elif isinstance(event, PartEndEvent):
+            elif type(event) is PartEndEvent:
                 self._count(event.part)
-            elif isinstance(event, ItemStartEvent):
+            elif type(event) is ItemStartEvent:
                 if event.kind == "reasoning":
                     self._thinks_since = self._clock()
-            elif isinstance(event, ItemEndEvent):
+            elif type(event) is ItemEndEvent:
                 if self._thinks_since is not None:
                     measured.thinking += self._clock() - self._thinks_since
                     self._thinks_since = None
-            elif isinstance(event, RunEndEvent):
+            elif type(event) is RunEndEvent:
                 self._settle(event)
             elif isinstance(event, ResponseStartEvent | ResponseEndEvent | ErrorEvent):
                 self._watch.heard(event)

@@ -14,6 +14,9 @@ from pathlib import Path
 
 from .errors import StoreError
 
+HEAD = "0005"
+"""The version of this Pellucid's store: Alembic is loaded only to get there."""
+
 LOCK = 0x70656C6C75636964
 """PostgreSQL's advisory lock that a migrating replica holds: "pellucid"."""
 
@@ -37,6 +40,8 @@ class _Statements(io.StringIO):
 @lru_cache
 def migration(dialect: str, version: str | None) -> tuple[str, ...]:
     """The statements that bring a database of this version (None: an empty one) up to date; none if it is."""
+    if version == HEAD:
+        return ()
     from alembic import command
     from alembic.config import Config
     from alembic.script import ScriptDirectory
@@ -49,8 +54,6 @@ def migration(dialect: str, version: str | None) -> tuple[str, ...]:
     config.attributes["dialect"] = dialect
     with _one_at_a_time:
         scripts = ScriptDirectory.from_config(config)
-        if version == scripts.get_current_head():
-            return ()
         try:
             if version:
                 scripts.get_revision(version)

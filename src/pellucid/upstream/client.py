@@ -16,9 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol, TypeVar
-
-import aiohttp
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ..errors import ErrorInfo, ModelError
 from .connecting import ConnectFailed, Lookup
@@ -38,6 +36,9 @@ from .limits import Limits
 from .pool import Pool
 from .request import Endpoint, encode_head, parse_url, wants_close
 from .response import UpstreamResponse
+
+if TYPE_CHECKING:
+    import aiohttp
 
 RETRY_STATUSES = frozenset({408, 429, 502, 503, 504, 529})
 
@@ -102,6 +103,8 @@ class UpstreamClient:
         Raises:
             ModelError: there is no response within `limits.connect`.
         """
+        import aiohttp  # a large package, and many gateways never need it
+
         try:
             async with asyncio.timeout(self.limits.connect), self._http().get(url, headers=headers) as response:
                 return response.status, await response.read()
@@ -156,6 +159,8 @@ class UpstreamClient:
             raise NoResponse(unreachable(error.cause), origin_of(url)) from error.cause
 
     def _http(self) -> aiohttp.ClientSession:
+        import aiohttp
+
         # Made on first use: aiohttp wants a running loop.
         if self._session is None:
             self._session = aiohttp.ClientSession(

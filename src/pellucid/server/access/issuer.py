@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import aiohttp
 import msgspec
 
 from .backing import PATIENCE
 from .config import fetchable
 
+if TYPE_CHECKING:
+    import aiohttp
+
 MAX_BYTES = 1 << 20
 
-FAILURES = (aiohttp.ClientError, OSError, TimeoutError)
+FAILURES = (OSError, TimeoutError)
 """What asking raises besides `Unfit`."""
 
 
@@ -29,7 +31,11 @@ class Unfit(Exception):
 
 def why(error: Exception) -> str:
     """What to tell the operator of an `Unfit`, or of one of `FAILURES`: those may quote addresses."""
-    return str(error) if isinstance(error, Unfit) else type(error).__name__
+    return str(error) if isinstance(error, Unfit | Unreachable) else type(error).__name__
+
+
+class Unreachable(OSError):
+    """The issuer did not answer, or not in HTTP. Says with which error."""
 
 
 class Issuer:
@@ -66,18 +72,23 @@ class Issuer:
     async def _ask(
         self, method: str, url: str, headers: Mapping[str, str], form: Mapping[str, str] | None = None
     ) -> tuple[int, bytearray]:
+        import aiohttp  # a large package, which only a gateway with an issuer needs
+
         if self._session is None:
             self._session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
         headers, body = {"accept": "application/json", **headers}, bytearray()
-        async with (
-            asyncio.timeout(PATIENCE),
-            self._session.request(method, url, data=form, allow_redirects=False, headers=headers) as reply,
-        ):
-            async for piece in reply.content.iter_chunked(65536):
-                body += piece
-                if len(body) > MAX_BYTES:
-                    raise Unfit(f"it answered with more than {MAX_BYTES} bytes")
-            return reply.status, body
+        try:
+            async with (
+                asyncio.timeout(PATIENCE),
+                self._session.request(method, url, data=form, allow_redirects=False, headers=headers) as reply,
+            ):
+                async for piece in reply.content.iter_chunked(65536):
+                    body += piece
+                    if len(body) > MAX_BYTES:
+                        raise Unfit(f"it answered with more than {MAX_BYTES} bytes")
+                return reply.status, body
+        except aiohttp.ClientError as error:
+            raise Unreachable(type(error).__name__) from error
 
 
 def address(about: Mapping[str, Any], name: str, what: str) -> str:
