@@ -77,6 +77,8 @@ class SettingFields:
     def put_all(self, paths: Mapping[str, str], *, skip_none: bool = False) -> None:
         """Send those of the settings that stand in this table, unchanged."""
         settings = self.settings
+        if settings.keys().isdisjoint(paths.keys()):
+            return  # most requests have few settings, and tables are long
         for setting, path in paths.items():
             if setting in settings and not (skip_none and settings[setting] is None):
                 self.put(setting, path, settings[setting])
