@@ -171,6 +171,9 @@ class Sqlite:
             last = waiting[-1] is None
             if batch := [one for one in waiting if one is not None]:
                 self._commit(batch)
+            # Rows are not kept in memory while the next write is waited for.
+            batch.clear()
+            waiting.clear()
             if last or self._forgetting.overdue:
                 self._forgetting.carry_over(self._writer, BUSY_SECONDS)
 
