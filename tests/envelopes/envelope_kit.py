@@ -44,6 +44,9 @@ _known: dict[str, st.SearchStrategy[dict[str, Any]]] = {
 
 _OWN_NAMES = {"protocol", "id", "ts", "from", "to", "kind", "correlation_id", "correlationId", "context", "payload"}
 _OWN_NAMES |= {"seq", "replayed", "type", "token"}
+_FOLDED_NAMES = {name.casefold() for name in _OWN_NAMES}
+"""What no other field may be called, also in other letters."""
+_other_names = texts.filter(lambda name: name.casefold() not in _FOLDED_NAMES)
 
 
 @st.composite
@@ -63,7 +66,9 @@ def envelopes(draw: st.DrawFn) -> Envelope:
         payload=draw(unknown) | draw(_known[kind]),
         dialect=draw(dialects),
         seq=draw(st.integers(0, 2**63 - 1)),
-        extra=draw(st.dictionaries(texts.filter(lambda name: name not in _OWN_NAMES), values, max_size=2)),
+        extra=draw(
+            st.dictionaries(texts.filter(lambda name: name.casefold() not in _FOLDED_NAMES), values, max_size=2)
+        ),
         replayed=draw(st.booleans()),
     )
 
