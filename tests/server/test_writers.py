@@ -28,6 +28,7 @@ from pellucid.server.config import check_config
 from pellucid.server.uvicorn_adapter import CONNECTION, DirectWriter, direct_writer
 from tests.scripted import Call, Gateway, Upstream, delta, say
 from tests.scripted.gateway import serve
+from tests.server.sockets_kit import opened
 from tests.waiting import LIMIT_SECONDS, wait_until
 
 
@@ -119,7 +120,7 @@ WAYS: dict[str, tuple[Callable[[Upstream], Any], type]] = {
 
 def alike(body: bytes) -> bytes:
     """Without what differs from one response to the next."""
-    return re.sub(rb'"(created_at|completed_at)":\d+', b"", re.sub(rb"(?<=_)[0-9a-f]{32}", b"", body))
+    return re.sub(rb'"(created_at|completed_at)": ?\d+', b"", re.sub(rb"(?<=_)[0-9a-f]{32}", b"", body))
 
 
 def test_the_stream_is_the_same_whoever_writes_it(upstream: Upstream, writers: list[type]) -> None:
@@ -135,6 +136,15 @@ def test_the_stream_is_the_same_whoever_writes_it(upstream: Upstream, writers: l
             assert gateway.ask(name).status == 200
             assert writers == []
     assert bodies[1:] == bodies[:-1]
+
+
+def test_the_messages_of_a_socket_are_the_same_whoever_writes_them(upstream: Upstream) -> None:
+    name, streams = upstream.plays(say("Let me see. " * 50, "It is 42. " * 50)), list[bytes]()
+    for way in (under_uvicorn, under_hypercorn):
+        with way(upstream) as gateway, opened(gateway, name) as socket:
+            socket.send(store=False)
+            streams.append(alike(json.dumps(socket.until("response.completed")).encode()))
+    assert streams[0] == streams[1]
 
 
 def test_requests_of_one_connection_are_written_one_after_the_other(upstream: Upstream, writers: list[type]) -> None:
