@@ -31,6 +31,7 @@ import tomllib
 from collections import Counter
 from fnmatch import fnmatchcase
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,8 +43,8 @@ from tools.golden_kit.gateway import Checkout
 
 HERE = Path(__file__).parents[1]
 BASE = "15598e1"
-EXTRAS = "mcp,redis"
-"""What the cases need beside what is always installed."""
+EXTRAS = "mcp,redis,local" if find_spec("xllamacpp") else "mcp,redis"
+"""What the cases need beside what is always installed. The embedded engine is there for both versions or for none."""
 FRESH_SECONDS = 6 * 3600
 """So long a capture of the base can be used again: what the base left in it ages (times, logs that expire)."""
 UNUSED_SECONDS = 7 * 86_400
@@ -119,7 +120,7 @@ class Plan(NamedTuple):
     def key(self) -> str:
         """A name for captures that would hold the same cases: of the tool, the recordings, and what is wanted."""
         sources = sorted((Path(__file__).parent / "golden_kit").glob("*.py"))
-        parts = [*(path.read_bytes() for path in sources), *_listing(self.recordings), repr(self).encode()]
+        parts = [*(path.read_bytes() for path in sources), *_listing(self.recordings), repr((self, EXTRAS)).encode()]
         return sha256(b"\0".join(parts)).hexdigest()[:16]
 
 
