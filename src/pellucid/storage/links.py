@@ -12,7 +12,7 @@ import msgspec
 import sqlalchemy as sa
 
 from . import tables
-from .envelopes import LAST_SEQ, StoredEnvelope
+from .envelopes import LAST_SEQ, StoredEnvelope, first_from
 from .names import storable
 from .portions import Portion, portion, sized_columns
 from .statement import Ask, Op, Params, Statement, each, given, listed
@@ -27,19 +27,28 @@ _link = sa.and_(_L.c.owner == _owner, _L.c.space == _name)
 INSERT = Statement(sa.insert(_L))
 
 
-def _about(names: sa.TableValuedAlias) -> sa.Select[tuple[object, ...]]:
-    found = (
-        sa.select(_L.c.seq)
-        .where(_link, _L.c.about.in_(sa.select(names.c.value)), _L.c.seq > _after)
-        .distinct()
-        .order_by(_L.c.seq)
-        .limit(_most)
-    )
+_names = listed("names")
+
+
+def _about() -> sa.Select[tuple[object, ...]]:
+    named = _L.c.about.in_(sa.select(_names.sqlite.c.value))
+    links = sa.select(_L.c.seq).where(_link, named, _L.c.seq > _after)
+    found = links.distinct().order_by(_L.c.seq).limit(_most)
     return sa.select(*sized_columns).where(_of_it, _E.c.seq.in_(found)).order_by(_E.c.seq)
 
 
-_names = listed("names")
-_ABOUT = Statement(_about(_names.postgresql), sqlite=_about(_names.sqlite))
+def _about_each() -> sa.Select[tuple[object, ...]]:
+    """Each name, and each envelope, is looked up by itself: as in `portions`."""
+    names = _names.postgresql
+    of_one = sa.select(_L.c.seq).where(_link, _L.c.about == names.c.value, _L.c.seq > _after)
+    links = of_one.order_by(_L.c.seq).limit(_most).lateral()
+    several = sa.select(links.c.seq).select_from(names.join(links, sa.true()))
+    found = several.distinct().order_by(links.c.seq).limit(_most).subquery()
+    one = first_from(sa.select(*sized_columns).where(_of_it), found.c.seq).lateral()
+    return sa.select(*one.c).select_from(found.join(one, one.c.seq == found.c.seq)).order_by(one.c.seq)
+
+
+_ABOUT = Statement(_about_each(), sqlite=_about())
 
 _opening = (
     sa.select(*sized_columns)

@@ -13,7 +13,7 @@ import msgspec
 import sqlalchemy as sa
 
 from . import tables
-from .envelopes import StoredEnvelope, stored_columns, stored_one
+from .envelopes import StoredEnvelope, first_from, stored_columns, stored_one
 from .statement import Ask, Op, Row, Statement, given, listed
 
 MOST_BYTES = 4 << 20
@@ -30,10 +30,11 @@ _seqs = listed("seqs")
 
 
 def _each_of() -> sa.Select[tuple[object, ...]]:
-    """Each is looked up by itself: PostgreSQL would rather read the log through, if it knows little of it."""
+    """Each is looked up by itself: PostgreSQL would rather read the log through, if it knows little of it. Where one
+    is gone, the next comes in its place."""
     seqs = _seqs.postgresql
-    this = sa.select(_E.c.seq, *stored_columns).where(_in_it, _E.c.seq == sa.cast(seqs.c.value, sa.BigInteger))
-    one = this.limit(sa.literal_column("1")).lateral()
+    this = sa.select(_E.c.seq, *stored_columns).where(_in_it)
+    one = first_from(this, sa.cast(seqs.c.value, sa.BigInteger)).lateral()
     return sa.select(*one.c).select_from(seqs.join(one, sa.true()))
 
 

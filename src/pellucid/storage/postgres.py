@@ -184,8 +184,9 @@ async def _connect(dsn: str) -> asyncpg.Connection:
 
 async def _plan_by_index(connection: asyncpg.Connection) -> None:
     """Whatever is asked here is a few rows by their keys. The planner cannot know that of a recursive question, and
-    would rather read the whole table, or compile what takes a millisecond, or start processes for it."""
-    for setting in ("jit", "enable_seqscan", "enable_hashjoin", "enable_mergejoin"):
+    would rather read the whole table, or compile what takes a millisecond, or start processes for it. Nor does it know
+    how much there is in a table that is new, and would sort all of a log for the first of it, along whatever index."""
+    for setting in ("jit", "enable_seqscan", "enable_hashjoin", "enable_mergejoin", "enable_sort"):
         await connection.execute(f"SET {setting} = off")
     await connection.execute("SET max_parallel_workers_per_gather = 0")
 
