@@ -18,7 +18,7 @@ from pellucid.spaces.runtime.seats import Seat
 from pellucid.spaces.runtime.settings import SpaceSettings, read_settings
 from pellucid.spaces.runtime.space import Space
 from pellucid.spaces.runtime.spaces import Spaces
-from pellucid.storage import Store, open_store
+from pellucid.storage import Append, Overtaken, Store, open_store
 from tests.service_postgres import PostgresServer
 from tests.service_postgres import postgres_server as postgres_server
 from tests.service_redis import RedisService
@@ -124,6 +124,33 @@ def test_both_busy_one_order(
                 if one.envelope.kind == "system/presence"
             )
             assert events == {(event, name): 1 for event in ("join", "leave") for name in [*AGENTS, "ada"]}
+
+    asyncio.run(scene())
+
+
+def test_a_replica_that_is_never_overtaken_takes_turns_too(
+    tmp_path: Path, relay_url: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would go on writing past the one that waits for its turn."""
+
+    async def scene() -> None:
+        async with two(tmp_path, relay_url) as both:
+            here, there = await rooms(both)
+            seat, sink = await sat(here, "bob")
+            store = both.stores[0].spaces
+            append, faster = store.append, iter([Overtaken(here.head, 1), None])
+
+            async def overtaken_once(one: Append) -> None:
+                if error := next(faster, None):
+                    raise error
+                await append(one)
+
+            monkeypatch.setattr(store, "append", overtaken_once)
+            assert not there.writer._turns.busy
+            await seat.hear(chat("stored after all"))
+            await eventually(lambda: there.writer._turns.busy, "the other one takes turns")
+            await eventually(lambda: sink.of("chat"))
+            await seat.leave()
 
     asyncio.run(scene())
 

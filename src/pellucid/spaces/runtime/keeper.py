@@ -21,11 +21,16 @@ from .ids import new_id
 from .inbox import Item, Make, nobody
 from .presence import Presence
 from .state import SpaceState
+from .turns import Turns
 from .writer import Writer
 
 RENEWALS = 3
 CROWDED = 10_000
 """So many wait to be judged that what can be said at the next look is said then."""
+
+
+_TURNS = b" turns"
+"""Said after its name by a replica that was overtaken."""
 
 
 class Pace(NamedTuple):
@@ -48,6 +53,7 @@ class Keeper:
         me: str,
         relay: Relay,
         writer: Writer,
+        turns: Turns,
         presence: Presence,
         pace: Pace,
         clock: Callable[[], float],
@@ -56,14 +62,21 @@ class Keeper:
         self._me = me.encode()
         self._relay = relay
         self._writer = writer
+        self._turns = turns
         self._presence = presence
         self._pace = pace
         self._clock = clock
         self._news = asyncio.Event()
+        self._was_overtaken = False
         self._rolled = 0.0
 
     def tell(self) -> None:
         """Others are to look."""
+        self._news.set()
+
+    def ask_for_turns(self) -> None:
+        """Others are to take turns with this replica."""
+        self._was_overtaken = True
         self._news.set()
 
     async def run(self) -> None:
@@ -92,8 +105,11 @@ class Keeper:
             listener = self._relay.listen(self._box)
             try:
                 while (told := await listener.read()) is not None:
-                    if any(who != self._me for who in told):
+                    others = [one for one in told if one.removesuffix(_TURNS) != self._me]
+                    if others:
                         self._writer.inbox.stir()
+                    if any(one.endswith(_TURNS) for one in others):
+                        self._turns.begin()
             except RelayError:
                 pass
             finally:
@@ -104,8 +120,9 @@ class Keeper:
         while True:
             await self._news.wait()
             self._news.clear()
+            told, self._was_overtaken = self._me + _TURNS if self._was_overtaken else self._me, False
             with suppress(RelayError):
-                await self._relay.tell(self._box, self._me)
+                await self._relay.tell(self._box, told)
 
     async def _call_roll(self) -> None:
         await self._presence.renew()

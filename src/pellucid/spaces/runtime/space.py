@@ -81,8 +81,9 @@ class Space:
         self._living = living
         self._clock = clock = Steady(clock, living.state.at / 1000)
         self.presence = Presence(relay, self.name, me, pace.roll)
-        self.writer = Writer(store.spaces, living, configuration, Turns(relay, self.name, me), self, clock)
-        self._keeper = Keeper(self.name, me, relay, self.writer, self.presence, pace, clock)
+        turns = Turns(relay, self.name, me)
+        self.writer = Writer(store.spaces, living, configuration, turns, self, clock)
+        self._keeper = Keeper(self.name, me, relay, self.writer, turns, self.presence, pace, clock)
         self.seating = Seating(self, store.spaces, living)
         self._hearing = Hearing(configuration, clock)
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -273,6 +274,10 @@ class Space:
         self._keeper.tell()
         if self.compressing is not None:
             self.compressing.heard(stored)
+
+    def overtaken(self) -> None:
+        """Called by the writer: another replica was faster."""
+        self._keeper.ask_for_turns()
 
     def gone(self) -> None:
         """There is no such space any more."""

@@ -1,7 +1,8 @@
-"""Who is busy in the same space on several replicas takes turns, for a while, so that none is overtaken for ever.
+"""Replicas that are busy in the same space take turns, for a while, so that none is overtaken for ever.
 
-A lease at the relay, asked for only after somebody was overtaken. It is a courtesy: whoever does not get it in time, or
-finds no relay, goes on without, and the store decides as ever.
+A lease at the relay, claimed only after one of them was overtaken. That one tells the others (`keeper`), for who is
+never overtaken would not know, and one that claims nothing overtakes all who do. It is a courtesy: whoever does not get
+the lease in time, or finds no relay, goes on without, and the store decides as ever.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ WHILE = 3.0
 """Seconds after a collision in which turns are taken."""
 HELD = 2.0
 PATIENCE = 1.0
-PAUSES = 0.002, 0.02
+PAUSES = 0.002, 0.005
+"""Seconds between two tries: soon enough to come upon the pause of who just had it, which is the first."""
 ALONE = 10.0
 
 
@@ -34,7 +36,8 @@ class Turns:
     def busy(self) -> bool:
         return self._alone_until <= monotonic() < self._until
 
-    def overtaken(self) -> None:
+    def begin(self) -> None:
+        """This replica was overtaken, or another one."""
         self._until = monotonic() + WHILE
 
     @asynccontextmanager

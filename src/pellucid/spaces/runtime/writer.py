@@ -44,6 +44,10 @@ class Delivery(Protocol):
         """This replica wrote these: others are to look."""
         ...
 
+    def overtaken(self) -> None:
+        """Another replica was faster: others are to take turns."""
+        ...
+
     def gone(self) -> None:
         """There is no such space any more."""
         ...
@@ -128,7 +132,8 @@ class Writer:
         except Overtaken:
             living.roll_back()
             self._doubted = True
-            self._turns.overtaken()
+            self._turns.begin()
+            self._delivery.overtaken()
             return False
         except (PellucidError, ValueError) as error:
             living.roll_back()
