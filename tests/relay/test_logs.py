@@ -20,12 +20,17 @@ entries = st.lists(st.binary(max_size=20), max_size=4)
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("append"), entries, st.booleans()),
+        st.tuples(st.just("begin to append"), entries, st.booleans()),
         st.tuples(st.just("follow"), st.integers(0, 100), st.booleans()),
         st.tuples(st.just("take"), st.integers(0, 100), st.booleans()),
         st.tuples(st.just("pause"), st.just(0), st.just(False)),
     ),
     max_size=25,
 )
+
+
+class Decoded(bytes):
+    """Equal to the entry for which it stands."""
 
 
 @given(steps=steps, last=entries)
@@ -36,13 +41,22 @@ def test_every_follower_reads_the_log_from_its_cursor(
         log, written = new_name(), list[bytes]()
         followers = [(replicas.one.follow(log), 0), (replicas.two.follow(log), 0)]
         came: list[list[bytes]] = [[], []]
+        appending: asyncio.Task[int] | None = None
+        there = 0
         for verb, what, first in steps:
             replica = replicas.one if first else replicas.two
-            if verb == "append" and isinstance(what, list):
+            if isinstance(what, list):
+                if appending is not None:
+                    there = await appending
+                    assert there == len(written)
                 written += what
-                assert await replica.append(log, what, 0) == len(written)
+                decoded = [Decoded(entry) for entry in what]
+                appending = asyncio.create_task(replica.append(log, what, 0, decoded=decoded))
+                if verb == "append":
+                    there = await appending
             elif verb == "follow" and isinstance(what, int):
-                cursor = what % (len(written) + 1)
+                # A cursor is a number that somebody was given.
+                cursor = what % (there + 1)
                 followers.append((replica.follow(log, cursor), cursor))
                 came.append([])
             elif verb == "take" and isinstance(what, int):
@@ -51,12 +65,36 @@ def test_every_follower_reads_the_log_from_its_cursor(
             else:
                 await loop_turns()
                 await replica.exists(log)  # a round trip, where there is a server
+        if appending is not None:
+            assert await appending == len(written)
         assert await replicas.one.append(log, last, 0, last=True) == len(written) + len(last)
         written += last
         followers += [(replicas.two.follow(log, cursor), cursor) for cursor in range(len(written) + 1)]
         rest = await asyncio.gather(*(read_all(follower) for follower, _ in followers))
         for (_, cursor), before, after in zip(followers, [*came, *[[]] * len(rest)], rest, strict=False):
             assert before + after == written[cursor:]
+
+    replicas.run(scene())
+
+
+def test_who_follows_in_the_process_that_writes_gets_what_is_decoded(replicas: Replicas) -> None:
+    async def scene() -> None:
+        log, number = new_name(), 0
+        here, there, slow = replicas.one.follow(log), replicas.two.follow(log), replicas.one.follow(log)
+        got: list[list[bytes]] = [[], []]
+        with replicas.one.writing(log):
+            for entry in (b"a", b"b", b"c", b"d"):
+                number = await replicas.one.append(
+                    log, [entry], 0, after=number, last=entry == b"d", decoded=[Decoded(entry)]
+                )
+                for follower, read in zip((here, there), got, strict=True):
+                    read += await read_some(follower, 1)
+        assert got == [[b"a", b"b", b"c", b"d"]] * 2
+        if not isinstance(replicas.one, MemoryRelay):  # which gives everybody what was appended
+            # The first may have been read, before it was certain that the log is the one that is written.
+            assert [type(entry) for entry in got[0][1:]] == [Decoded] * 3
+            assert [type(entry) for entry in got[1]] == [bytes] * 4
+        assert await read_all(slow) == got[0]
 
     replicas.run(scene())
 

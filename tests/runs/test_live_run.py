@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from pellucid.errors import NOT_KEPT, ErrorInfo
 from pellucid.events import (
+    ErrorEvent,
     Event,
     FunctionToolCallEvent,
     ItemStartEvent,
@@ -179,7 +180,9 @@ def test_stopped_at_any_moment_it_is_closed(
         end = live.events[-1]
         assert isinstance(end, RunEndEvent)
         if end != run_of(script)[-1]:
-            assert (end.status, end.error) == (("cancelled", None) if error is None else ("failed", error))
+            # What the model had failed with already is why the run failed.
+            why = next((event.error for event in live.events if isinstance(event, ErrorEvent)), error)
+            assert (end.status, end.error) == (("cancelled", None) if error is None else ("failed", why))
         # What came until then is what the run said; what is open then is closed, and nothing opens any more.
         said, whole = own(live.events), run_of(script)
         same = next((at for at, (one, other) in enumerate(zip(said, whole, strict=False)) if one != other), len(whole))

@@ -9,6 +9,7 @@ import heapq
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from math import inf
 
 from . import buckets
@@ -129,7 +130,14 @@ class MemoryRelay:
     # --- logs --------------------------------------------------------------------------------------------------
 
     async def append(
-        self, log: str, entries: Sequence[LogEntry], fence: int, *, last: bool = False, after: int | None = None
+        self,
+        log: str,
+        entries: Sequence[LogEntry],
+        fence: int,
+        *,
+        last: bool = False,
+        after: int | None = None,
+        decoded: Sequence[LogEntry] | None = None,
     ) -> int:
         return self.append_now(log, entries, fence, last=last, after=after)
 
@@ -173,6 +181,9 @@ class MemoryRelay:
         if mark is None or kept is None or mark.fence != fence or mark.ended:
             return None
         return LogAppender(kept, mark, fence)
+
+    def writing(self, log: str) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def follow(self, log: str, after: int = 0) -> Follower:
         now = self._now()

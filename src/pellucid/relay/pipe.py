@@ -67,6 +67,8 @@ class Address:
 
     def unavailable(self, error: BaseException) -> RelayError:
         """What went wrong, in our words: what Redis says may quote what it was sent."""
+        if isinstance(error, RelayError):
+            return error
         if isinstance(error, (ResponseError, AuthenticationError, BusyLoadingError)):
             what = f"refused ({_first_word(error)})"
         elif isinstance(error, LATE):
@@ -97,6 +99,10 @@ class Pipe:
 
     def run(self, script: Script, keys: Sequence[str], *arguments: Argument) -> Answer:
         return self.call("EVALSHA", script.sha, len(keys), *keys, *arguments)
+
+    def unavailable(self, error: BaseException) -> RelayError:
+        """See `Address.unavailable`."""
+        return self._address.unavailable(error)
 
     async def aclose(self) -> None:
         self._closed = True
@@ -197,4 +203,4 @@ def _first_word(error: BaseException) -> str:
     return word if word.isupper() else type(error).__name__
 
 
-__all__ = ["Address", "Answer", "Pipe", "hang_up"]
+__all__ = ["Address", "Answer", "Argument", "Pipe", "hang_up"]

@@ -20,6 +20,7 @@ The rules:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
@@ -80,14 +81,25 @@ class Relay(Protocol):
     """Everything that asks the relay raises `RelayError` when it does not answer."""
 
     async def append(
-        self, log: str, entries: Sequence[LogEntry], fence: int, *, last: bool = False, after: int | None = None
+        self,
+        log: str,
+        entries: Sequence[LogEntry],
+        fence: int,
+        *,
+        last: bool = False,
+        after: int | None = None,
+        decoded: Sequence[LogEntry] | None = None,
     ) -> int:
         """Write to the log; gives the number of its newest entry. `last` ends it (`entries` may be empty then).
 
         `fence` is the token of the lease of the same name. With `after`, the number of the newest entry that this
-        writer knows of, the same append may be tried again: it lands once. Raises `Fenced` or `LogLost`, and then
-        nothing was written.
+        writer knows of, the same append may be tried again: it lands once. `decoded`: for each entry what followers in
+        this process may get in its place. Raises `Fenced` or `LogLost`, and then nothing was written.
         """
+        ...
+
+    def writing(self, log: str) -> AbstractContextManager[None]:
+        """While this process is the log's writer: followers here get what it appends, and need not ask for it."""
         ...
 
     def follow(self, log: str, after: int = 0) -> Follower:

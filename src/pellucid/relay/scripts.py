@@ -36,34 +36,44 @@ local function whole(number) return string.format('%.0f', number) end
 """
 
 APPEND = Script("""
-local log, mark = KEYS[1], KEYS[2]
-local fence, after, last, life, spare = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5]
-local known = redis.call('HMGET', mark, 'fence', 'count', 'born', 'ended')
-if fence > 0 and not known[1] then return 'lost' end
-if fence < tonumber(known[1] or '0') then return 'fenced' end
-local count, born, ended = tonumber(known[2] or '0'), known[3], known[4] or '0'
-if born and redis.call('EXISTS', log) == 0 then return 'lost' end
-if after >= 0 and after ~= count then
-  if after + #ARGV - 5 == count and ended == last then return count end
-  return 'other'
+local life, spare = ARGV[1], ARGV[2]
+local function append(log, mark, fence, after, last, first, many)
+  local known = redis.call('HMGET', mark, 'fence', 'count', 'born', 'ended')
+  if fence > 0 and not known[1] then return 'lost' end
+  if fence < tonumber(known[1] or '0') then return 'fenced' end
+  local count, born, ended = tonumber(known[2] or '0'), known[3], known[4] or '0'
+  if born and redis.call('EXISTS', log) == 0 then return 'lost' end
+  if after >= 0 and after ~= count then
+    if after + many == count and ended == last then return count end
+    return 'other'
+  end
+  if ended == '1' then return 'fenced' end
+  if many == 0 and last == '0' then return count end
+  born = born or whole(now())
+  for i = first, first + many - 1 do
+    count = count + 1
+    redis.call('XADD', log, count .. '-' .. born, 'd', ARGV[i])
+  end
+  local newest = count
+  if last == '1' then
+    newest = count + 1
+    redis.call('XADD', log, newest .. '-' .. born, 'z', '')
+  end
+  redis.call('HSET', mark, 'fence', whole(fence), 'count', count, 'born', born, 'ended', last)
+  redis.call('EXPIRE', log, life)
+  redis.call('EXPIRE', mark, life + spare)
+  redis.call('PUBLISH', log, newest .. '-' .. born)
+  return count
 end
-if ended == '1' then return 'fenced' end
-if #ARGV == 5 and last == '0' then return count end
-born = born or whole(now())
-for i = 6, #ARGV do
-  count = count + 1
-  redis.call('XADD', log, count .. '-' .. born, 'd', ARGV[i])
+local said, at = {}, 3
+for i = 1, #KEYS, 2 do
+  local fence, after, last, many = tonumber(ARGV[at]), tonumber(ARGV[at + 1]), ARGV[at + 2], tonumber(ARGV[at + 3])
+  local done, what = pcall(append, KEYS[i], KEYS[i + 1], fence, after, last, at + 4, many)
+  if not done and type(what) ~= 'table' then what = {err = what} end
+  table.insert(said, what)
+  at = at + 4 + many
 end
-local newest = count
-if last == '1' then
-  newest = count + 1
-  redis.call('XADD', log, newest .. '-' .. born, 'z', '')
-end
-redis.call('HSET', mark, 'fence', whole(fence), 'count', count, 'born', born, 'ended', last)
-redis.call('EXPIRE', log, life)
-redis.call('EXPIRE', mark, life + spare)
-redis.call('PUBLISH', log, newest .. '-' .. born)
-return count
+return said
 """)
 
 DROP = Script("""

@@ -6,16 +6,72 @@ one on which Redis says where there is something to read.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import NamedTuple
 
 from . import scripts
 from .buckets import DUST
 from .follower import Follower
-from .pipe import Address, Pipe
-from .relay import LIFE, MAIL_LIFE, MAIL_ROOM, SPARE, Fenced, Listener, LogLost, RelayError, Verdict
+from .pipe import Address, Answer, Argument, Pipe
+from .relay import LIFE, MAIL_LIFE, MAIL_ROOM, SPARE, Fenced, Listener, LogEntry, LogLost, RelayError, Verdict
 from .streams import Streams
 
 _LIFE, _SPARE = int(LIFE), int(SPARE)
+
+
+APPEND_SECONDS = 0.001
+"""The least time between two scripts that append: what is appended meanwhile goes in one, to however many logs."""
+APPENDS_AT_ONCE = 200
+
+
+class _Append(NamedTuple):
+    keys: Sequence[str]
+    arguments: Sequence[Argument]
+    answer: Answer
+
+
+class _Appends:
+    """Appends to all logs of this process. At most one script is under way, and it carries all that waited for it."""
+
+    def __init__(self, pipe: Pipe) -> None:
+        self._pipe = pipe
+        self._waiting: list[_Append] = []
+        self._busy = False
+
+    def append(self, keys: Sequence[str], arguments: Sequence[Argument]) -> Answer:
+        """`arguments`: as the script takes them of one log."""
+        loop = asyncio.get_running_loop()
+        answer: Answer = loop.create_future()
+        self._waiting.append(_Append(keys, arguments, answer))
+        if not self._busy:
+            self._busy = True
+            loop.call_soon(self._send)
+        return answer
+
+    def _send(self) -> None:
+        several, self._waiting = self._waiting[:APPENDS_AT_ONCE], self._waiting[APPENDS_AT_ONCE:]
+        if not several:
+            self._busy = False
+            return
+        keys = [key for one in several for key in one.keys]
+        arguments = [argument for one in several for argument in one.arguments]
+        said = self._pipe.run(scripts.APPEND, keys, _LIFE, _SPARE, *arguments)
+        said.add_done_callback(partial(self._said, several))
+
+    def _said(self, several: list[_Append], said: Answer) -> None:
+        error = said.exception()
+        answers = [error] * len(several) if error is not None else said.result()
+        for one, answer in zip(several, answers, strict=True):
+            if one.answer.done():  # whoever asked left
+                continue
+            if isinstance(answer, Exception):
+                one.answer.set_exception(self._pipe.unavailable(answer))
+            else:
+                one.answer.set_result(answer)
+        asyncio.get_running_loop().call_later(APPEND_SECONDS, self._send)
 
 
 class RedisRelay:
@@ -24,6 +80,7 @@ class RedisRelay:
         self._prefix = prefix
         self._leases = f"{prefix}leases"
         self._pipe = Pipe(address)
+        self._appends = _Appends(self._pipe)
         self._streams = Streams(address, patience)
 
     def _key(self, kind: str, name: str) -> str:
@@ -32,17 +89,30 @@ class RedisRelay:
     # --- logs --------------------------------------------------------------------------------------------------
 
     async def append(
-        self, log: str, entries: Sequence[bytes], fence: int, *, last: bool = False, after: int | None = None
+        self,
+        log: str,
+        entries: Sequence[bytes],
+        fence: int,
+        *,
+        last: bool = False,
+        after: int | None = None,
+        decoded: Sequence[LogEntry] | None = None,
     ) -> int:
+        keys = self._log(log)
         known = -1 if after is None else after
-        said = await self._pipe.run(scripts.APPEND, self._log(log), fence, known, int(last), _LIFE, _SPARE, *entries)
+        said = await self._appends.append(keys, (fence, known, int(last), len(entries), *entries))
         if said == b"fenced":
             raise Fenced()
         if said == b"lost":
             raise LogLost()
         if said == b"other":
             raise LogLost("the run's log does not hold what its writer wrote")
-        return int(said)
+        number, size = int(said), sum(map(len, entries))
+        self._streams.appended(keys[0], entries if decoded is None else decoded, number, size=size, ended=last)
+        return number
+
+    def writing(self, log: str) -> AbstractContextManager[None]:
+        return self._streams.writing(self._key("log", log))
 
     def follow(self, log: str, after: int = 0) -> Follower:
         key, mark = self._log(log)

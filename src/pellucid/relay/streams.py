@@ -1,6 +1,7 @@
 """Everyone in this process who follows a stream of Redis, over two connections in all.
 
 * Followers that stand at the same entry share one read. Nothing is read for one that has enough untaken.
+* What this process appends itself its followers get when Redis has taken it, and need not read.
 * A read that follows a wake-up is checked by its numbers alone: no hole, and the same BORN. Whenever something may have
   been missed or forgotten (at first, after the connection broke, now and then) the read begins with the entry that is
   known, and if that is not there, the log is lost. It is the same for a mailbox, which then begins anew.
@@ -11,7 +12,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -51,6 +53,8 @@ class Streams:
         self._failing: float | None = None
         """Since when reads have failed."""
         self._round: list[str] = []
+        self._written: set[str] = set()
+        """Streams that this process writes."""
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -66,6 +70,29 @@ class Streams:
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(1.0, self._tick)
         return follower
+
+    @contextmanager
+    def writing(self, key: str) -> Iterator[None]:
+        """While this process writes the stream, nothing need be told of it."""
+        self._written.add(key)
+        try:
+            yield
+        finally:
+            self._written.discard(key)
+            if (stream := self._streams.get(key)) is not None:
+                self._want(stream)
+                self._doubt(stream)
+
+    def appended(self, key: str, entries: Sequence[Any], number: int, *, size: int, ended: bool) -> None:
+        """This process appended entries of `size` bytes in all; the last of them has this number."""
+        stream = self._streams.get(key)
+        if stream is None:
+            return
+        stream.newest = max(stream.newest, number + ended)
+        before = number - len(entries)
+        here = [one for one in stream.followers if one.at == before and not (one.doubted or one.reading or one.full)]
+        self._put(stream, here, entries, number, size=size, ended=ended)
+        self._look(stream)
 
     async def aclose(self) -> None:
         self._closed = True
@@ -140,7 +167,8 @@ class Streams:
         self._failing = None
         rows = answer.result()
         if read.sound(rows):
-            self._give(stream, followers, read)
+            size = sum(map(len, read.entries))
+            self._put(stream, followers, read.entries, read.number, size=size, ended=read.ended)
         elif stream.mark is not None:
             self._fail(stream, followers, LogLost())
         else:
@@ -158,19 +186,33 @@ class Streams:
             for follower in followers:
                 follower.doubted = True
         if stream.followers:
-            if not stream.wanted:
-                stream.wanted = True
-                self._wakes.want(stream.key)
+            if stream.key not in self._written:
+                self._want(stream)
             self._look(stream)
 
-    def _give(self, stream: _Stream, followers: list[Follower], read: _Read) -> None:
+    def _put(
+        self,
+        stream: _Stream,
+        followers: list[Follower],
+        entries: Sequence[Any],
+        number: int,
+        *,
+        size: int,
+        ended: bool,
+    ) -> None:
         for follower in followers:
-            if read.entries:
-                follower.put(read.entries, read.number, sum(map(len, read.entries)))
-            if read.ended:
+            if entries:
+                follower.put(entries, number, size)
+            if ended:
                 follower.end()
-        if read.ended:
+        if ended:
             self._leave(stream, followers)
+
+    def _want(self, stream: _Stream) -> None:
+        """Be told what is new in it."""
+        if not stream.wanted:
+            stream.wanted = True
+            self._wakes.want(stream.key)
 
     def _failed(self, stream: _Stream, followers: list[Follower], error: BaseException) -> None:
         if self._closed:

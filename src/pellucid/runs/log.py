@@ -28,10 +28,16 @@ _batches = msgspec.json.Decoder(list[Batch])
 
 def encode_batch(batch: Batch) -> bytes:
     """One batch as a relay carries it. What JSON cannot hold is replaced where it stands."""
+    return carried(batch)[0]
+
+
+def carried(batch: Batch) -> tuple[bytes, Batch]:
+    """One batch as a relay carries it, and as it is decoded again."""
     try:
-        return _encode(batch)
+        return _encode(batch), batch
     except (UnicodeEncodeError, TypeError, ValueError, RecursionError):
-        return _encode(Batch(batch.time_ms, [writable(event) for event in batch.events]))
+        batch = Batch(batch.time_ms, [writable(event) for event in batch.events])
+        return _encode(batch), batch
 
 
 def decode_batch(data: bytes) -> Batch:

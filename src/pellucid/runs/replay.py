@@ -152,7 +152,7 @@ class LiveLog(_LogSource):
         super().__init__()
         self._follower = follower
         self._is_shared = True
-        """Whether the log holds the very batches that are delivered."""
+        """Whether somebody else holds what is delivered just now."""
 
     def _start(self) -> None:
         self._follower.start(self._notify)
@@ -190,8 +190,10 @@ class LiveLog(_LogSource):
         super()._note(batch)
         if not self._is_shared:
             # It was decoded for this reader alone: only what it adds up to is kept.
-            for event in self._delivered.pop().events:
-                self._fold.feed(event)
+            for one in self._delivered:
+                for event in one.events:
+                    self._fold.feed(event)
+            self._delivered.clear()
             self._time_ms = batch.time_ms
 
     def _read(self) -> bool:
@@ -205,7 +207,7 @@ class LiveLog(_LogSource):
         if entries is None:
             self._break_off(LOST)
         else:
-            self._is_shared = bool(entries) and type(entries[0]) is Batch
+            self._is_shared = all(type(entry) is Batch for entry in entries)
             self._add(map(batch_of, entries))
         return True
 

@@ -1,7 +1,7 @@
 """Writes the log of one run at a relay that may be slow, away, or forgetful.
 
 * In the memory of one process, a batch is appended as it is, and followers get it within the same call.
-* All that comes during one round trip goes with the next.
+* All that comes during one round trip goes with the next; followers in this process get the batches as they are.
 * What may have landed is asked again exactly as it was, so that it lands once.
 * A relay that forgot the log is told it again, from the beginning and under the same numbers.
 * A log that is somebody else's is left as it is.
@@ -16,7 +16,7 @@ from ..errors import PellucidError
 from ..events import RunEndEvent
 from ..relay import Fenced, LogAppender, LogEntry, LogLost, MemoryRelay, Relay
 from .lease import Lease
-from .log import encode_batch
+from .log import carried
 from .source import Batch
 
 PAUSE = 0.5, 5.0
@@ -35,6 +35,8 @@ class LogWriter:
         self.end: Batch | None = None
         """The batch with the run's end, which is stored before it is shown: `finish` logs it."""
         self._entries: list[LogEntry] = []
+        self._decoded: list[Batch] = []
+        """The entries, where they are encoded, as followers in this process get them."""
         self._whole = False
         """Whether the last entry is there."""
         self._sent = 0
@@ -64,7 +66,12 @@ class LogWriter:
         self._append_or_wait(batch)
 
     def _append_or_wait(self, batch: Batch) -> None:
-        self._entries.append(batch if self._memory is not None else encode_batch(batch))
+        if self._memory is not None:
+            self._entries.append(batch)
+        else:
+            entry, decoded = carried(batch)
+            self._entries.append(entry)
+            self._decoded.append(decoded)
         if not self._append_now():
             self._more.set()
 
@@ -86,6 +93,10 @@ class LogWriter:
 
     async def run(self) -> None:
         """Write until all is written, or it is not ours to write."""
+        with self._relay.writing(self._lease.name):
+            await self._write()
+
+    async def _write(self) -> None:
         pause = PAUSE[0]
         while not self._lease.lost:
             await self._more.wait()
@@ -110,8 +121,10 @@ class LogWriter:
         """Whether the log has its end."""
         upto, last = self._asked = self._asked or (len(self._entries), self._whole)
         lease = self._lease
-        entries = self._entries[self._sent : upto]
-        self._sent = await self._relay.append(lease.name, entries, lease.fence, last=last, after=self._sent)
+        entries, decoded = self._entries[self._sent : upto], self._decoded[self._sent : upto]
+        self._sent = await self._relay.append(
+            lease.name, entries, lease.fence, last=last, after=self._sent, decoded=decoded
+        )
         self._asked = None
         if self._sent < len(self._entries) or (self._whole and not last):
             self._more.set()
