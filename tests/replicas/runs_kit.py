@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from pellucid.emit import Emitter
-from pellucid.errors import ErrorInfo
+from pellucid.errors import ErrorInfo, PellucidError
 from pellucid.events import Event, SideEvent
 from pellucid.parts import ModelRequest, OpaquePart, Origin, ToolReturnPart, UserPromptPart
 from pellucid.relay import RelayError
@@ -134,6 +134,27 @@ class Faulty:
         return faulty
 
 
+class FaultyRelay(Faulty):
+    """`append_soon` fails, and lands late, as `append` does."""
+
+    def __init__(self, relay: MemoryRelay, fault: Callable[[str], bool]) -> None:
+        super().__init__(relay, fault, lambda: RelayError("it is away"))
+        self._appending: set[asyncio.Task[None]] = set()
+
+    def append_soon(self, *args: Any, done: Callable[[int | PellucidError], None], **more: Any) -> None:
+        async def append() -> None:
+            try:
+                number = await self.append(*args, **more)
+            except PellucidError as error:
+                done(error)
+            else:
+                done(number)
+
+        task = asyncio.create_task(append())
+        self._appending.add(task)
+        task.add_done_callback(self._appending.discard)
+
+
 class FaultyStore:
     def __init__(self, store: Store, fault: Callable[[str], bool]) -> None:
         self.responses = Faulty(store.responses, fault, StoreError)
@@ -141,7 +162,7 @@ class FaultyStore:
 
 
 def faulty_relay(relay: MemoryRelay, fault: Callable[[str], bool]) -> Any:
-    return Faulty(relay, fault, lambda: RelayError("it is away"))
+    return FaultyRelay(relay, fault)
 
 
 def forget_all(relay: MemoryRelay) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from math import inf
 
+from ..errors import PellucidError
 from . import buckets
 from .follower import Follower
 from .relay import LIFE, MAIL_LIFE, MAIL_ROOM, SPARE, Fenced, Listener, LogEntry, LogLost, Verdict
@@ -140,6 +141,24 @@ class MemoryRelay:
         decoded: Sequence[LogEntry] | None = None,
     ) -> int:
         return self.append_now(log, entries, fence, last=last, after=after)
+
+    def append_soon(
+        self,
+        log: str,
+        entries: Sequence[LogEntry],
+        fence: int,
+        *,
+        done: Callable[[int | PellucidError], None],
+        last: bool = False,
+        after: int | None = None,
+        decoded: Sequence[LogEntry] | None = None,
+    ) -> None:
+        try:
+            number = self.append_now(log, entries, fence, last=last, after=after)
+        except PellucidError as error:
+            done(error)
+        else:
+            done(number)
 
     def append_now(
         self, log: str, entries: Sequence[LogEntry], fence: int, *, last: bool = False, after: int | None = None

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias
 
+from hiredis import pack_command
 from redis.asyncio import ConnectionPool
 from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
@@ -136,9 +137,8 @@ class Pipe:
     async def _exchange(self, batch: list[tuple[tuple[Argument, ...], Answer]]) -> None:
         connection = await self._connected()
         while batch:
-            await connection.send_packed_command(
-                connection.pack_commands([command for command, _ in batch]), check_health=False
-            )
+            commands = b"".join([pack_command(command) for command, _ in batch])  # type: ignore[arg-type]  # its stub
+            await connection.send_packed_command(commands, check_health=False)
             again = []
             for asked in batch:
                 answer = asked[1]

@@ -19,7 +19,7 @@ The rules:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias
 
@@ -96,6 +96,20 @@ class Relay(Protocol):
         writer knows of, the same append may be tried again: it lands once. `decoded`: for each entry what followers in
         this process may get in its place. Raises `Fenced` or `LogLost`, and then nothing was written.
         """
+        ...
+
+    def append_soon(
+        self,
+        log: str,
+        entries: Sequence[LogEntry],
+        fence: int,
+        *,
+        done: Callable[[int | PellucidError], None],
+        last: bool = False,
+        after: int | None = None,
+        decoded: Sequence[LogEntry] | None = None,
+    ) -> None:
+        """`append` without waiting: `done` gets the number, or what is wrong. It may be called within this call."""
         ...
 
     def writing(self, log: str) -> AbstractContextManager[None]:

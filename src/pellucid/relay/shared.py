@@ -7,11 +7,12 @@ one on which Redis says where there is something to read.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from ..errors import PellucidError
 from . import scripts
 from .buckets import DUST
 from .follower import Follower
@@ -30,7 +31,9 @@ APPENDS_AT_ONCE = 200
 class _Append(NamedTuple):
     keys: Sequence[str]
     arguments: Sequence[Argument]
-    answer: Answer
+    """As the script takes them of one log."""
+    done: Callable[[Any], None]
+    """Gets what the script says of it, or an exception."""
 
 
 class _Appends:
@@ -41,15 +44,11 @@ class _Appends:
         self._waiting: list[_Append] = []
         self._busy = False
 
-    def append(self, keys: Sequence[str], arguments: Sequence[Argument]) -> Answer:
-        """`arguments`: as the script takes them of one log."""
-        loop = asyncio.get_running_loop()
-        answer: Answer = loop.create_future()
-        self._waiting.append(_Append(keys, arguments, answer))
+    def add(self, one: _Append) -> None:
+        self._waiting.append(one)
         if not self._busy:
             self._busy = True
-            loop.call_soon(self._send)
-        return answer
+            asyncio.get_running_loop().call_soon(self._send)
 
     def _send(self) -> None:
         several, self._waiting = self._waiting[:APPENDS_AT_ONCE], self._waiting[APPENDS_AT_ONCE:]
@@ -62,16 +61,10 @@ class _Appends:
         said.add_done_callback(partial(self._said, several))
 
     def _said(self, several: list[_Append], said: Answer) -> None:
-        error = said.exception()
-        answers = [error] * len(several) if error is not None else said.result()
-        for one, answer in zip(several, answers, strict=True):
-            if one.answer.done():  # whoever asked left
-                continue
-            if isinstance(answer, Exception):
-                one.answer.set_exception(self._pipe.unavailable(answer))
-            else:
-                one.answer.set_result(answer)
         asyncio.get_running_loop().call_later(APPEND_SECONDS, self._send)
+        error = said.exception()
+        for one, answer in zip(several, [error] * len(several) if error is not None else said.result(), strict=True):
+            one.done(answer)
 
 
 class RedisRelay:
@@ -98,18 +91,48 @@ class RedisRelay:
         after: int | None = None,
         decoded: Sequence[LogEntry] | None = None,
     ) -> int:
+        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def done(result: int | PellucidError) -> None:
+            if answer.done():  # whoever asked left
+                return
+            if isinstance(result, PellucidError):
+                answer.set_exception(result)
+            else:
+                answer.set_result(result)
+
+        self.append_soon(log, entries, fence, done=done, last=last, after=after, decoded=decoded)
+        return await answer
+
+    def append_soon(
+        self,
+        log: str,
+        entries: Sequence[bytes],
+        fence: int,
+        *,
+        done: Callable[[int | PellucidError], None],
+        last: bool = False,
+        after: int | None = None,
+        decoded: Sequence[LogEntry] | None = None,
+    ) -> None:
         keys = self._log(log)
+
+        def appended(said: Any) -> None:
+            if type(said) is int:
+                given, size = entries if decoded is None else decoded, sum(map(len, entries))
+                self._streams.appended(keys[0], given, said, size=size, ended=last)
+                done(said)
+            elif said == b"fenced":
+                done(Fenced())
+            elif said == b"lost":
+                done(LogLost())
+            elif said == b"other":
+                done(LogLost("the run's log does not hold what its writer wrote"))
+            else:
+                done(self._pipe.unavailable(said))
+
         known = -1 if after is None else after
-        said = await self._appends.append(keys, (fence, known, int(last), len(entries), *entries))
-        if said == b"fenced":
-            raise Fenced()
-        if said == b"lost":
-            raise LogLost()
-        if said == b"other":
-            raise LogLost("the run's log does not hold what its writer wrote")
-        number, size = int(said), sum(map(len, entries))
-        self._streams.appended(keys[0], entries if decoded is None else decoded, number, size=size, ended=last)
-        return number
+        self._appends.add(_Append(keys, (fence, known, int(last), len(entries), *entries), appended))
 
     def writing(self, log: str) -> AbstractContextManager[None]:
         return self._streams.writing(self._key("log", log))

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from ..errors import PellucidError
 from ..events import RunEndEvent
-from ..relay import Fenced, LogAppender, LogEntry, LogLost, MemoryRelay, Relay
+from ..relay import LogAppender, LogEntry, LogLost, MemoryRelay, Relay
 from .lease import Lease
 from .log import carried
 from .source import Batch
@@ -43,9 +43,12 @@ class LogWriter:
         """How many of the entries are in the log."""
         self._asked: tuple[int, bool] | None = None
         """Up to which entry the append goes of which it is not known whether it landed, and whether it ends the log."""
+        self._is_failing = False
+        """Whether an append failed: `run` tries again, and nothing else is asked."""
         self._done = False
         """Whether the log has its end."""
-        self._more = asyncio.Event()
+        self._wake = asyncio.Event()
+        """There is something for `run` to do."""
 
     def add(self, batch: Batch) -> None:
         """Log a batch of the run, now or as soon as the relay takes it. A `BatchReceiver`."""
@@ -58,77 +61,83 @@ class LogWriter:
             entries.append(batch)
             self._sent += 1
         else:
-            self._append_or_wait(batch)
+            self._add(batch)
 
     def finish(self, batch: Batch) -> None:
         """Log the last batch."""
         self._whole = True
-        self._append_or_wait(batch)
+        self._add(batch)
 
-    def _append_or_wait(self, batch: Batch) -> None:
+    def _add(self, batch: Batch) -> None:
         if self._memory is not None:
             self._entries.append(batch)
         else:
             entry, decoded = carried(batch)
             self._entries.append(entry)
             self._decoded.append(decoded)
-        if not self._append_now():
-            self._more.set()
+        self._append()
 
-    def _append_now(self) -> bool:
-        """Whether everything could be appended without waiting."""
-        memory, lease = self._memory, self._lease
-        if memory is None or lease.lost or self._asked is not None or self._more.is_set():
-            return False
-        entries = self._entries[self._sent :]
-        try:
-            self._sent = memory.append_now(lease.name, entries, lease.fence, last=self._whole, after=self._sent)
-        except (LogLost, Fenced):
-            return False
-        self._appender = memory.appender(lease.name, lease.fence)
-        self._done = self._whole
+    def _append(self) -> None:
+        """Append all that is not in the log yet; unless something is being appended, then it follows."""
+        lease = self._lease
+        if self._asked is not None or self._is_failing or lease.lost:
+            return
+        upto, last = self._asked = len(self._entries), self._whole
+        entries, decoded = self._entries[self._sent : upto], self._decoded[self._sent : upto]
+        self._relay.append_soon(
+            lease.name, entries, lease.fence, done=self._appended, last=last, after=self._sent, decoded=decoded
+        )
+
+    def _appended(self, result: int | PellucidError) -> None:
+        if isinstance(result, PellucidError):
+            self._is_failing = True
+            self._wake.set()
+            return
+        self._note(result)
         if self._done:
-            self._more.set()
-        return True
+            self._wake.set()
+        elif self._sent < len(self._entries) or self._whole:
+            self._append()
+
+    def _note(self, sent: int) -> None:
+        """What was asked for has landed."""
+        assert self._asked is not None
+        self._sent, self._done, self._asked = sent, self._asked[1], None
+        if self._memory is not None:
+            self._appender = self._memory.appender(self._lease.name, self._lease.fence)
 
     async def run(self) -> None:
-        """Write until all is written, or it is not ours to write."""
+        """Until all is written, or it is not ours to write: try again what failed."""
         with self._relay.writing(self._lease.name):
-            await self._write()
-
-    async def _write(self) -> None:
-        pause = PAUSE[0]
-        while not self._lease.lost:
-            await self._more.wait()
-            if self._done:
-                return
-            self._more.clear()
-            try:
-                if await self._append():
+            pause = PAUSE[0]
+            while not self._lease.lost:
+                await self._wake.wait()
+                if self._done:
                     return
-                pause = PAUSE[0]
-                continue
-            except LogLost:
-                with suppress(PellucidError):
-                    await self._forgotten()
-            except PellucidError:
-                pass  # `Fenced`, too: a later lease of our own may fence what was asked under an earlier one
-            self._more.set()
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, PAUSE[1])
+                try:
+                    await self._append_again()
+                except LogLost:
+                    with suppress(PellucidError):
+                        await self._forgotten()
+                except PellucidError:
+                    pass  # `Fenced`, too: a later lease of our own may fence what was asked under an earlier one
+                else:
+                    pause = PAUSE[0]
+                    continue
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, PAUSE[1])
 
-    async def _append(self) -> bool:
-        """Whether the log has its end."""
-        upto, last = self._asked = self._asked or (len(self._entries), self._whole)
+    async def _append_again(self) -> None:
         lease = self._lease
+        upto, last = self._asked = self._asked or (len(self._entries), self._whole)
         entries, decoded = self._entries[self._sent : upto], self._decoded[self._sent : upto]
-        self._sent = await self._relay.append(
-            lease.name, entries, lease.fence, last=last, after=self._sent, decoded=decoded
+        self._note(
+            await self._relay.append(lease.name, entries, lease.fence, last=last, after=self._sent, decoded=decoded)
         )
-        self._asked = None
-        if self._sent < len(self._entries) or (self._whole and not last):
-            self._more.set()
-        return last
+        if not self._done:
+            self._is_failing = False
+            self._wake.clear()
+            self._append()
 
     async def _forgotten(self) -> None:
         await self._lease.renew()
