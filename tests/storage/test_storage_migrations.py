@@ -19,7 +19,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from pellucid import storage
 from pellucid.storage import StoredChat, StoredSpace, StoreError, open_store
-from pellucid.storage.migrate import HEAD, migration
+from pellucid.storage.migrate import DIALECTS, HEAD, migration, upgrade
 from pellucid.storage.tables import metadata
 from tests.empty_stores import SHARED
 from tests.service_postgres import PostgresServer
@@ -74,6 +74,11 @@ def test_several_processes_start_at_once(url: str) -> None:
         process.stdin.close()  # now
     assert [process.wait(60) for process in starting] == [0] * 3
     asyncio.run(look_for_three(url))
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_an_empty_database_gets_what_all_migrations_say(dialect: str) -> None:
+    assert migration(dialect, None) == upgrade(dialect, None), "python -m pellucid.storage.migrate writes it anew"
 
 
 async def test_a_store_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import socket
 
-from rich.console import Console
+import click
 
 from ..errors import PellucidError
 from ..local.supervise import Engine
@@ -18,40 +19,42 @@ from ..storage import open_store
 
 async def greet(config: Config, sockets: list[socket.socket], engine: Engine | None) -> None:
     """To be called when it listens."""
-    # Whoever reads it from a file or a log is to find each line whole.
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
     address, elsewhere = address_of(config.server.host, sockets[0].getsockname()[1])
-    console.print(f"[bold]Pellucid[/] listens on [cyan]{address}[/]{elsewhere}")
+    _print(f"{click.style('Pellucid', bold=True)} listens on {click.style(address, fg='cyan')}{elsewhere}")
     if engine is not None:
-        console.print(f"  loading {engine.model.title} …")
+        _print(f"  loading {engine.model.title} …")
         try:
             await engine.ready(LOAD_SECONDS)
         except PellucidError as error:
-            console.print(f"  it did not load: {error.info.told}", markup=False)
+            _print(f"  it did not load: {error.info.told}")
             return
-        console.print("  ready. It is a small model, for trying things out; the README says how to use a better one.")
+        _print("  ready. It is a small model, for trying things out; the README says how to use a better one.")
     profiles = config.all_profiles()
     for name, provider in config.providers.items():
         if mend := missing_key(provider, profiles[provider.profile or name]):
-            console.print(f"  {name} wants a key, and the environment has none: {mend}", style="yellow", markup=False)
+            _print(click.style(f"  {name} wants a key, and the environment has none: {mend}", fg="yellow"))
         models = ", ".join(provider.models) or "any model it has"
-        console.print(f"  {name}: {models}", markup=False)
+        _print(f"  {name}: {models}")
     model = "" if engine is not None or has_default(config) else '"model": "MODEL", '
     variable, wanted = await credential(config) or ("", "")
     needs = [need for need in ("the name of a model for MODEL" if model else "", wanted) if need]
     if config.server.page:
         # The page offers what has a name.
         once = " (once a model is named: --upstream-model)" if model else ""
-        console.print(f"Ask it in a browser{once}: [cyan]{address}/[/]")
+        _print(f"Ask it in a browser{once}: {click.style(f'{address}/', fg='cyan')}")
     if config.spaces or await _has(config.store_url(), spaces=True):
-        console.print(f"Its spaces: [cyan]{address}/spaces[/]")
-    console.print(f"See it think{', with ' if needs else ''}{' and '.join(needs)}:", markup=False)
+        _print(f"Its spaces: {click.style(f'{address}/spaces', fg='cyan')}")
+    _print(f"See it think{', with ' if needs else ''}{' and '.join(needs)}:")
     header = f'-H "Authorization: Bearer ${variable}" ' if variable else ""
-    console.print(
+    _print(
         f"""  curl -N {address}/v1/responses {header}-H 'Content-Type: application/json' \\
-    -d '{{{model}"input": "A train travels 60 km in 45 minutes. How fast is it?", "stream": true}}'""",
-        markup=False,
+    -d '{{{model}"input": "A train travels 60 km in 45 minutes. How fast is it?", "stream": true}}'"""
     )
+
+
+def _print(text: str) -> None:
+    # Each line whole, however long: it may be read from a file. With rich, a gateway would keep 2 MB for this.
+    click.echo(text, err=True, color=False if os.environ.get("NO_COLOR") else None)
 
 
 def address_of(host: str, port: int) -> tuple[str, str]:

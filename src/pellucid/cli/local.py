@@ -4,17 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
-
 from ..local import catalogue, fetch
 from ..local.supervise import Engine
 from ..models.embedded import EmbeddedModel
@@ -24,6 +13,18 @@ from ..upstream import UpstreamClient
 
 async def fetch_with_bar(model: catalogue.Model, path: Path | None = None) -> Path:
     """The weights' path; what has to be fetched shows a bar on stderr. Raises `FetchError`."""
+    # Here, because a gateway with models of its own fetches nothing.
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TaskID,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
     console = Console(stderr=True)
     if path is None and fetch.cached(model) is None:
         console.print(

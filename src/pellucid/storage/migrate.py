@@ -3,6 +3,9 @@
 They ship in `migrations/` and run on start. Alembic writes the statements (its offline mode) and the driver that is
 there anyway carries them out, in one transaction and under a lock, so that of several replicas that start at once one
 migrates and the others find it done. A migration is therefore SQL alone: it cannot read a row and decide.
+
+What brings an empty database up to date is kept in `migrations/DIALECT.sql`, as `python -m pellucid.storage.migrate`
+writes it, so that a first start does not load Alembic (13 MiB, and a third of a second).
 """
 
 from __future__ import annotations
@@ -15,7 +18,12 @@ from pathlib import Path
 from .errors import StoreError
 
 HEAD = "0005"
-"""The version of this Pellucid's store: Alembic is loaded only to get there."""
+"""The version of this Pellucid's store."""
+
+DIALECTS = ("sqlite", "postgresql")
+
+_MIGRATIONS = Path(__file__).parent / "migrations"
+_BETWEEN = ";\n\n"
 
 LOCK = 0x70656C6C75636964
 """PostgreSQL's advisory lock that a migrating replica holds: "pellucid"."""
@@ -39,9 +47,17 @@ class _Statements(io.StringIO):
 
 @lru_cache
 def migration(dialect: str, version: str | None) -> tuple[str, ...]:
-    """The statements that bring a database of this version (None: an empty one) up to date; none if it is."""
+    """The statements that bring a database of this version (None: an empty one) up to date; none if it is. Raises
+    `StoreError`."""
     if version == HEAD:
         return ()
+    if version is None:
+        return tuple(_file_of(dialect).read_text("utf-8").rstrip().removesuffix(";").split(_BETWEEN))
+    return upgrade(dialect, version)
+
+
+def upgrade(dialect: str, version: str | None) -> tuple[str, ...]:
+    """The same, by Alembic."""
     from alembic import command
     from alembic.config import Config
     from alembic.script import ScriptDirectory
@@ -49,7 +65,7 @@ def migration(dialect: str, version: str | None) -> tuple[str, ...]:
 
     output = _Statements()
     config = Config(output_buffer=output)
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     config.attributes["dialect"] = dialect
     with _one_at_a_time:
@@ -66,3 +82,12 @@ def migration(dialect: str, version: str | None) -> tuple[str, ...]:
                 code="storage_too_new",
             ) from None
     return tuple(output.statements)
+
+
+def _file_of(dialect: str) -> Path:
+    return _MIGRATIONS / f"{dialect}.sql"
+
+
+if __name__ == "__main__":
+    for _dialect in DIALECTS:
+        _file_of(_dialect).write_text(_BETWEEN.join(upgrade(_dialect, None)) + ";\n", "utf-8")
