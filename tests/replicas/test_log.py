@@ -40,7 +40,7 @@ def test_what_is_read_again_is_what_was_said(said: list[list[Event]]) -> None:
     entries = [Batch(place, batch) for place, batch in enumerate(said)]
     data = [encode_batch(entry) for entry in entries]
     again = [decode_batch(one) for one in data]
-    assert unpack(pack(data)) == again
+    assert unpack(pack(entries)) == again
     assert [(entry.time_ms, len(entry.events)) for entry in again] == [(e.time_ms, len(e.events)) for e in entries]
     # Once more, it is the very same.
     assert [decode_batch(encode_batch(entry)) for entry in again] == again
@@ -57,7 +57,7 @@ def test_what_is_read_again_is_what_was_said(said: list[list[Event]]) -> None:
 def test_from_every_cursor(said: list[list[Event]]) -> None:
     whole = encoded(said)
     pieces = [piece + b"\n\n" for piece in whole.split(b"\n\n")[:-1]]
-    again = unpack(pack(encode_batch(Batch(7, batch)) for batch in said))
+    again = unpack(pack([Batch(7, batch) for batch in said]))
     for cursor in range(len(pieces) - 1):
         assert encoded([entry.events for entry in again], after=cursor) == b"".join(pieces[cursor + 1 :])
 

@@ -61,10 +61,14 @@ def readable(data: Iterable[LogEntry]) -> list[Batch]:
     return entries
 
 
-def pack(entries: Iterable[bytes]) -> bytes:
+def pack(batches: Sequence[Batch]) -> bytes:
     """A whole log as a store carries it."""
+    try:
+        data = _encode(batches)
+    except (UnicodeEncodeError, TypeError, ValueError, RecursionError):
+        data = b"[" + b",".join(map(encode_batch, batches)) + b"]"
     # Level 1: whoever waits for the end of a stream waits for this, and the rest of the gain is small.
-    return zlib.compress(b"[" + b",".join(entries) + b"]", 1)
+    return zlib.compress(data, 1)
 
 
 def unpack(data: bytes) -> list[Batch]:

@@ -31,7 +31,7 @@ from ..run import Minter
 from ..storage import ConversationEntry, Store, StoredResponse
 from ..telemetry import log, place_of
 from ..text import writable
-from .log import WAITED, encode_batch, events_of, pack
+from .log import WAITED, events_of, pack
 from .source import Batch, clock_ms
 from .stages import Stage
 
@@ -71,7 +71,7 @@ def finished(row: StoredResponse, entries: Sequence[Batch]) -> Finished:
         status=end.status,
         updated_at=entries[-1].time_ms / 1000,
         messages=messages_to_json([*messages_from_json(row.messages), *said]),
-        log=pack(encode_batch(batch) for batch in entries),
+        log=pack(entries),
         error=msgspec.json.encode(writable(end.error)) if end.error is not None else None,
         text=None if row.text is None else "\n\n".join([row.text, *_answers(said)]),
     )
