@@ -223,22 +223,23 @@ class ScriptedSource:
         self.ended = self.fold.ended
 
 
-async def staged(stage: Stage, batches: Iterable[list[Event]], *, queued: bool = False) -> list[Event]:
-    """What passes a stage of these batches of a run, the end last, however much later it comes."""
-    out: list[Event] = []
+async def staged(stage: Stage, batches: Iterable[list[Event]], *, queued: bool = False) -> list[Batch]:
+    """What passes a stage of these batches of a run, one a second, the end last, however much later it comes."""
+    out: list[Batch] = []
     ended = asyncio.Event()
 
-    def receive(events: list[Event]) -> None:
-        out.extend(events)
-        if out and isinstance(out[-1], RunEndEvent):
-            ended.set()
+    def receive(batch: Batch) -> None:
+        if batch.events:
+            out.append(batch)
+            if isinstance(batch.events[-1], RunEndEvent):
+                ended.set()
 
     stage.push = receive
     await stage.open()
     stage.opened(queued=queued)
-    for events in batches:
+    for place, events in enumerate(batches):
         if events:
-            receive(stage.process(Batch(7, list(events))).events)
+            receive(stage.process(Batch(1000 * place, list(events))))
     await ended.wait()
     return out
 

@@ -125,7 +125,7 @@ def test_an_attached_run_is_kept_once_and_whole(
     async def main() -> None:
         row, known = await talking(store, over=True)
         database.to_come = list(mishaps)
-        told = await staged(StoreStage(row, store), said)
+        told = events_of(await staged(StoreStage(row, store), said))
         database.to_come = []
         kept, entries = await there(store, row)
         assert kept is not None

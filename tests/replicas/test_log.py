@@ -67,8 +67,10 @@ async def kept(said: list[list[Event]], *, queued: bool) -> tuple[bytes, bytes]:
     store = await open_store("sqlite://")
     try:
         encoder = Encoder(t.Response(id="resp_1", created_at=1, model="m"))
-        events = await staged(StoreStage(row_of(1), store), said, queued=queued)
-        live = encoder.start(queued=queued) + b"".join(encoder.feed([event], 7) for event in events)
+        passed = await staged(StoreStage(row_of(1), store), said, queued=queued)
+        live = encoder.start(queued=queued) + b"".join(
+            encoder.feed([event], batch.time_ms) for batch in passed for event in batch.events
+        )
         row = await store.responses.get("ann", "resp_1", log=True)
         assert row is not None
         return live, await read(FinishedLog(unpack(row.log)))
@@ -80,7 +82,7 @@ async def read(run: RunSource) -> bytes:
     await run.open()
     encoder = Encoder(t.Response(id="resp_1", created_at=1, model="m"))
     out = [encoder.start(queued=run.queued)]
-    await run.deliver(lambda batch: out.append(encoder.feed(batch.events, 7)))
+    await run.deliver(lambda batch: out.append(encoder.feed(batch.events, batch.time_ms)))
     return b"".join(out)
 
 

@@ -24,7 +24,7 @@ from pellucid.events import (
 )
 from pellucid.fold import fold
 from pellucid.parts import ToolCallPart, Usage
-from pellucid.runs import Batch, LiveRun, Stage, ToolOutcomes
+from pellucid.runs import Batch, LiveRun, Stage, ToolOutcomes, clock_ms
 from pellucid.runs.log import events_of, unpack
 from pellucid.runs.seal_stage import SealStage
 from pellucid.runs.stored_run import StoreStage
@@ -84,7 +84,7 @@ class Late(Stage):
         async def push() -> None:
             await loop_turns(self._dice.randint(0, 5))
             await asyncio.gather(*before)
-            self.push(events)
+            self.push(Batch(clock_ms(), events))
 
         self._tasks.add(asyncio.create_task(push()))
 
@@ -499,7 +499,7 @@ def test_a_run_is_a_source_that_any_stage_may_be_put_into() -> None:
         before, pushes, after = Sees(seen[0]), Stage(), Sees(seen[1])
         live = Live(THINKS, random.Random(1), [before, pushes, after])
         delivery = await live.begin()
-        pushes.push([SideEvent("x", "y")])
+        pushes.push(Batch(clock_ms(), [SideEvent("x", "y")]))
         await delivery
         assert SideEvent("x", "y") not in seen[0]
         assert seen[1] == live.events

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Collection, Container, Sequence
+from collections.abc import Collection, Container, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
@@ -32,7 +32,7 @@ from ..run import CallModel, CallTools, CheckOutput, Effect, Mint, Run
 from ..settings import ModelCall
 from ..telemetry import log, place_of
 from .source import Batch, BatchReceiver
-from .stages import Stage, discard_stages, open_stages
+from .stages import Push, Stage, discard_stages, open_stages
 
 FAULT = ErrorInfo("server_error", "something that was called between two turns of the model failed")
 
@@ -327,8 +327,8 @@ class LiveRun:
         if self._stream is None or self._failure is not None:
             self._notify()
 
-    def _process(self, events: list[Event], first: int = 0, *, flush: bool = False) -> None:
-        """Pass events through the stages from `first` on, and to the receiver.
+    def _process(self, events: list[Event], first: int = 0, *, time_ms: int = 0, flush: bool = False) -> None:
+        """Pass events through the stages from `first` on, and to the receiver. `time_ms`: when they were, if not now.
 
         Nothing happens without events, but with `flush`: then stages release what they held back.
         """
@@ -336,7 +336,7 @@ class LiveRun:
             events = self._with_side_events(events)
         if not events and not flush:
             return
-        batch = Batch(time_ns() // 1_000_000, events)
+        batch = Batch(time_ms or time_ns() // 1_000_000, events)
         is_delta = len(events) == 1 and type(events[0]) is PartDeltaEvent
         for stage in self._stages[first:] if first else self._stages:
             if is_delta and not stage.wants_deltas:
@@ -355,10 +355,10 @@ class LiveRun:
                 self._handler.end_run()
             self._receive(batch)
 
-    def _pusher(self, first: int) -> Callable[[list[Event]], None]:
-        def push(events: list[Event]) -> None:
+    def _pusher(self, first: int) -> Push:
+        def push(batch: Batch) -> None:
             try:
-                self._process(events, first)
+                self._process(batch.events, first, time_ms=batch.time_ms)
             except BaseException as error:
                 self._failure = error
             if self.ended is not None or self._failure is not None:

@@ -1,8 +1,8 @@
 """The stages of a live run: what every batch passes between the run's machine and its readers, once.
 
 A run is created with a tuple of stages. Each takes a batch and returns one, with events added, changed or held back. A
-stage that learns something later (a summary that was written, a commit that succeeded) hands new events to `push`; they
-pass through the stages behind it. The run is over when its `RunEndEvent` has passed the last stage.
+stage that learns something later (a summary that was written, a commit that succeeded) hands a new batch to `push`; it
+passes through the stages behind it. The run is over when its `RunEndEvent` has passed the last stage.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from ..events import Event
 from .source import Batch
 
-Push: TypeAlias = Callable[[list[Event]], None]
+Push: TypeAlias = Callable[[Batch], None]
 
 
 class Stage:
@@ -23,7 +22,7 @@ class Stage:
     """Whether `process` is called for a batch that is one `PartDeltaEvent`, as nearly all are. May change in a run."""
 
     push: Push
-    """Hand events to the stages behind this one. Set before `open`."""
+    """Hand a batch to the stages behind this one. Set before `open`."""
 
     async def open(self) -> None:
         """Prepare, before the model is called. What is raised here is raised by the run's `open`."""

@@ -176,8 +176,6 @@ class StoreStage(Stage):
         self._row = row
         self._store = store
         self._batches: list[Batch] = []
-        self._end: RunEndEvent | None = None
-        """Held back."""
         self._storing: asyncio.Task[None] | None = None
 
     def opened(self, *, queued: bool) -> None:
@@ -193,17 +191,15 @@ class StoreStage(Stage):
         end = events[-1]
         if type(end) is not RunEndEvent:
             return batch
-        self._end = end
-        self._storing = asyncio.create_task(self._store_and_end())
+        self._storing = asyncio.create_task(self._store_and_end(batch.time_ms, end))
         return Batch(batch.time_ms, events[:-1])
 
-    async def _store_and_end(self) -> None:
+    async def _store_and_end(self, time_ms: int, end: RunEndEvent) -> None:
         """A task of its own: whoever reads the run may leave meanwhile."""
-        end = self._end
-        assert end is not None
         error = await put(self._store, self._row, self._batches)
         # A client that continues from a response that is not stored would find nothing: it must not look complete.
-        self.push([end if error is None else RunEndEvent("failed", end.usage, not_kept(error))])
+        # The time is that of the log, or what is read again would have ended earlier.
+        self.push(Batch(time_ms, [end if error is None else RunEndEvent("failed", end.usage, not_kept(error))]))
 
 
 def not_kept(why: ErrorInfo) -> ErrorInfo:

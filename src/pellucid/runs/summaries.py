@@ -32,7 +32,7 @@ from ..settings import ModelCall
 from ..telemetry import log, place_of
 from ..text import GrowingText
 from .live_run import LiveRun
-from .source import Batch
+from .source import Batch, clock_ms
 from .stages import Stage
 
 SECONDS = 10.0
@@ -139,7 +139,7 @@ class SummaryStage(Stage):
     def _on_news(self) -> None:
         """A summary was written, or none will be any more."""
         if not self._stopping and (events := self._release([])):
-            self.push(events)
+            self.push(Batch(clock_ms(), events))
 
     def _pass(self, events: list[Event]) -> list[Event]:
         """What of these events may go on now."""
