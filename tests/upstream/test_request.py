@@ -100,3 +100,9 @@ def test_other_text_goes_out_as_utf8() -> None:
 def test_whether_a_request_asks_to_close() -> None:
     assert wants_close({"Connection": "foo, CLOSE"})
     assert not wants_close({"Connection": "keep-alive", "X": "close"})
+
+
+def test_of_names_that_differ_in_case_the_last_counts() -> None:
+    head = encode_head(parse_url("http://h/"), {"anthropic-beta": "a", "X-Own": "1", "Anthropic-Beta": "b"}, 0)
+    assert head.lower().count(b"anthropic-beta") == 1
+    assert b"Anthropic-Beta: b" in head

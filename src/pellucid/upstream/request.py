@@ -77,18 +77,19 @@ def encode_head(target: Target, headers: Mapping[str, str], body_bytes: int) -> 
 
     Args:
         target: from `parse_url`.
-        headers: the caller's; they replace the client's own of the same name, but for those that frame the request.
+        headers: the caller's; they replace the client's own of the same name, but for those that frame the request. Of
+            names that differ only in upper and lower case, the last counts.
         body_bytes: the length of the body.
 
     Raises:
         ValueError: a name or value contains a control character.
     """
-    given = {name.lower(): value for name, value in headers.items()}
-    fields = [target.request_line, b"Host: ", _value(given["host"]) if "host" in given else target.host_header]
+    given = {name.lower(): (name, value) for name, value in headers.items()}
+    fields = [target.request_line, b"Host: ", _value(given["host"][1]) if "host" in given else target.host_header]
     if "accept-encoding" not in given:
         fields.append(b"\r\nAccept-Encoding: identity")
-    for name, value in headers.items():
-        if name.lower() not in _OURS:
+    for lower, (name, value) in given.items():
+        if lower not in _OURS:
             fields += (b"\r\n", _value(name), b": ", _value(value))
     if "accept" not in given:
         fields.append(b"\r\nAccept: */*")
