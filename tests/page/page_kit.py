@@ -12,7 +12,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from playwright.sync_api import Browser, BrowserContext, Dialog, Locator, Page, Request, expect, sync_playwright
 
@@ -57,11 +57,19 @@ def browser() -> Iterator[Browser]:
 # --- the model -----------------------------------------------------------------------------------------------------
 
 
+class Step(NamedTuple):
+    """Something that a model's server does at once. A client may leave after each step; the next call begins with the
+    step that follows, so the last data of a call and its end are one."""
+
+    data: bytes = b""
+    then: Literal["go on", "end", "reset"] = "go on"
+
+
 class Said:
     """What a model says, word by word as the test wants it: each call returns at once."""
 
     def __init__(self) -> None:
-        self._steps: queue.SimpleQueue[bytes | str] = queue.SimpleQueue()
+        self._steps: queue.SimpleQueue[Step] = queue.SimpleQueue()
         self._told: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
         self._over = False
         self.calls: list[Call] = []
@@ -82,7 +90,7 @@ class Said:
         self.frames(delta(reason))
         if usage is not None:
             self.frames({"choices": [], "usage": usage})
-        return self.frames(b"[DONE]").over()
+        return self._put(Step(event(b"[DONE]"), "end"))
 
     def answer(self, text: str, thought: str = "") -> Said:
         """A whole turn."""
@@ -92,22 +100,18 @@ class Said:
 
     def fail(self, message: str) -> Said:
         """The server says that it cannot go on."""
-        return self.frames({"error": {"message": message}}).over()
+        return self._put(Step(event({"error": {"message": message}}), "end"))
 
     def break_off(self) -> Said:
         """The connection goes, in the middle."""
-        return self._put("break")
+        return self._put(Step(then="reset"))
 
     def frames(self, *values: Any) -> Said:
         """Events of any wire without names."""
         return self.raw(b"".join(event(value) for value in values))
 
     def raw(self, data: bytes) -> Said:
-        return self._put(data)
-
-    def over(self) -> Said:
-        """The end of the call."""
-        return self._put("over")
+        return self._put(Step(data))
 
     def close(self) -> None:
         """Whoever still waits for a word waits in vain."""
@@ -119,7 +123,7 @@ class Said:
         """What the model was asked."""
         return [call.body for call in self.calls]
 
-    def _put(self, step: bytes | str) -> Said:
+    def _put(self, step: Step) -> Said:
         self._steps.put(step)
         self._tell()
         return self
@@ -148,12 +152,12 @@ class Said:
                     await news.wait()
                     news.clear()
                     continue
-                if isinstance(step, bytes):
-                    await call.data(step)
-                elif step == "over":
+                if step.data:
+                    await call.data(step.data)
+                if step.then == "end":
                     await call.end()
                     return
-                else:
+                if step.then == "reset":
                     call.reset()
                     return
         finally:

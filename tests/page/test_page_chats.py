@@ -286,7 +286,7 @@ def test_the_model_and_its_effort_are_what_is_asked(tab: Tab, said: Said, house:
     pick(tab, "effort-picker", "High")
     tab.ask()
     said.frames({"type": "response.created", "response": {"id": "r", "status": "in_progress", "output": []}})
-    said.frames({"type": "response.completed", "response": {"id": "r", "status": "completed", "output": []}}).over()
+    said.frames({"type": "response.completed", "response": {"id": "r", "status": "completed", "output": []}})
     expect(tab.there("composer")).to_be_enabled()
     tab.page.locator("[data-testid=assistant-event]:not([data-status=in_progress])").wait_for()
     assert said.bodies[0]["model"] == house.stage.names[REASONER]
