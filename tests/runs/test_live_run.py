@@ -272,7 +272,9 @@ def test_what_a_receiver_or_a_stage_raises_is_raised_and_the_run_can_be_stopped(
         if (raised and who == "receiver") or not raised:
             fold(live.events)
             await live.check()
-        if raised and (who == "stage" or nth is not None):
+        if raised and who == "stage":
+            assert ends[0].error == WHY
+        elif raised and nth is not None:
             assert ends[0].error in (WHY, run_of(script)[-1].error)  # type: ignore[union-attr]
         if nth is None:
             assert raised
@@ -281,6 +283,35 @@ def test_what_a_receiver_or_a_stage_raises_is_raised_and_the_run_can_be_stopped(
         assert all(stream.is_over and stream.raised is None for stream in live.model.streams)
 
     asyncio.run(main())
+
+
+@pytest.mark.anyio
+async def test_what_a_stage_before_the_one_that_raised_held_back_is_lost_with_it() -> None:
+    """The end that it pushes later is of a run that nobody has read to its end."""
+
+    class Holds(Stage):
+        def process(self, batch: Batch) -> Batch:
+            *events, last = batch.events
+            if not isinstance(last, RunEndEvent):
+                return batch
+            asyncio.get_running_loop().call_soon(self.push, Batch(batch.time_ms, [last]))
+            return Batch(batch.time_ms, events)
+
+    class BreaksWhenItStops(Breaks):
+        def process(self, batch: Batch) -> Batch:
+            if live.run.run.ended is not None:
+                raise Broken
+            return batch
+
+    live = Live(THINKS, random.Random(1), [Holds(), BreaksWhenItStops(None)])
+    await live.run.open()
+    with pytest.raises(Broken):
+        await live.run.deliver(live.receive)
+    await live.run.stop(WHY)
+    await loop_turns(5)
+    ends = [event for event in live.events if isinstance(event, RunEndEvent)]
+    assert [end.error for end in ends] == [WHY]
+    assert live.run.ended is ends[0] is live.events[-1]
 
 
 @pytest.mark.anyio

@@ -133,6 +133,8 @@ class LiveRun:
         self._mint = mint
         self._handler = handler
         self._stages = tuple(stages)
+        self._passed = self._stages
+        """What a batch passes. Of a stage that raised, and of those before it, a `Stage` stands in the place."""
         self._max_tool_calls = max_tool_calls
         self._log_faults = log_faults
         self._pending = pending
@@ -146,8 +148,9 @@ class LiveRun:
         self._queue: deque[Batch] = deque()
         self._failure: BaseException | None = None
         """What the receiver or a stage raised."""
-        self._is_broken = False
-        """Whether a stage raised: its batch was lost, and it has no part in what closes the run."""
+        self._broken = 0
+        """Up to here, counted from 1, the stages have no part any more: one raised, and what those before it held back
+        would follow a batch that was lost."""
         self._waiters: list[asyncio.Future[None]] = []
         self._side_events: deque[SideEvent] = deque()
         """Emitted and not delivered yet. Threads append at any moment, so it is emptied and never replaced."""
@@ -212,7 +215,7 @@ class LiveRun:
                 # After a fault of ours, which is reported where it was caught, a turn's own end may fit no more.
                 log.debug("a run could not be stopped in form: %s", place_of(fault))
                 events = self._fail(error or FAULT)
-        if self._is_broken:
+        if self._broken:
             # Nobody can say what is open for the receiver: only the end can follow.
             self._process([RunEndEvent("failed", self.run.usage, error or FAULT)])
         else:
@@ -338,14 +341,14 @@ class LiveRun:
             return
         batch = Batch(time_ms or time_ns() // 1_000_000, events)
         is_delta = len(events) == 1 and type(events[0]) is PartDeltaEvent
-        for stage in self._stages[first:] if first else self._stages:
+        for stage in self._passed[first:] if first else self._passed:
             if is_delta and not stage.wants_deltas:
                 continue
             try:
                 passed = stage.process(batch)
             except Exception:
-                self._is_broken = True
-                self._stages = tuple(Stage() if other is stage else other for other in self._stages)
+                self._broken = self._passed.index(stage) + 1
+                self._passed = (*[Stage()] * self._broken, *self._stages[self._broken :])
                 raise
             is_delta = is_delta and passed is batch
             batch = passed
@@ -357,6 +360,8 @@ class LiveRun:
 
     def _pusher(self, first: int) -> Push:
         def push(batch: Batch) -> None:
+            if first <= self._broken or self.ended is not None:
+                return
             try:
                 self._process(batch.events, first, time_ms=batch.time_ms)
             except BaseException as error:
