@@ -169,6 +169,7 @@ class ScriptedSource:
     """A `RunSource` that delivers these batches, each after `pause()` seconds; the last holds the end of the run."""
 
     queued = False
+    broken_off = False
 
     def __init__(self, batches: Iterable[list[Event]], pause: Callable[[], float] = lambda: 0.0) -> None:
         self._left = list(batches)

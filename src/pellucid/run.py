@@ -157,6 +157,8 @@ class Run:
             self._fold.feed(event)
         self._callers = False
         self._cancelled = False
+        self.delta: Callable[[PartDeltaEvent], None] = self._fold.delta
+        """`feed` for one delta, as nearly all reads are: it passes unchanged, and has no effects. Not after the end."""
 
     def start(self) -> list[Effect]:
         return [CallTools(self._waiting)] if self._waiting else [CallModel(self.call)]

@@ -153,13 +153,23 @@ class _NullWriter:
 class EncodedStream:
     """Redacts and encodes a run's batches for one reader, and writes them."""
 
-    def __init__(self, source: RunSource, redactor: Redactor, encoder: Encoder, writer: BodyWriter) -> None:
+    def __init__(
+        self,
+        source: RunSource,
+        redactor: Redactor,
+        encoder: Encoder,
+        writer: BodyWriter,
+        *,
+        broken_off: bytes | None = None,
+    ) -> None:
+        """`broken_off`: what to end with where only the delivery ended, if not with the run's end as failed."""
         self._source = source
         self._redactor = redactor
         self._redacts_deltas = redactor.wants_deltas
         self._encoder = encoder
         self._write = writer.write
         self._writer = writer
+        self._broken_off = broken_off
         self.last = b""
         """What the end of the run became: the end of the body goes with it."""
 
@@ -191,11 +201,15 @@ class EncodedStream:
         if self._redacts_deltas or len(events) != 1 or type(events[0]) is not PartDeltaEvent:
             events = self._redactor.feed(events)
             self._redacts_deltas = self._redactor.wants_deltas
-        data = self._encoder.feed(events, batch.time_ms)
         if self._source.ended is not None:
-            self.last = data
-        elif data:
+            self.last = self._encode_end(events, batch.time_ms)
+        elif data := self._encoder.feed(events, batch.time_ms):
             self._write(data)
+
+    def _encode_end(self, events: list[Event], now: int) -> bytes:
+        if self._broken_off is not None and self._source.broken_off:
+            return self._broken_off
+        return self._encoder.feed(events, now)
 
     async def stop(self, why: ErrorInfo) -> None:
         """Stop the run, and end the stream in its middle, with everything closed that can still be closed."""
@@ -204,26 +218,32 @@ class EncodedStream:
         try:
             # The end of a run that is over did not reach the client.
             await self._source.stop(why)
-            last = self._encoder.feed(self._redactor.feed([end]), clock_ms()) if is_over else self.last
+            last = self._encode_end(self._redactor.feed([end]), clock_ms()) if is_over else self.last
         except Exception as error:
             log.error("a stream could not be closed in form: %s", place_of(error))
-            last = self._encoder.feed([end], clock_ms())
+            last = self._encode_end([end], clock_ms())
         await self._writer.end(last)
 
 
 async def serve_stream(
-    exchange: Answering, source: RunSource, redactor: Redactor, encoder: Encoder, content_type: str = http.EVENT_STREAM
+    exchange: Answering,
+    source: RunSource,
+    redactor: Redactor,
+    encoder: Encoder,
+    content_type: str = http.EVENT_STREAM,
+    *,
+    broken_off: bytes | None = None,
 ) -> None:
     """Open the run and stream it. What is wrong before its first event is raised; after that it is an event.
 
-    A client that disconnects stops the run.
+    A client that disconnects stops the run. `broken_off`: see `EncodedStream`.
     """
     async with http.Client(exchange) as client:
         await open_source(source, client)
         writer: BodyWriter | None = None
         try:
             writer = await exchange.stream(content_type)
-            await EncodedStream(source, redactor, encoder, writer).run(client)
+            await EncodedStream(source, redactor, encoder, writer, broken_off=broken_off).run(client)
         finally:
             if writer is not None:
                 writer.close()

@@ -106,6 +106,8 @@ _NULL = NullTurnHandler()
 class LiveRun:
     """Drives one `Run` against one model. A `RunSource`."""
 
+    broken_off = False
+
     def __init__(
         self,
         model: Asked,
@@ -316,6 +318,16 @@ class LiveRun:
                 out = run.end(ErrorInfo("model_error", "the model's turn stopped without an end"))
             elif isinstance(events, Exception):
                 raise events
+            elif len(events) == 1 and type(event := events[0]) is PartDeltaEvent and not self._side_events:
+                # What nearly every read is: one call less, and none of a stage that does not want it.
+                run.delta(event)
+                out = [event]
+                for stage in self._passed:
+                    if stage.wants_deltas:
+                        break
+                else:
+                    self._receive(Batch(time_ns() // 1_000_000, out))
+                    out = []
             else:
                 out, effects = run.feed(events)
                 if effects or run.ended is not None:
@@ -323,7 +335,8 @@ class LiveRun:
                     self._stream = None
                     stream.cancel()
                     self._effects = effects
-            self._process(out)
+            if out or self._side_events:
+                self._process(out)
         except BaseException as error:  # a SystemExit, too, is not the transport's to handle
             self._failure = error
             stream.pause()

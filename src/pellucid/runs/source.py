@@ -42,6 +42,11 @@ class RunSource(Protocol):
         """The run's end, once it was delivered."""
         ...
 
+    @property
+    def broken_off(self) -> bool:
+        """Whether only the delivery ended, of a run that goes on or went on elsewhere."""
+        ...
+
     async def open(self) -> None:
         """Begin. Raises `ModelError` or `RequestError`; there is nothing to clean up then."""
         ...

@@ -8,7 +8,7 @@ question(…)                                      that of the question
 """
 
 from .canonical import answer, question
-from .encode import QUEUED, Encoder
+from .encode import Encoder
 from .errors import error_body, status_of
 from .ids import ANSWER, CONVERSATION, QUESTION, answer_id, question_id
 from .request import THINKING, Request, parse_request
@@ -19,7 +19,6 @@ __all__ = [
     "CONVERSATION",
     "LONGEST_TITLE",
     "QUESTION",
-    "QUEUED",
     "THINKING",
     "Answer",
     "Ask",

@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from ...events import Event, PartDeltaEvent
+from ...events import Event, PartDeltaEvent, SideEvent
 from ...text import shown, writable
 from . import frames as f
 from . import types as t
@@ -38,7 +38,8 @@ class Encoder:
 
     `model`: its public name. `created_at`: when it was asked, in milliseconds since 1970. `view`: what of reasoning
     this reader gets. `effort_level`: how hard the model was asked to think. `after`: frames up to this number are not
-    sent again.
+    sent again. `live`: whether the run goes on, so that a wait for its model is shown (in a comment, which has no
+    number and no place in the message).
     """
 
     def __init__(
@@ -51,10 +52,12 @@ class Encoder:
         view: t.View = "raw",
         effort_level: str | None = None,
         after: int = -1,
+        live: bool = False,
     ) -> None:
         self._head = f.started(event_id, conversation_id, model, created_at, view, effort_level)
         self._account = Account(self._head, self._write)
         self._after = after
+        self._live = live
         self._number = 0
         self._out: list[bytes] = []
         self._told: bytes | None = None
@@ -97,7 +100,7 @@ class Encoder:
         self._told = told
         out = self._out
         if not out:
-            return b""
+            return QUEUED if self._live and _waits(events) else b""
         self._out = []
         return out[0] if len(out) == 1 else b"".join(out)
 
@@ -129,6 +132,11 @@ class Encoder:
         if number > self._after:
             name = f.NAMES[type(frame)].encode()
             self._out.append(b"id: %d\nevent: %b\ndata: %b\n\n" % (number, name, _data(frame)))
+
+
+def _waits(events: Sequence[Event]) -> bool:
+    """Whether all that they say is that the model has yet to become free."""
+    return bool(events) and all(type(event) is SideEvent and event.namespace == "queue" for event in events)
 
 
 def _data(frame: Any) -> bytes:

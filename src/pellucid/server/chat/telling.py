@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 
 from ...asgi.streaming import serve_stream
-from ...events import Event, SideEvent
-from ...protocols.chat import QUEUED, Answer, Encoder, answer
+from ...protocols.chat import Answer, Encoder, answer
 from ...runs.log import unpack
 from ...runs.replay import FinishedLog, LiveLog
 from ...storage import StoredResponse
@@ -23,27 +22,6 @@ BROKEN_OFF = b": broken off; ask again with Last-Event-ID\n\n"
 """A comment, which has no number and no place in the message."""
 
 Reading = FinishedLog | LiveLog
-
-
-class _ReadingEncoder:
-    """An encoder that makes up no end for a reading that broke off, and shows that an answer still waits."""
-
-    def __init__(self, run: Reading, encoder: Encoder) -> None:
-        self._run = run
-        self._encoder = encoder
-        self.start = encoder.start
-
-    def feed(self, events: list[Event], now: int) -> bytes:
-        """See `Encoder.feed`."""
-        if self._run.broken_off:
-            return BROKEN_OFF
-        # Nobody waits any more for what is over.
-        return self._encoder.feed(events, now) or (QUEUED if self._run.is_live and _waits(events) else b"")
-
-
-def _waits(events: list[Event]) -> bool:
-    """Whether all that they say is that the model has yet to become free."""
-    return bool(events) and all(isinstance(event, SideEvent) and event.namespace == "queue" for event in events)
 
 
 LARGE = 50_000
@@ -61,8 +39,9 @@ async def tell(exchange: Exchange, run: Reading, event_id: str, header: Header, 
         view=reader.view,
         effort_level=header.effort,
         after=after,
+        live=run.is_live,
     )
-    await serve_stream(exchange, run, Redactor(reader), _ReadingEncoder(run, encoder))
+    await serve_stream(exchange, run, Redactor(reader), encoder, broken_off=BROKEN_OFF)
 
 
 async def whole(turn: StoredResponse, header: Header, reader: Reader) -> Answer:
