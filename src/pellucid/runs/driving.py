@@ -9,7 +9,7 @@ from contextlib import suppress
 from ..errors import ErrorInfo, PellucidError
 from ..events import RunEndEvent
 from ..fold import fold
-from ..relay import Relay
+from ..relay import Listener, Relay
 from ..storage import Store, StoredResponse
 from ..telemetry import log, place_of
 from .lease import Lease
@@ -25,9 +25,6 @@ LOG_SECONDS = 300.0
 """How long a finished log can still be followed live; after that it is read from the store."""
 
 RETRY_SECONDS = 0.5
-
-TELL_SECONDS = 10.0
-"""How long the end of a log waits for a relay that is away."""
 
 FAULT = ErrorInfo("server_error", "the gateway failed in the middle of this run")
 
@@ -45,24 +42,27 @@ class Driver:
         self._run = run
         self._log = LogWriter(relay, self.lease)
         self._reading: asyncio.Task[None] | None = None
+        self._listener: Listener | None = None
+        self._listening_again: asyncio.TimerHandle | None = None
         self._broken_off = False
         self._why: ErrorInfo | None = FAULT
         """Why it is broken off. None: it is cancelled."""
 
     async def drive(self) -> None:
-        writing = asyncio.create_task(self._log.run())
-        helpers = [asyncio.create_task(self.lease.keep()), asyncio.create_task(self._listen())]
+        self.lease.keep()
+        self._listen()
         try:
-            end = await self._read()
-            if not self.lease.lost:
-                await self._finish(end, writing)
+            with self._relay.writing(self.lease.name):
+                end = await self._read()
+                if not self.lease.lost:
+                    await self._finish(end)
         except Exception as error:
             # Its lease lapses, and whoever finds it ends it.
             log.error("a fault while ending a run: %s", place_of(error))
         finally:
-            for helper in (*helpers, writing):
-                helper.cancel()
-            await asyncio.gather(*helpers, writing, return_exceptions=True)
+            self.lease.leave()
+            self._log.close()
+            self._stop_listening()
 
     def stop(self, why: ErrorInfo | None) -> None:
         """End it now: as failed because of `why`, or as cancelled. What it has said already is kept."""
@@ -107,12 +107,10 @@ class Driver:
             end = RunEndEvent("cancelled" if error is None else "failed", error=error)
             self._log.add(Batch(clock_ms(), [end]))
 
-    async def _finish(self, end: Batch, writing: asyncio.Task[None]) -> None:
+    async def _finish(self, end: Batch) -> None:
         """Store, log, lease."""
         kept, end = await self._keep(end)
-        self._log.finish(end)
-        done, _ = await asyncio.wait([writing], timeout=TELL_SECONDS)
-        if done and not self.lease.lost:
+        if await self._log.finish(end) and not self.lease.lost:
             with suppress(PellucidError):
                 # What is nowhere else is not dropped.
                 if kept:
@@ -147,15 +145,29 @@ class Driver:
         theirs = unpack(row.log)[-1].events[-1] if row.log else closed[-1]
         return Batch(end.time_ms, [*closed[:-1], theirs])
 
-    async def _listen(self) -> None:
-        while True:
-            listener = self._relay.listen(self.lease.name)
-            try:
-                while (said := await listener.read()) is not None:
-                    if b"cancel" in said:
-                        self.stop(None)
-            except PellucidError:
-                pass
-            finally:
-                listener.close()
-            await asyncio.sleep(RETRY_SECONDS)
+    # --- its mailbox -------------------------------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        self._listener = self._relay.listen(self.lease.name)
+        self._listener.start(self._on_mail)
+        if self._listener.ready:
+            self._on_mail()
+
+    def _on_mail(self) -> None:
+        listener = self._listener
+        assert listener is not None
+        try:
+            said = listener.take()
+        except PellucidError:
+            said = None
+        if said is None:
+            listener.close()
+            self._listening_again = asyncio.get_running_loop().call_later(RETRY_SECONDS, self._listen)
+        elif b"cancel" in said:
+            self.stop(None)
+
+    def _stop_listening(self) -> None:
+        if self._listening_again is not None:
+            self._listening_again.cancel()
+        if self._listener is not None:
+            self._listener.close()

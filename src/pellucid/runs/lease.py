@@ -38,6 +38,8 @@ class Lease:
         self._holder = holder
         self._seconds = seconds
         self._tell = lost
+        self._timer: asyncio.TimerHandle | None = None
+        self._renewing: asyncio.Task[None] | None = None
 
     async def claim(self) -> bool:
         """Whether it is ours now. Raises `RelayError`."""
@@ -56,12 +58,25 @@ class Lease:
             self.lost = True
             self._tell()
 
-    async def keep(self) -> None:
-        """Renew it until it is lost."""
-        while not self.lost:
-            await asyncio.sleep(self._seconds / RENEWALS)
-            with suppress(PellucidError):
-                await self.renew()
+    def keep(self) -> None:
+        """Renew it from time to time, until it is lost or `leave` is called."""
+        self._timer = asyncio.get_running_loop().call_later(self._seconds / RENEWALS, self._renew_soon)
+
+    def leave(self) -> None:
+        """Renew it no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._renewing is not None:
+            self._renewing.cancel()
+
+    def _renew_soon(self) -> None:
+        self._renewing = asyncio.create_task(self._renew_and_keep())
+
+    async def _renew_and_keep(self) -> None:
+        with suppress(PellucidError):
+            await self.renew()
+        if not self.lost:
+            self.keep()
 
     async def release(self) -> None:
         with suppress(PellucidError):

@@ -22,6 +22,9 @@ from .source import Batch
 PAUSE = 0.5, 5.0
 """Seconds between two tries while the relay does not take it: at first, and at most."""
 
+END_SECONDS = 10.0
+"""How long the end of a log waits for a relay that is away."""
+
 
 class LogWriter:
     def __init__(self, relay: Relay, lease: Lease) -> None:
@@ -43,12 +46,12 @@ class LogWriter:
         """How many of the entries are in the log."""
         self._asked: tuple[int, bool] | None = None
         """Up to which entry the append goes of which it is not known whether it landed, and whether it ends the log."""
-        self._is_failing = False
-        """Whether an append failed: `run` tries again, and nothing else is asked."""
+        self._retrying: asyncio.Task[None] | None = None
+        """Tries again what failed, and nothing else is asked meanwhile."""
         self._done = False
         """Whether the log has its end."""
-        self._wake = asyncio.Event()
-        """There is something for `run` to do."""
+        self._over = asyncio.Event()
+        """It has, or it is somebody else's."""
 
     def add(self, batch: Batch) -> None:
         """Log a batch of the run, now or as soon as the relay takes it. A `BatchReceiver`."""
@@ -63,10 +66,21 @@ class LogWriter:
         else:
             self._add(batch)
 
-    def finish(self, batch: Batch) -> None:
-        """Log the last batch."""
+    async def finish(self, batch: Batch) -> bool:
+        """Log the last batch; whether the log has its end then. A relay that is away is not waited for for ever."""
         self._whole = True
         self._add(batch)
+        if not self._done:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(END_SECONDS):
+                    await self._over.wait()
+        return self._done
+
+    def close(self) -> None:
+        """Nothing more is written."""
+        self._over.set()
+        if self._retrying is not None:
+            self._retrying.cancel()
 
     def _add(self, batch: Batch) -> None:
         if self._memory is not None:
@@ -80,7 +94,7 @@ class LogWriter:
     def _append(self) -> None:
         """Append all that is not in the log yet; unless something is being appended, then it follows."""
         lease = self._lease
-        if self._asked is not None or self._is_failing or lease.lost:
+        if self._asked is not None or self._retrying is not None or lease.lost:
             return
         upto, last = self._asked = len(self._entries), self._whole
         entries, decoded = self._entries[self._sent : upto], self._decoded[self._sent : upto]
@@ -90,42 +104,41 @@ class LogWriter:
 
     def _appended(self, result: int | PellucidError) -> None:
         if isinstance(result, PellucidError):
-            self._is_failing = True
-            self._wake.set()
+            if not self._over.is_set():
+                self._retrying = asyncio.create_task(self._retry())
             return
         self._note(result)
-        if self._done:
-            self._wake.set()
-        elif self._sent < len(self._entries) or self._whole:
+        if not self._done and (self._sent < len(self._entries) or self._whole):
             self._append()
 
     def _note(self, sent: int) -> None:
         """What was asked for has landed."""
         assert self._asked is not None
         self._sent, self._done, self._asked = sent, self._asked[1], None
-        if self._memory is not None:
+        if self._done:
+            self._over.set()
+        elif self._memory is not None:
             self._appender = self._memory.appender(self._lease.name, self._lease.fence)
 
-    async def run(self) -> None:
-        """Until all is written, or it is not ours to write: try again what failed."""
-        with self._relay.writing(self._lease.name):
-            pause = PAUSE[0]
-            while not self._lease.lost:
-                await self._wake.wait()
-                if self._done:
-                    return
-                try:
-                    await self._append_again()
-                except LogLost:
-                    with suppress(PellucidError):
-                        await self._forgotten()
-                except PellucidError:
-                    pass  # `Fenced`, too: a later lease of our own may fence what was asked under an earlier one
-                else:
-                    pause = PAUSE[0]
-                    continue
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, PAUSE[1])
+    async def _retry(self) -> None:
+        """Append what failed, until it has landed or the log is not ours to write any more."""
+        pause = PAUSE[0]
+        while not self._lease.lost:
+            try:
+                await self._append_again()
+            except LogLost:
+                with suppress(PellucidError):
+                    await self._forgotten()
+            except PellucidError:
+                pass  # `Fenced`, too: a later lease of our own may fence what was asked under an earlier one
+            else:
+                self._retrying = None
+                if not self._done:
+                    self._append()
+                return
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, PAUSE[1])
+        self._over.set()
 
     async def _append_again(self) -> None:
         lease = self._lease
@@ -134,10 +147,6 @@ class LogWriter:
         self._note(
             await self._relay.append(lease.name, entries, lease.fence, last=last, after=self._sent, decoded=decoded)
         )
-        if not self._done:
-            self._is_failing = False
-            self._wake.clear()
-            self._append()
 
     async def _forgotten(self) -> None:
         await self._lease.renew()
