@@ -67,8 +67,10 @@ def pack(batches: Sequence[Batch]) -> bytes:
         data = _encode(batches)
     except (UnicodeEncodeError, TypeError, ValueError, RecursionError):
         data = b"[" + b",".join(map(encode_batch, batches)) + b"]"
-    # Level 1: whoever waits for the end of a stream waits for this, and the rest of the gain is small.
-    return zlib.compress(data, 1)
+    # Level 1: whoever waits for the end of a stream waits for this, and the rest of the gain is small. A window of
+    # 16 KiB: with the usual one, zlib's memory is mapped and unmapped each time, which takes longer than the rest.
+    compressor = zlib.compressobj(1, zlib.DEFLATED, 14, 7)
+    return compressor.compress(data) + compressor.flush()
 
 
 def unpack(data: bytes) -> list[Batch]:
