@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from pellucid.events import Event, RunEndEvent
+from pellucid.fold import Fold
 from pellucid.protocols.openresponses import Encoder
 from pellucid.protocols.openresponses.verify import verify
 from pellucid.providers.answer import AnswerDecoder
-from pellucid.run import Run
 from pellucid.server.openresponses import create
 from tests.scripted import Call, Upstream, delta, say
 from tests.scripted.gateway import Served
@@ -59,7 +59,7 @@ def told_without_content(caplog: pytest.LogCaptureFixture, where: str) -> None:
 
 @pytest.mark.parametrize(
     ("where", "name", "place"),
-    [(AnswerDecoder, "feed", "models.model"), (Run, "feed", "runs.live_run"), (Encoder, "feed", "asgi.streaming")],
+    [(AnswerDecoder, "feed", "models.model"), (Fold, "delta", "runs.live_run"), (Encoder, "feed", "asgi.streaming")],
     ids=["decoder", "run", "encoder"],
 )
 def test_in_mid_stream(
@@ -91,7 +91,7 @@ def test_in_mid_stream(
     ("where", "name", "place"),
     [
         (AnswerDecoder, "feed", "models.model"),
-        (Run, "feed", "runs.live_run"),
+        (Fold, "delta", "runs.live_run"),
         (Encoder, "feed", "asgi.streaming"),
         (create, "parse_request", "server.openresponses"),
     ],
