@@ -4,6 +4,7 @@
   `request_seconds` to come. Both end with an answer in the protocol's own form (431, 408), as does what is not HTTP.
 * Whoever reads nothing for `unread_seconds` of what waits for them is let go, buffers and all, also when the answer is
   over and only its end is still to be read.
+* The head of a response leaves in one write with what follows it in the same step of the loop.
 * What follows a request does not harm its answer: garbage behind it is refused when the answer is over.
 * An upgrade that is not to WebSocket is ignored, as HTTP allows, and the request served as it is: Java's client and
   curl offer HTTP/2 so, with a body behind it.
@@ -33,6 +34,41 @@ _REASONS = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fie
 
 CONNECTION = "pellucid.connection"
 """The extension of the ASGI scope that holds the connection."""
+
+
+class CorkedTransport:
+    """Where responses are written. From `cork` on, the next data is held, and leaves in one write with all that follows
+    in the same step of the loop: each write is a system call, and may wake the client up."""
+
+    __slots__ = ("_held", "_loop", "_transport", "write")
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._held: list[bytes] = []
+        self.write: Callable[[bytes], None] = transport.write
+
+    def cork(self) -> None:
+        self.write = self._hold
+
+    def flush(self) -> None:
+        self.write = self._transport.write
+        if self._held:
+            data, self._held = b"".join(self._held), []
+            if not self._transport.is_closing():
+                self._transport.write(data)
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def close(self) -> None:
+        self.flush()
+        self._transport.close()
+
+    def _hold(self, data: bytes) -> None:
+        self._held.append(data)
+        self.write = self._held.append
+        self._loop.call_soon(self.flush)
 
 
 class DirectWriter:
@@ -111,6 +147,7 @@ def connections(request_seconds: float, unread_seconds: float) -> type[HttpTools
         _in_head = False
         _head_timer: asyncio.TimerHandle | None = None
         _unread: Unread
+        _corked: CorkedTransport
         _upgrading = False
         """Whether the parser is about to stop at an upgrade that is ignored."""
         writer: DirectWriter | None = None
@@ -123,6 +160,7 @@ def connections(request_seconds: float, unread_seconds: float) -> type[HttpTools
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
             self._unread = Unread(self.loop, transport, unread_seconds)
+            self._corked = CorkedTransport(transport, self.loop)
             self._expect_head()
 
         def connection_lost(self, exc: Exception | None) -> None:
@@ -166,6 +204,9 @@ def connections(request_seconds: float, unread_seconds: float) -> type[HttpTools
             super().on_headers_complete()
             extensions = cast("dict[str, Any]", self.scope.setdefault("extensions", {}))
             extensions[CONNECTION] = self
+            if self.cycle is not None:  # it is no upgrade
+                self.cycle.transport = cast("asyncio.Transport", self._corked)
+                self._corked.cork()
 
         def on_body(self, body: bytes) -> None:
             self._heard = True
@@ -240,6 +281,10 @@ def connections(request_seconds: float, unread_seconds: float) -> type[HttpTools
             self._let_go()
 
         # --- what goes ---------------------------------------------------------------------------------------------
+
+        def on_response_complete(self) -> None:
+            self._corked.flush()
+            super().on_response_complete()
 
         def pause_writing(self) -> None:
             super().pause_writing()

@@ -21,6 +21,7 @@ INTERNALS: dict[type, tuple[str, ...]] = {
         "on_headers_complete",
         "on_message_begin",
         "on_message_complete",
+        "on_response_complete",
         "parser",
         "pause_writing",
         "resume_writing",
