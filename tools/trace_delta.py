@@ -66,15 +66,20 @@ class Tracer:
 
     def __init__(self) -> None:
         self.groups: list[list[str]] = []
+        self._read: FrameType | None = None
+        """The call that reads the socket, while it lasts."""
 
     def __call__(self, frame: FrameType, event: str, arg: object) -> None:
+        if event == "return" and frame is self._read:
+            self._read = None
         if event != "call":
             return
         code = frame.f_code
         module = code.co_filename.rpartition("/pellucid/")[2].rpartition("/site-packages/")[2]
         if (module, code.co_qualname) == ("upstream/connection.py", "Connection.data_received"):
+            self._read = frame
             self.groups.append([])
-        if self.groups:
+        if self._read is not None:
             self.groups[-1].append(f"{module}  {code.co_qualname}")
 
 

@@ -273,6 +273,19 @@ class Emitter:
         if signature or details:
             self._seal(open_, ThinkingPartDelta(None, signature or None, self.origin.provider, details or None))
 
+    def thinker(self, key: Key) -> Callable[[str], None]:
+        """What takes more reasoning of block `key` and nothing else, until the emitter is called otherwise."""
+        open_ = self._open
+        if open_ is not None and open_.key == key and open_.kind is ThinkingPart:
+            return self._more_thinking
+        return partial(self.thinking, key)
+
+    def _more_thinking(self, text: str) -> None:
+        open_ = self._open
+        if open_ is not None and text:
+            open_.text.add(text)
+            self.events.append(PartDeltaEvent(self._parts, ThinkingPartDelta(text)))
+
     def text(
         self,
         key: Key,

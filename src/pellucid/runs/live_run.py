@@ -17,8 +17,7 @@ import asyncio
 from collections import deque
 from collections.abc import Collection, Container, Sequence
 from contextlib import suppress
-from contextvars import copy_context
-from functools import partial
+from contextvars import Context, copy_context
 from time import time_ns
 from typing import NamedTuple, Protocol
 
@@ -145,6 +144,8 @@ class LiveRun:
         self._stream: ModelStream | None = None
         self._started = False
         """Whether the stream delivers."""
+        self._context: Context
+        """Of the task that waits for the stream."""
         self._paused = False
         self._receive: BatchReceiver = self._enqueue
         self._queue: deque[Batch] = deque()
@@ -312,36 +313,43 @@ class LiveRun:
         if stream is None or run is None:
             return
         try:
-            if events is None:
-                # A turn that stops without its end is a fault of whatever plays the model.
-                self._stream = None
-                out = run.end(ErrorInfo("model_error", "the model's turn stopped without an end"))
-            elif isinstance(events, Exception):
-                raise events
-            elif len(events) == 1 and type(event := events[0]) is PartDeltaEvent and not self._side_events:
-                # What nearly every read is: one call less, and none of a stage that does not want it.
+            if type(events) is list and len(events) == 1 and type(event := events[0]) is PartDeltaEvent:
+                # What nearly every read is. No stage sees it that does not want it.
                 run.delta(event)
-                out = [event]
+                out: list[Event] = [event]
                 for stage in self._passed:
                     if stage.wants_deltas:
                         break
                 else:
-                    self._receive(Batch(time_ns() // 1_000_000, out))
-                    out = []
+                    if not self._side_events:
+                        self._receive(Batch(time_ns() // 1_000_000, out))
+                        out = []
             else:
-                out, effects = run.feed(events)
-                if effects or run.ended is not None:
-                    # The model is done: what the turn holds (a connection, a place in a queue) is released now.
-                    self._stream = None
-                    stream.cancel()
-                    self._effects = effects
+                out = self._advance(stream, run, events)
             if out or self._side_events:
-                self._process(out)
+                # A stream is read in the context of the connection; its events belong to the caller's.
+                self._context.run(self._process, out)
         except BaseException as error:  # a SystemExit, too, is not the transport's to handle
             self._failure = error
             stream.pause()
         if self._stream is None or self._failure is not None:
             self._notify()
+
+    def _advance(self, stream: ModelStream, run: Run, events: ModelRead) -> list[Event]:
+        """Feed the machine with one read."""
+        if events is None:
+            # A turn that stops without its end is a fault of whatever plays the model.
+            self._stream = None
+            return run.end(ErrorInfo("model_error", "the model's turn stopped without an end"))
+        if isinstance(events, Exception):
+            raise events
+        out, effects = run.feed(events)
+        if effects or run.ended is not None:
+            # The model is done: what the turn holds (a connection, a place in a queue) is released now.
+            self._stream = None
+            stream.cancel()
+            self._effects = effects
+        return out
 
     def _process(self, events: list[Event], first: int = 0, *, time_ms: int = 0, flush: bool = False) -> None:
         """Pass events through the stages from `first` on, and to the receiver. `time_ms`: when they were, if not now.
@@ -396,8 +404,8 @@ class LiveRun:
                 if self._paused:
                     stream.pause()
                 # A stream is read in the context of the connection; its events belong to the caller's.
-                context = copy_context()
-                stream.start(partial(context.run, self._on_model_events))  # type: ignore[call-arg]  # of `run`, which takes it later
+                self._context = copy_context()
+                stream.start(self._on_model_events)
             else:
                 await self._wait()
         elif self.run.ended is None:

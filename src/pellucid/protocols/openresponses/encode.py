@@ -140,7 +140,7 @@ class Encoder:
                 if self._obfuscate and part.name != "response.refusal":
                     tail = b',"obfuscation":"%b"%b' % (b"x" * (-len(data) % 32), tail)
                 if self._sequence > self._after:
-                    self._out.append(part.head % self._sequence + part.middle + data + tail)
+                    self._out.append(part.head % self._sequence + data + tail)
                 self._sequence += 1
             if rest is not None and rest.annotations:
                 self._cite(part, rest.annotations)
@@ -380,17 +380,16 @@ class _Item:
 class _Part:
     """The open part: its place, and the template of its deltas."""
 
-    __slots__ = ("annotations", "head", "middle", "name", "place", "tail")
+    __slots__ = ("annotations", "head", "name", "place", "tail")
 
     def __init__(self, name: str, place: dict[str, Any], framing: Framing) -> None:
         self.name = name
         self.place = place
         self.annotations: list[t.UrlCitation] = []
         event = f"{name}.delta"
-        # The place is not part of the template: an id may hold a percent sign.
         line = f"event: {event}\ndata: " if framing == "events" else ""
-        self.head = f'{line}{{"type":"{event}","sequence_number":%d'.encode()
-        self.middle = b"," + _json(place)[1:-1] + b',"delta":'
+        members = _json(place)[1:-1].replace(b"%", b"%%")  # an id may hold a percent sign
+        self.head = f'{line}{{"type":"{event}","sequence_number":%d,'.encode() + members + b',"delta":'
         self.tail = (b',"logprobs":[]}' if name == "response.output_text" else b"}") + _END[framing]
 
 

@@ -6,7 +6,6 @@ that a block is over: the next one does, or the end.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from ...framing.sse import DEFAULT_LIMIT
@@ -120,7 +119,7 @@ class _Reader(Reader):
             self.like.learn(name, data, text, self._say)
         elif isinstance(text, str) and field in self._fields and self._merge is None:
             # Such frames alone follow, so that what `_think` does beside stays done.
-            self.like.learn(name, data, text, partial(self.emit.thinking, REASONING))
+            self.like.learn(name, data, text, self.emit.thinker(REASONING))
 
     def _aside(self, chunk: Chunk, data: bytes, is_error: bool) -> None:
         """What stands beside the choices, or in their place: errors in their several forms, Groq's second usage."""
