@@ -135,7 +135,7 @@ class Clock:
 
 def as_text(data: bytes) -> str:
     """Bytes as text: unpacked where they are compressed, with escapes where they are no UTF-8."""
-    if data[:1] == b"x":
+    if data[:1] in (b"x", b"h"):  # zlib's header, for a window of 32 or of 16 KiB
         with contextlib.suppress(zlib.error):
             data = zlib.decompress(data)
     return data.decode("utf-8", "backslashreplace")
