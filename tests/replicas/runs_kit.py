@@ -169,6 +169,7 @@ def forget_all(relay: MemoryRelay) -> None:
     """As if it were another one, that knows nothing."""
     fresh = MemoryRelay()
     for log in relay._logs.values():
+        log.is_gone = True
         for follower in list(log.followers):
             follower.fail(RelayError("the run's log is no longer there", code="log_lost"))
     relay._logs, relay._marks, relay._held = fresh._logs, fresh._marks, fresh._held

@@ -90,6 +90,7 @@ class Follower:
         """Nothing more is wanted. Idempotent."""
         if not self._closed:
             self._closed = True
+            self.receiver = None
             self._entries, self._size = [], 0
             self._taken(self)
             self._wake()
@@ -129,6 +130,7 @@ class Follower:
 
     def fail(self, error: Exception) -> None:
         self._error = error
+        self.receiver = None
         self._wake()
 
     def _wake(self) -> None:
