@@ -16,8 +16,8 @@ class Way:
         self.port = 0
         self.cuts = 0
         self.dice: random.Random | None = None
-        self.often = 0.0
-        """How likely a piece is cut in two, and the connection there."""
+        self.bytes_between_cuts = 0
+        """How much a connection carries either way, on average, until it is cut in the middle of a piece; 0: for ever."""
         self._open: set[asyncio.StreamWriter] = set()
 
     @property
@@ -47,12 +47,16 @@ class Way:
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
+            left = None
             while piece := await reader.read(4096):
-                if self.dice is not None and self.dice.random() < self.often:
-                    self.cuts += 1
-                    writer.write(piece[: self.dice.randrange(len(piece))])
-                    await writer.drain()
-                    return
+                if self.dice is not None and self.bytes_between_cuts:
+                    left = self.dice.randrange(2 * self.bytes_between_cuts) if left is None else left
+                    if left < len(piece):
+                        self.cuts += 1
+                        writer.write(piece[:left])
+                        await writer.drain()
+                        return
+                    left -= len(piece)
                 writer.write(piece)
                 await writer.drain()
 

@@ -84,7 +84,7 @@ async def test_nothing_is_lost_or_comes_twice_though_everything_breaks(tmp_path:
     gateway = await loop.run_in_executor(None, first.__enter__)
     try:
         async with a_way(gateway.port) as way, be("ada", way) as ada, be("bob", way) as bob, be("cy", gateway) as cy:
-            way.dice, way.often = random.Random(seed), 0.08
+            way.dice, way.bytes_between_cuts = random.Random(seed), 4000
             listening = asyncio.gather(listen(bob))
 
             async def chatter(name: str) -> None:
@@ -103,7 +103,7 @@ async def test_nothing_is_lost_or_comes_twice_though_everything_breaks(tmp_path:
             way.target = gateway.port
             async with asyncio.timeout(60):
                 await talking
-                way.often = 0
+                way.bytes_between_cuts = 0
                 await ada.say("the end")
                 await listening
             assert way.cuts > 2
