@@ -80,8 +80,8 @@ def _python_for(root: Path) -> str:
     needs = [_dependencies(place) for place in (HERE, root)]
     if needs[0] == needs[1]:
         return sys.executable
-    environment = root / ".venv"
-    if not (environment / f"ready-{EXTRAS}").exists():
+    environment = root / f".venv-{EXTRAS.replace(',', '-')}"
+    if not (environment / "ready").exists():
         subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
         pip = [
             str(environment / "bin" / "python"),
@@ -93,7 +93,7 @@ def _python_for(root: Path) -> str:
             str(root / "constraints.txt"),
         ]
         subprocess.run([*pip, "-e", f"{root}[{EXTRAS}]"], check=True)
-        (environment / f"ready-{EXTRAS}").touch()
+        (environment / "ready").touch()
     return str(environment / "bin" / "python")
 
 
