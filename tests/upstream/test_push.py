@@ -126,6 +126,26 @@ async def test_a_receiver_may_close_within_its_call(client: UpstreamClient, serv
     assert (received.reads, received.ends) == ([b"a"], [])
 
 
+@pytest.mark.parametrize("early", [1, 200_000, 2_000_000])
+async def test_a_pause_before_the_start_outlives_it(client: UpstreamClient, server: RawServer, early: int) -> None:
+    """However much came before: only that is delivered, and the rest waits in the sockets."""
+    response, peer = await opened(client, server, CHUNKED + chunk(bytes(early)))
+    await loop_turns(20)
+    peer.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65536)
+    response.pause_reading()
+    received = Received(response)
+    here = len(received.body)
+    for _ in range(200):
+        peer.send(chunk(bytes(100_000)))
+    await loop_turns(20)
+    assert len(received.body) == here
+    assert peer.writer.transport.get_write_buffer_size() > 0
+    response.resume_reading()
+    peer.send(b"0\r\n\r\n")
+    assert await received.end() is None
+    assert len(received.body) == early + 200 * 100_000
+
+
 async def test_a_paused_response_reads_nothing(client: UpstreamClient, server: RawServer) -> None:
     response, peer = await opened(client, server, CHUNKED + chunk(b"a"))
     received = Received(response)

@@ -39,6 +39,7 @@ class Connection(asyncio.Protocol):
         "_end",
         "_forget",
         "_head",
+        "_is_full",
         "_is_paused",
         "_is_write_paused",
         "_keeps_alive",
@@ -74,6 +75,9 @@ class Connection(asyncio.Protocol):
         """What is left to be sent of the request's body."""
         self._keeps_alive = True
         self._is_paused = False
+        """Whether the receiver wants nothing more for now."""
+        self._is_full = False
+        """Whether enough arrived before there is a receiver."""
         self._is_write_paused = False
 
     async def send(self, head: bytes, body: bytes, *, keeps_alive: bool = True) -> ResponseHead:
@@ -114,8 +118,10 @@ class Connection(asyncio.Protocol):
         early, self._early = self._early, b""
         self._deliver, self._end = deliver, end
         if early:
-            # The receiver may pause, and shall not be overruled; it may also close, and then there is no parser.
-            self.resume_reading()
+            # The receiver may pause, before this and within it; it may also close, and then there is no parser.
+            if self._is_full:
+                self._is_full = False
+                self._read_on()
             deliver(early)
         parser = self._parser
         if parser is not None and parser.is_over:
@@ -130,14 +136,18 @@ class Connection(asyncio.Protocol):
         """Read nothing more from the socket: it fills up, and the server has to wait. Idempotent."""
         if not self._is_paused and not self.is_closed and not self._transport.is_closing():
             self._is_paused = True
-            self._transport.pause_reading()
+            if not self._is_full:
+                self._transport.pause_reading()
 
     def resume_reading(self) -> None:
         """Read again. Idempotent."""
         if self._is_paused:
             self._is_paused = False
-            if not self.is_closed and not self._transport.is_closing():
-                self._transport.resume_reading()
+            self._read_on()
+
+    def _read_on(self) -> None:
+        if not (self._is_paused or self._is_full or self.is_closed or self._transport.is_closing()):
+            self._transport.resume_reading()
 
     def close(self) -> None:
         """End the connection now. Nothing is reported about it any more. Idempotent."""
@@ -200,8 +210,10 @@ class Connection(asyncio.Protocol):
     def _keep(self, body: bytes) -> None:
         """Keep what arrives before there is a receiver."""
         self._early += body
-        if len(self._early) >= _EARLY_BYTES:
-            self.pause_reading()
+        if len(self._early) >= _EARLY_BYTES and not self._is_full:
+            self._is_full = True
+            if not (self._is_paused or self._transport.is_closing()):
+                self._transport.pause_reading()
 
     def _announce(self, parser: ResponseParser) -> None:
         """Resolve the head's future, when the head is complete or cannot be."""

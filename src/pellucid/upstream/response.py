@@ -48,6 +48,7 @@ class UpstreamResponse:
         "_flow",
         "_head",
         "_is_over",
+        "_is_paused",
         "_receiver",
         "_release",
         "_watch",
@@ -79,6 +80,7 @@ class UpstreamResponse:
         self._release = release
         self._receiver: BodyReceiver | None = None
         self._is_over = False
+        self._is_paused = False
         self._finish_timer: asyncio.TimerHandle | None = None
         if is_decodable(head.content_encoding):
             self._flow = self._decoding = DecodingReceiver(
@@ -114,7 +116,7 @@ class UpstreamResponse:
         self._receiver = receiver
         if connection is None:
             return
-        self._watch.is_awaited = True
+        self._watch.is_awaited = not self._is_paused
         if self._decoding is not None:
             connection.receive(self._decoding.data_received, self._end_encoded)
         else:
@@ -123,11 +125,13 @@ class UpstreamResponse:
 
     def pause_reading(self) -> None:
         """Read nothing more: the server has to wait. Its silence does not count meanwhile. Idempotent."""
+        self._is_paused = True
         self._watch.is_awaited = False
         self._flow.pause_reading()
 
     def resume_reading(self) -> None:
         """Read again. Idempotent."""
+        self._is_paused = False
         if not self._is_over:
             self._watch.is_awaited = True
             self._flow.resume_reading()
