@@ -1,0 +1,216 @@
+"""The embedded model's calls, before a scripted engine: the wait for a slot and for the engine, and every end of it."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from pellucid.errors import ErrorInfo, ModelError
+from pellucid.events import ModelEvent, ResponseEndEvent, SideEvent
+from pellucid.local.catalogue import find
+from pellucid.local.queue import Queue
+from pellucid.models.embedded import EmbeddedModel
+from pellucid.models.model import ModelRead, ModelStream
+from pellucid.parts import ModelRequest, UserPromptPart
+from pellucid.settings import ModelCall
+from pellucid.upstream import UpstreamClient
+from tests.scripted import Call, Upstream, delta, say
+from tests.waiting import LIMIT_SECONDS, eventually, loop_turns
+
+pytestmark = pytest.mark.anyio
+
+CALL = ModelCall("", [ModelRequest([UserPromptPart("q")])])
+
+
+class Engine:
+    """An engine of which a script plays the server."""
+
+    def __init__(self, upstream: Upstream, *scripts: Any, slots: int = 1) -> None:
+        name = upstream.plays(*scripts)
+        self.model = SimpleNamespace(name=name, grammar=find("smollm2-135m").grammar)
+        self.queue = Queue(slots)
+        self.state = "ready"
+        self.api_key = "k"
+        self.base_url = upstream.url.removesuffix("/v1")
+        self.loaded = asyncio.Event()
+
+    async def ready(self, seconds: float) -> None:
+        await self.loaded.wait()
+        if self.state == "failed":
+            raise ModelError(ErrorInfo("model_error", "it does not start", code="engine_failed"))
+        self.state = "ready"
+
+
+class Reading:
+    """The reads of a stream, as a run receives them."""
+
+    def __init__(self, stream: ModelStream) -> None:
+        self.stream = stream
+        self.reads: list[ModelRead] = []
+        stream.start(self.reads.append)
+
+    @property
+    def events(self) -> list[ModelEvent]:
+        return [event for read in self.reads if isinstance(read, list) for event in read]
+
+    @property
+    def waits(self) -> list[tuple[str, Any]]:
+        return [(event.name, event.value) for event in self.events if isinstance(event, SideEvent)]
+
+    @property
+    def finish(self) -> str | None:
+        last = self.events[-1] if self.events else None
+        return last.finish_reason if isinstance(last, ResponseEndEvent) else None
+
+    async def end(self) -> str | None:
+        await eventually(lambda: self.finish is not None)
+        return self.finish
+
+
+def embedded(engine: Engine, client: UpstreamClient) -> EmbeddedModel:
+    return EmbeddedModel(cast("Any", engine), client)
+
+
+async def test_a_free_engine_answers_at_once_and_gives_its_slot_back(upstream: Upstream) -> None:
+    engine, client = Engine(upstream, say("Let me see. ", "42.")), UpstreamClient()
+    try:
+        stream = await embedded(engine, client).open(CALL)
+        assert (stream.queued, engine.queue.running) == (False, 1)
+        stream.pause()
+        stream.resume()
+        assert await Reading(stream).end() == "stop"
+        assert engine.queue.running == 0
+        assert stream.cancel() == []
+    finally:
+        await client.aclose()
+
+
+async def test_who_waits_hears_the_place_and_then_the_answer(upstream: Upstream) -> None:
+    engine, client = Engine(upstream, say()), UpstreamClient()
+    try:
+        await engine.queue.enter()
+        stream = await embedded(engine, client).open(CALL)
+        assert stream.queued
+        await loop_turns()
+        reading = Reading(stream)  # what came before it is not lost
+        stream.pause()
+        engine.queue.leave()
+        await eventually(lambda: not stream.queued)
+        stream.resume()
+        assert await reading.end() == "stop"
+        assert reading.waits == [("position", 1), ("position", 0)]
+        assert engine.queue.running == 0
+    finally:
+        await client.aclose()
+
+
+async def test_an_engine_that_loads_is_waited_for(upstream: Upstream) -> None:
+    engine, client = Engine(upstream, say()), UpstreamClient()
+    try:
+        engine.state = "loading"
+        reading = Reading(await embedded(engine, client).open(CALL))
+        await eventually(lambda: reading.waits == [("loading", None)])
+        engine.loaded.set()
+        assert await reading.end() == "stop"
+    finally:
+        await client.aclose()
+
+
+async def test_an_engine_that_does_not_start_ends_the_turn_and_frees_the_slot(upstream: Upstream) -> None:
+    engine, client = Engine(upstream, say()), UpstreamClient()
+    try:
+        engine.state = "failed"
+        reading = Reading(await embedded(engine, client).open(CALL))
+        engine.loaded.set()
+        assert await reading.end() == "error"
+        assert engine.queue.running == 0
+    finally:
+        await client.aclose()
+
+
+@pytest.mark.parametrize("error", [None, ErrorInfo("server_error", "stopped")], ids=["cancelled", "failed"])
+async def test_who_leaves_while_waiting_leaves_the_line(upstream: Upstream, error: ErrorInfo | None) -> None:
+    engine, client = Engine(upstream, say()), UpstreamClient()
+    try:
+        await engine.queue.enter()
+        stream = await embedded(engine, client).open(CALL)
+        await loop_turns()
+        [end] = [event for event in stream.cancel(error) if isinstance(event, ResponseEndEvent)]
+        assert end.finish_reason == (None if error is None else "error")
+        assert stream.cancel(error) == []
+        await eventually(lambda: engine.queue.waiting == 0)
+        engine.queue.leave()
+        assert engine.queue.running == 0
+    finally:
+        await client.aclose()
+
+
+async def test_who_leaves_in_the_middle_of_the_answer_frees_the_slot(upstream: Upstream) -> None:
+    async def for_ever(call: Call) -> None:
+        await call.head()
+        await call.event(delta(reasoning_content="hm"))
+        await call.gone()
+
+    engine, client = Engine(upstream, for_ever), UpstreamClient()
+    try:
+        await engine.queue.enter()
+        stream = await embedded(engine, client).open(CALL)
+        reading = Reading(stream)
+        engine.queue.leave()
+        await eventually(lambda: len(reading.events) > 3)
+        assert engine.queue.running == 1
+        stream.cancel()
+        assert engine.queue.running == 0
+        [call] = upstream.calls(engine.model.name)
+        assert await asyncio.to_thread(call.connection.closed.wait, LIMIT_SECONDS)
+    finally:
+        await client.aclose()
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"error":{"code":400,"message":"the request exceeds the available context size"}}', b"\xff<html>"]
+)
+async def test_a_refusal_is_explained_and_frees_the_slot(upstream: Upstream, body: bytes) -> None:
+    async def refuses(call: Call) -> None:
+        await call.answer(400, body)
+
+    engine, client = Engine(upstream, refuses), UpstreamClient()
+    try:
+        with pytest.raises(ModelError):
+            await embedded(engine, client).open(CALL)
+        assert engine.queue.running == 0
+        await engine.queue.enter()
+        reading = Reading(await embedded(engine, client).open(CALL))
+        engine.queue.leave()
+        assert await reading.end() == "error"
+        assert engine.queue.running == 0
+    finally:
+        await client.aclose()
+
+
+async def test_an_engine_that_died_this_moment_is_asked_again(upstream: Upstream) -> None:
+    engine, client = Engine(upstream, say()), UpstreamClient()
+    alive, engine.base_url = engine.base_url, "http://127.0.0.1:1"
+    try:
+        stream = await embedded(engine, client).open(CALL)
+        assert stream.queued
+        engine.base_url = alive
+        reading = Reading(stream)
+        assert await reading.end() == "stop"
+        assert engine.queue.running == 0
+    finally:
+        await client.aclose()
+
+
+async def test_an_engine_that_stays_away_is_an_error_in_the_end(upstream: Upstream) -> None:
+    engine, client = Engine(upstream, say()), UpstreamClient()
+    engine.base_url = "http://127.0.0.1:1"
+    try:
+        reading = Reading(await embedded(engine, client).open(CALL))
+        assert await reading.end() == "error"
+        assert engine.queue.running == 0
+    finally:
+        await client.aclose()
