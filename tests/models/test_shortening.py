@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from pellucid.emit import Emitter
 from pellucid.errors import ErrorInfo, ModelError
-from pellucid.events import Event, ModelEvent, RunEndEvent, SideEvent
+from pellucid.events import Event, ModelEvent, ResponseEndEvent, RunEndEvent, SideEvent
 from pellucid.fold import fold
 from pellucid.models import ModelStream
 from pellucid.models.shortening import TRIES, Shortening
@@ -20,7 +21,7 @@ from pellucid.run import Minter
 from pellucid.runs import LiveRun
 from pellucid.settings import ModelCall
 from tests.pushing import ScriptedStream, cut, run_events
-from tests.waiting import loop_turns
+from tests.waiting import eventually, loop_turns
 
 ORIGIN = Origin("vllm", "openai_chat", "m")
 TOO_LONG = ErrorInfo("invalid_request", "too long", code="context_length_exceeded", status=400)
@@ -159,3 +160,61 @@ def test_what_was_left_out_stays_out_in_the_next_turn(in_stream: bool) -> None:
 
     asyncio.run(twice())
     assert model.asked[-1] == model.asked[-2] <= 3
+
+
+class Fails(Small):
+    """One that says in its answer that it was too long, and fails when it is asked again."""
+
+    def __init__(self, failure: Exception) -> None:
+        super().__init__(0, random.Random(0), in_stream=True)
+        self._failure = failure
+
+    async def open(self, call: ModelCall) -> ModelStream:
+        if self.asked:
+            raise self._failure
+        return await super().open(call)
+
+
+@pytest.mark.parametrize(
+    ("failure", "code"),
+    [
+        (ModelError(ErrorInfo("unavailable", "it is away", code="unreachable")), "context_length_exceeded"),
+        (RuntimeError("a fault"), None),
+    ],
+    ids=["away", "a fault"],
+)
+def test_a_failure_when_it_is_asked_again_ends_the_run(failure: Exception, code: str | None) -> None:
+    """That it was too long stands, unless the fault is our own."""
+
+    async def main() -> None:
+        run = LiveRun(Shortening(Fails(failure)), ModelCall("m", talk(3)), Minter(b"seed"))
+        out: list[Event] = []
+        await run.open()
+        try:
+            await run.deliver(lambda batch: out.extend(batch.events))
+        except RuntimeError:
+            assert failure.args == ("a fault",)
+            await run.stop(ErrorInfo("server_error", "a fault"))
+        assert run.ended is not None
+        assert run.ended.error is not None
+        assert run.ended.error.code == code
+        fold(out)
+
+    asyncio.run(main())
+
+
+def test_a_pause_holds_when_it_is_asked_again() -> None:
+    async def main() -> None:
+        model = Small(1, random.Random(0), in_stream=True)
+        stream = await Shortening(model).open(ModelCall("m", talk(3)))
+        reads: list[Any] = []
+        stream.pause()
+        stream.start(reads.append)
+        stream.resume()
+        stream.pause()
+        await loop_turns(20)
+        stream.resume()
+        await eventually(lambda: bool(reads) and type(reads[-1][-1]) is ResponseEndEvent)
+        assert [event for read in reads for event in read] == answer()
+
+    asyncio.run(main())

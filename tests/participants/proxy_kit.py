@@ -17,7 +17,7 @@ class Way:
         self.cuts = 0
         self.dice: random.Random | None = None
         self.bytes_between_cuts = 0
-        """How much a connection carries either way, on average, until it is cut in the middle of a piece; 0: for ever."""
+        """How much a connection carries either way, on average, until it is cut in mid-piece; 0: for ever."""
         self._open: set[asyncio.StreamWriter] = set()
 
     @property
