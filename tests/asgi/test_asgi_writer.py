@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,11 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.asgi import http
-from pellucid.asgi.streaming import MAX_BUFFERED, ASGIWriter, BodyWriter, serve_stream
-from pellucid.events import Event, RunEndEvent, SideEvent
+from pellucid.asgi.streaming import MAX_BUFFERED, ASGIWriter, BodyWriter, EncodedStream, serve_stream
+from pellucid.events import Event, PartDeltaEvent, RunEndEvent, SideEvent, TextPartDelta
+from pellucid.models import ModelEventReceiver
+from pellucid.run import Minter
+from pellucid.runs import Batch, LiveRun, Stage
 from pellucid.server.websocket import MessageWriter, WebSocket
+from pellucid.settings import ModelCall
 from pellucid.view import Reader, Redactor
 from tests.pushing import Dice, ScriptedSource
+from tests.runs.test_driving import MidAnswer
 from tests.waiting import eventually, loop_turns
 
 KIB = 1024
@@ -265,3 +271,85 @@ def test_what_is_written_leaves_without_waiting_for_more(writes: bool) -> None:
         writer.close()
 
     asyncio.run(main())
+
+
+class Kept:
+    """A writer that remembers, and a source that is pushed by hand."""
+
+    queued = broken_off = False
+
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+        self.ends: list[bytes] = []
+        self.ended: RunEndEvent | None = None
+        self.receive: Callable[[Batch], None]
+
+    def start(self, source: Any) -> None:
+        self.delivering = asyncio.get_running_loop().create_future()
+
+    def write(self, data: bytes) -> None:
+        self.written.append(data)
+
+    async def end(self, data: bytes) -> None:
+        self.ends.append(data)
+
+    def close(self) -> None:
+        pass
+
+    async def deliver(self, receive: Callable[[Batch], None]) -> None:
+        self.receive = receive
+        await self.delivering
+
+    async def stop(self, error: Any = None) -> None:
+        pass
+
+    def finish(self) -> None:
+        self.ended = RunEndEvent("completed")
+        self.receive(Batch(1, [self.ended]))
+        self.delivering.set_result(None)
+
+
+@pytest.mark.anyio
+async def test_a_server_that_stops_in_the_step_in_which_the_run_ended_sends_its_end() -> None:
+    kept: Any = Kept()
+    stream = EncodedStream(kept, Redactor(Reader(view="raw")), Encoder(), kept)
+    client: Any = SimpleNamespace(gone=False)
+    running = asyncio.create_task(stream.run(client))
+    await loop_turns(3)
+    kept.finish()
+    running.cancel()
+    await running
+    assert kept.ends == [b"completed\n"]
+
+
+@pytest.mark.anyio
+async def test_a_client_that_leaves_is_no_fault(caplog: pytest.LogCaptureFixture) -> None:
+    """The run comes to its end without it, and nothing is logged as an error."""
+
+    class Words(MidAnswer):
+        def start(self, receive: ModelEventReceiver) -> None:
+            super().start(receive)
+            self.more = receive
+
+    class HoldsTheEnd(Stage):
+        def process(self, batch: Batch) -> Batch:
+            if not batch.events or not isinstance(batch.events[-1], RunEndEvent):
+                return batch
+            asyncio.get_running_loop().call_soon(self.push, Batch(batch.time_ms, batch.events[-1:]))
+            return Batch(batch.time_ms, batch.events[:-1])
+
+    class AnyEncoder(Encoder):
+        def feed(self, events: list[Event], now: int) -> bytes:
+            return b"x"
+
+    model = Words()
+    run = LiveRun(model, ModelCall("m", []), Minter(b"s"), stages=[HoldsTheEnd()])
+    exchange = Exchange(Server(fails=OSError("gone")))
+    serving = asyncio.create_task(serve_stream(exchange, run, Redactor(Reader(view="raw")), AnyEncoder()))
+    await loop_turns()
+    model.more([PartDeltaEvent(0, TextPartDelta(" more"))])
+    with pytest.raises(http.ClientGone):
+        await serving
+    assert run.ended is not None
+    assert run.ended.status == "cancelled"
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []

@@ -181,6 +181,10 @@ class AgentRun(Generic[Out]):
         return self._run.queued
 
     @property
+    def broken_off(self) -> bool:
+        return self._run.broken_off
+
+    @property
     def ended(self) -> RunEndEvent | None:
         return self._run.ended
 
@@ -407,6 +411,8 @@ _BETWEEN = ("pellucid", "asyncio", "contextlib")
 
 class _ResultStage(Stage):
     """Marks where the answer begins, and makes the run's result at its end."""
+
+    wants_deltas = False
 
     def __init__(self, run: AgentRun[Any]) -> None:
         self._run = run

@@ -218,7 +218,8 @@ class EncodedStream:
         try:
             # The end of a run that is over did not reach the client.
             await self._source.stop(why)
-            last = self._encode_end(self._redactor.feed([end]), clock_ms()) if is_over else self.last
+            # The end may have been encoded in the very step in which the server stopped.
+            last = self.last or (self._encode_end(self._redactor.feed([end]), clock_ms()) if is_over else b"")
         except Exception as error:
             log.error("a stream could not be closed in form: %s", place_of(error))
             last = self._encode_end([end], clock_ms())
@@ -297,6 +298,8 @@ async def release(source: RunSource) -> None:
     if source.ended is None:
         try:
             await source.stop()
+        except http.ClientGone:
+            pass
         except Exception as error:
             log.error("a run could not be stopped: %s", place_of(error))
 

@@ -120,6 +120,8 @@ class Follower:
             self._wake()
             return
         for entry in entries:
+            if self.over:
+                return
             receiver(entry)
         if size and not self.over:
             self._taken(self)

@@ -49,9 +49,9 @@ class Driver:
         """Why it is broken off. None: it is cancelled."""
 
     async def drive(self) -> None:
-        self.lease.keep()
-        self._listen()
         try:
+            self.lease.keep()
+            self._listen()
             with self._relay.writing(self.lease.name):
                 end = await self._read()
                 if not self.lease.lost:
@@ -90,18 +90,23 @@ class Driver:
             self._reading = None
             await self._stop(self._why)
         except PellucidError as error:
+            self._reading = None
             await self._stop(error.info)
         except Exception as error:
+            self._reading = None
             log.error("a fault while driving a run: %s", place_of(error))
             await self._stop(FAULT)
-        finally:
-            self._reading = None
+        self._reading = None
         if self._log.end is None:
             return Batch(clock_ms(), closing(fold(events_of(self._log.batches)), self._row.id, FAULT))
         return self._log.end
 
     async def _stop(self, error: ErrorInfo | None) -> None:
-        await self._run.stop(error)
+        try:
+            await self._run.stop(error)
+        except Exception as fault:
+            log.error("a fault while stopping a run: %s", place_of(fault))
+            self._log.end = None  # what it delivered last may not fit; it is closed by what the log holds
         if self._log.end is None and not self._log.batches:
             # It could not be opened, and so delivered nothing.
             end = RunEndEvent("cancelled" if error is None else "failed", error=error)

@@ -15,6 +15,7 @@ from contextlib import suppress
 from ..errors import PellucidError
 from ..relay import Relay
 from ..storage import Store
+from ..telemetry import log, place_of
 
 RENEWALS = 3
 """How often it is renewed in the time in which it would run out."""
@@ -73,12 +74,17 @@ class Lease:
         self._renewing = asyncio.create_task(self._renew_and_keep())
 
     async def _renew_and_keep(self) -> None:
-        with suppress(PellucidError):
+        try:
             await self.renew()
+        except PellucidError:
+            pass  # the next time
+        except Exception as error:
+            log.error("a fault while renewing the lease of a run: %s", place_of(error))
         if not self.lost:
             self.keep()
 
     async def release(self) -> None:
+        self.leave()
         with suppress(PellucidError):
             await self._relay.release(self.name, self.fence)
 

@@ -218,14 +218,23 @@ class LiveRun:
                 # After a fault of ours, which is reported where it was caught, a turn's own end may fit no more.
                 log.debug("a run could not be stopped in form: %s", place_of(fault))
                 events = self._fail(error or FAULT)
+        failure: Exception | None = None
+        if not self._broken:
+            try:
+                self._process(events)
+            except Exception as fault:
+                failure = fault
+                if not self._broken:
+                    self._receive = _ignore  # and the stages come to their end without it
         if self._broken:
             # Nobody can say what is open for the receiver: only the end can follow.
             self._process([RunEndEvent("failed", self.run.usage, error or FAULT)])
         else:
-            self._process(events)
             self._process([], flush=True)  # what a stage held back until now goes on
         self._notify()
         await self._wait_for_end()
+        if failure is not None:
+            raise failure
 
     @property
     def run(self) -> Run:
@@ -330,9 +339,8 @@ class LiveRun:
                 # A stream is read in the context of the connection; its events belong to the caller's.
                 self._context.run(self._process, out)
         except BaseException as error:  # a SystemExit, too, is not the transport's to handle
-            self._failure = error
-            stream.pause()
-        if self._stream is None or self._failure is not None:
+            self._fail_delivery(error)
+        if self._stream is None:
             self._notify()
 
     def _advance(self, stream: ModelStream, run: Run, events: ModelRead) -> list[Event]:
@@ -386,11 +394,18 @@ class LiveRun:
             try:
                 self._process(batch.events, first, time_ms=batch.time_ms)
             except BaseException as error:
-                self._failure = error
-            if self.ended is not None or self._failure is not None:
-                self._notify()
+                self._fail_delivery(error)
+            self._notify()
 
         return push
+
+    def _fail_delivery(self, error: BaseException) -> None:
+        """The receiver or a stage raised, and `deliver` raises that. The receiver still gets what is on its way: what
+        closes the run must fit what it got."""
+        self._failure = self._failure or error
+        if self._stream is not None:
+            self._stream.pause()
+        self._notify()
 
     # --- between turns -----------------------------------------------------------------------------------------
 
@@ -503,8 +518,7 @@ class LiveRun:
             try:
                 self._process([])
             except Exception as error:
-                self._failure = error
-                self._notify()
+                self._fail_delivery(error)
 
     def _with_side_events(self, events: list[Event]) -> list[Event]:
         out: list[Event] = []
@@ -528,3 +542,7 @@ class LiveRun:
         """End the run; nothing more is taken from the turn."""
         self.close()
         return self.run.end(error)
+
+
+def _ignore(batch: Batch) -> None:
+    """The receiver of what nobody is to get."""

@@ -167,6 +167,8 @@ class LiveLog(_LogSource):
 
     def _on_entry(self, entry: LogEntry) -> None:
         """An entry of the log, as it comes."""
+        if self._failure is not None:
+            return
         try:
             batch = entry if type(entry) is Batch else batch_of(entry)
             events = batch.events

@@ -94,6 +94,8 @@ class LogWriter:
     def _append(self) -> None:
         """Append all that is not in the log yet; unless something is being appended, then it follows."""
         lease = self._lease
+        if lease.lost:
+            self._over.set()
         if self._asked is not None or self._retrying is not None or lease.lost:
             return
         upto, last = self._asked = len(self._entries), self._whole

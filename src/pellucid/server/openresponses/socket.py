@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from ...asgi import http
-from ...asgi.streaming import EncodedStream, Encoder, is_client_error, release
+from ...asgi.streaming import BodyWriter, EncodedStream, Encoder, is_client_error, release
 from ...conversation import joined
 from ...errors import ErrorInfo, PellucidError, RequestError
 from ...events import Event, RunEndEvent
@@ -247,7 +247,6 @@ class _Conversation:
         try:
             await stream.deliver()
             self._remember(asking, fold, run.ended)
-            await writer.end(stream.last)
         except asyncio.CancelledError:
             if self._farewell is None:
                 raise
@@ -257,8 +256,21 @@ class _Conversation:
         except Exception as error:
             log.error("a fault while streaming: %s", place_of(error))
             await stream.stop(FAULT)
+        else:
+            await self._end(writer, stream.last)
         finally:
             writer.close()
+
+    async def _end(self, writer: BodyWriter, last: bytes) -> None:
+        """Write the end, once, also while the server stops."""
+        ending = asyncio.create_task(writer.end(last))
+        try:
+            await asyncio.shield(ending)
+        except asyncio.CancelledError:
+            if self._farewell is None:
+                ending.cancel()
+                raise
+            await ending
 
     def _remember(self, asking: Asking, fold: Fold, end: RunEndEvent | None) -> None:
         if end is not None and end.status in ("completed", "incomplete"):

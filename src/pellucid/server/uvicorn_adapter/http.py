@@ -201,10 +201,11 @@ def connections(request_seconds: float, unread_seconds: float) -> type[HttpTools
             if self.parser.should_upgrade() and not (self.parser.get_method() == b"GET" and self._should_upgrade()):
                 self._upgrading = True
                 return
+            before = self.cycle
             super().on_headers_complete()
             extensions = cast("dict[str, Any]", self.scope.setdefault("extensions", {}))
             extensions[CONNECTION] = self
-            if self.cycle is not None:  # it is no upgrade
+            if self.cycle is not before:  # else it is an upgrade
                 self.cycle.transport = cast("asyncio.Transport", self._corked)
                 self._corked.cork()
 

@@ -1,0 +1,194 @@
+"""The edges of one detached run: stages that raise while it is closed, leases that are lost or given back."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from pellucid.agent import AgentRun
+from pellucid.errors import ErrorInfo, ModelError
+from pellucid.events import (
+    Event,
+    ItemEndEvent,
+    ItemStartEvent,
+    ModelEvent,
+    PartDeltaEvent,
+    PartEndEvent,
+    PartStartEvent,
+    ResponseEndEvent,
+    ResponseStartEvent,
+    RunEndEvent,
+    SideEvent,
+    TextPartDelta,
+)
+from pellucid.models import ModelEventReceiver, ModelStream
+from pellucid.parts import Origin, TextPart
+from pellucid.relay import MemoryRelay
+from pellucid.run import Minter
+from pellucid.runs import Batch, LiveRun, Stage
+from pellucid.runs.driving import Driver
+from pellucid.runs.lease import Lease
+from pellucid.runs.log import unpack
+from pellucid.runs.replay import FinishedLog, LiveLog
+from pellucid.runs.writing import LogWriter
+from pellucid.settings import ModelCall
+from pellucid.storage import Store, StoredResponse, open_store
+from tests.replicas.runs_kit import row_of
+from tests.waiting import LIMIT_SECONDS, eventually, loop_turns
+
+pytestmark = pytest.mark.anyio
+
+ORIGIN = Origin("p", "a", "m")
+
+
+class MidAnswer:
+    """A model that stands still in the middle of a word."""
+
+    name, origin, queued = "m", ORIGIN, False
+
+    async def open(self, call: ModelCall) -> ModelStream:
+        return self
+
+    def warnings(self, call: ModelCall) -> list[str]:
+        return []
+
+    def start(self, receive: ModelEventReceiver) -> None:
+        begin: list[ModelEvent] = [ResponseStartEvent(ORIGIN), ItemStartEvent(0, "message")]
+        receive([*begin, PartStartEvent(0, TextPart("")), PartDeltaEvent(0, TextPartDelta("hi"))])
+
+    def pause(self) -> None:
+        pass
+
+    def resume(self) -> None:
+        pass
+
+    def cancel(self, error: ErrorInfo | None = None) -> list[ModelEvent]:
+        return [PartEndEvent(0, TextPart("hi", complete=False)), ItemEndEvent(0, "incomplete"), ResponseEndEvent()]
+
+
+class BreaksAtTheEndOfAPart(Stage):
+    def process(self, batch: Batch) -> Batch:
+        if any(isinstance(event, PartEndEvent) for event in batch.events):
+            raise ValueError("a fault of a stage")
+        return batch
+
+
+async def driven(store: Store, relay: MemoryRelay, run: Any) -> tuple[Driver, StoredResponse]:
+    row = row_of(0)
+    driver = Driver(store, relay, "holder", 15, row, run)
+    assert await driver.lease.claim()
+    await store.responses.begin(row, driver.lease.fence)
+    return driver, row
+
+
+async def test_a_stage_that_raises_while_the_run_is_closed_does_not_keep_its_end_from_the_store() -> None:
+    store, relay = await open_store("sqlite://"), MemoryRelay()
+    run = LiveRun(MidAnswer(), ModelCall("m", []), Minter(b"s"), stages=[BreaksAtTheEndOfAPart()])
+    driver, row = await driven(store, relay, run)
+    driving = asyncio.create_task(driver.drive())
+    follower = relay.follow(driver.lease.name)
+    await follower.wait()
+    driver.stop(None)
+    await asyncio.wait_for(driving, LIMIT_SECONDS)
+    kept = await store.responses.get(row.owner, row.id, log=True)
+    assert kept is not None
+    assert kept.status == "failed"
+    events = [event for batch in unpack(kept.log) for event in batch.events]
+    assert PartDeltaEvent(0, TextPartDelta("hi")) in events
+    assert await relay.claim(driver.lease.name, "another", 1) is not None
+    log = LiveLog(relay.follow(driver.lease.name))
+    seen: list[Event] = []
+    await log.deliver(lambda batch: seen.extend(batch.events))
+    assert seen == events
+    await store.aclose()
+
+
+async def test_a_stop_while_a_run_that_was_refused_is_stopped_keeps_its_end() -> None:
+    class Refused:
+        queued = broken_off = False
+        ended = None
+
+        async def open(self) -> None:
+            raise ModelError(ErrorInfo("model_error", "refused"))
+
+        async def stop(self, error: ErrorInfo | None = None) -> None:
+            await loop_turns(10)
+
+    store, relay = await open_store("sqlite://"), MemoryRelay()
+    driver, row = await driven(store, relay, Refused())
+    driving = asyncio.create_task(driver.drive())
+    await loop_turns(3)
+    driver.stop(None)
+    await asyncio.wait_for(driving, LIMIT_SECONDS)
+    kept = await store.responses.get(row.owner, row.id)
+    assert kept is not None
+    assert kept.status == "failed"
+    await store.aclose()
+
+
+def lease_of(relay: MemoryRelay, seconds: float = 15) -> Lease:
+    return Lease(cast("Any", SimpleNamespace()), relay, "owner", "id", "holder", seconds, lambda: None)
+
+
+async def test_the_end_of_a_log_that_is_somebody_elses_is_not_waited_for() -> None:
+    relay = MemoryRelay()
+    lease = lease_of(relay)
+    await lease.claim()
+    writer = LogWriter(relay, lease)
+    writer.add(Batch(1, [SideEvent("a", "b")]))
+    lease.lost = True
+    ending = asyncio.create_task(writer.finish(Batch(2, [RunEndEvent("completed")])))
+    await loop_turns()
+    assert ending.done()
+    assert ending.result() is False
+
+
+async def test_a_lease_that_was_given_back_is_not_claimed_by_a_renewal_under_way() -> None:
+    renewing, go_on = asyncio.Event(), asyncio.Event()
+
+    class Slow(MemoryRelay):
+        async def renew(self, name: str, token: int, seconds: float) -> bool:
+            renewing.set()
+            await go_on.wait()
+            return await super().renew(name, token, seconds)
+
+    relay = Slow()
+    lease = lease_of(relay, 0.003)
+    await lease.claim()
+    lease.over = True
+    lease.keep()
+    await renewing.wait()
+    await lease.release()
+    go_on.set()
+    await loop_turns()
+    assert await relay.claim(lease.name, "another", 15) is not None
+    await loop_turns()
+    assert await relay.claim(lease.name, "a third", 15) is None
+
+
+async def test_a_renewal_that_fails_for_whatever_reason_is_tried_again() -> None:
+    tries = 0
+
+    class Faulty(MemoryRelay):
+        async def renew(self, name: str, token: int, seconds: float) -> bool:
+            nonlocal tries
+            tries += 1
+            raise RuntimeError("a fault")
+
+    lease = lease_of(Faulty(), 0.003)
+    await lease.claim()
+    lease.keep()
+    await eventually(lambda: tries > 2)
+    lease.leave()
+
+
+@pytest.mark.parametrize("source", [LiveRun, LiveLog, FinishedLog, AgentRun])
+def test_every_source_has_what_a_source_has(source: type) -> None:
+    """Endpoints know no difference. (What is set on `self` is found in the source.)"""
+    text = "".join(inspect.getsource(base) for base in source.__mro__ if base.__module__.startswith("pellucid"))
+    for name in ("open", "deliver", "pause", "resume", "stop", "queued", "ended", "broken_off"):
+        assert hasattr(source, name) or f"self.{name}" in text, name
