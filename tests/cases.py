@@ -48,6 +48,6 @@ class Cases:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if error is None and not self._count:
             raise AssertionError("there was no case: a table is empty")
-        if self._failed:
+        if self._failed and (error is None or isinstance(error, Exception)):
             names = ", ".join(self._names)
             raise CasesFailed(f"{len(self._failed)} of {self._count} cases failed: {names}", self._failed)
