@@ -16,10 +16,16 @@ Push: TypeAlias = Callable[[Batch], None]
 
 
 class Stage:
-    """A stage that changes nothing; the base of all others."""
+    """A stage that changes nothing; the base of all others.
+
+    What leaves a stage is legal (`fold`) if what came was: who changes a delta changes the part's end, too, and a
+    signature does not fit any more. The run's machine has taken every event before: what the next turn is asked with is
+    what the model said. A stage may change the list of a batch that it was given; nobody else holds it yet.
+    """
 
     wants_deltas = True
-    """Whether `process` is called for a batch that is one `PartDeltaEvent`, as nearly all are. May change in a run."""
+    """Whether `process` is called for a batch that is one `PartDeltaEvent`, as nearly all are; for others it is always
+    called. May change in a run."""
 
     push: Push
     """Hand a batch to the stages behind this one. Set before `open`."""
