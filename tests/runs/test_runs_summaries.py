@@ -11,17 +11,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.errors import ErrorInfo
-from pellucid.events import Event, ItemEndEvent, ItemStartEvent, RunEndEvent, SummaryEvent
+from pellucid.events import (
+    Event,
+    ItemEndEvent,
+    ItemStartEvent,
+    PartDeltaEvent,
+    PartEndEvent,
+    PartStartEvent,
+    RunEndEvent,
+    SummaryEvent,
+    ThinkingPartDelta,
+)
 from pellucid.fold import fold
-from pellucid.parts import Usage
-from pellucid.runs import summaries
+from pellucid.parts import ThinkingPart, Usage
+from pellucid.runs import Batch, summaries
+from pellucid.runs.later import settled
 from pellucid.runs.summaries import SummaryStage, Written
 from pellucid.view import Reader, Redactor
 from tests.examples import costly
 from tests.pushing import ScriptedModel
 from tests.runs.live_kit import Live
 from tests.view.view_kit import SECRET, Turn, run_of, turn_of, turns
-from tests.waiting import eventually, loop_turns
+from tests.waiting import LIMIT_SECONDS, eventually, loop_turns
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -212,6 +223,7 @@ async def test_what_it_took_is_told_apart_and_is_no_usage_of_the_run() -> None:
         told.clear()
         live = Live(script, random.Random(1), [SummaryStage(writer, 5, spent)])
         await live.deliver()
+        await settled(LIMIT_SECONDS)
         assert writer.given
         assert len(told) == len(writer.given) * counts
         assert live.run.ended == run_of(script)[-1]
@@ -248,3 +260,37 @@ async def test_a_writer_that_repeats_what_it_was_told_says_nothing() -> None:
 
     live = Live(thinks("one two three.\n\n", "four"), random.Random(1), [SummaryStage(Echo(), 5)])
     assert summaries_in(await live.deliver()) == []
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("fails", [False, True], ids=["slow", "failing"])
+async def test_a_summary_is_shown_before_it_is_charged(fails: bool) -> None:
+    """Neither a slow nor a failing account holds a thought's end back."""
+    charge, charged = asyncio.Event(), 0
+
+    class InShort:
+        async def summary(self, text: str) -> Written:
+            return Written("In short.")
+
+    async def spent(usage: Usage, characters: int) -> None:
+        nonlocal charged
+        if fails:
+            raise RuntimeError("the relay is away")
+        await charge.wait()
+        charged = characters
+
+    stage = SummaryStage(InShort(), LIMIT_SECONDS, spent)
+    out: list[Batch] = []
+    stage.push = out.append
+    await stage.open()
+    stage.opened(queued=False)
+    begin: list[Event] = [ItemStartEvent(0, "reasoning", id="rs_1"), PartStartEvent(0, ThinkingPart(""))]
+    end: list[Event] = [PartEndEvent(0, ThinkingPart("I think.")), ItemEndEvent(0)]
+    thought: list[Event] = [PartDeltaEvent(0, ThinkingPartDelta("I think."))]
+    out += [stage.process(Batch(1, events)) for events in (begin, thought, end)]
+    await loop_turns(20)
+    shown = [type(event) for batch in out for event in batch.events]
+    assert shown[-2:] == [SummaryEvent, ItemEndEvent]
+    charge.set()
+    await settled(LIMIT_SECONDS)
+    assert charged == (0 if fails else len("I think.") + len("In short."))

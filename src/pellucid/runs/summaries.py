@@ -12,8 +12,8 @@ The stage is only there where somebody wants summaries; it alone pays for its ta
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, NamedTuple, Protocol
 
 from ..events import (
     Event,
@@ -31,6 +31,7 @@ from ..run import Minter
 from ..settings import ModelCall
 from ..telemetry import log, place_of
 from ..text import GrowingText
+from .later import later
 from .live_run import LiveRun
 from .source import Batch, clock_ms
 from .stages import Stage
@@ -59,7 +60,7 @@ class Written(NamedTuple):
     """What that took."""
 
 
-Spent = Callable[[Usage, int], Awaitable[None]]
+Spent = Callable[[Usage, int], Coroutine[Any, Any, None]]
 """Told what a summary took: as it was reported, and how many characters were read and written."""
 
 
@@ -224,7 +225,7 @@ class SummaryStage(Stage):
                 self._written.append(SummaryEvent(item, summary))
                 self._on_news()
             if self._spent is not None and (summary or usage != Usage()):
-                await self._spent(usage, len(text) + len(summary or ""))
+                later(self._spent(usage, len(text) + len(summary or "")), "the tokens of a summary were not charged")
         self._writing = None
         self._on_news()
 
