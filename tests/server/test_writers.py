@@ -11,6 +11,7 @@ import itertools
 import json
 import re
 import resource
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -214,3 +215,37 @@ def test_a_send_of_another_object_is_not_taken_for_the_server_s() -> None:
     scope = {"type": "http", "extensions": {CONNECTION: object()}}
     assert direct_writer(scope, Sends().send) is None
     assert direct_writer({"type": "http"}, Sends().send) is None
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_a_client_that_leaves_is_noticed_though_another_request_waits(upstream: Upstream, stream: bool) -> None:
+    async def silent(call: Call) -> None:
+        await call.head()
+        await call.gone()
+
+    with under_uvicorn(upstream) as gateway:
+        name = upstream.plays(silent)
+        body = json.dumps({"model": name, "input": "q", "stream": stream, "store": False}).encode()
+        head = "POST /v1/responses HTTP/1.1\r\nHost: g\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", gateway.port)) as client:
+            client.sendall((head % len(body)).encode() + body + b"GET /ready HTTP/1.1\r\nHost: g\r\n\r\n")
+            [call] = upstream.calls(name, 1)
+        assert call.connection.closed.wait(LIMIT_SECONDS)
+
+
+def test_an_upgrade_behind_a_request_waits_for_its_answer(upstream: Upstream) -> None:
+    with under_uvicorn(upstream) as gateway:
+        body = json.dumps({"model": upstream.plays(say()), "input": "q", "stream": True}).encode()
+        head = "POST /v1/responses HTTP/1.1\r\nHost: g\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+        upgrade = (
+            b"GET /v1/responses HTTP/1.1\r\nHost: g\r\nConnection: Upgrade, close\r\nUpgrade: websocket\r\n"
+            b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        )
+        with socket.create_connection(("127.0.0.1", gateway.port), timeout=LIMIT_SECONDS) as client:
+            client.sendall((head % len(body)).encode() + body + upgrade)
+            came = b""
+            while piece := client.recv(65536):
+                came += piece
+        first, second = re.findall(rb"^HTTP/1.1 (\d+)", came, re.MULTILINE)
+        assert (first, second) == (b"200", b"405")
+        assert came.index(b"response.completed") < came.index(b"HTTP/1.1 405")

@@ -7,7 +7,8 @@
 * The head of a response leaves in one write with what follows it in the same step of the loop.
 * What follows a request does not harm its answer: garbage behind it is refused when the answer is over.
 * An upgrade that is not to WebSocket is ignored, as HTTP allows, and the request served as it is: Java's client and
-  curl offer HTTP/2 so, with a body behind it.
+  curl offer HTTP/2 so, with a body behind it. So is one to WebSocket behind a request that is still being answered.
+* Who leaves is noticed by the request that is being answered, whatever waits behind it.
 """
 
 from __future__ import annotations
@@ -132,7 +133,7 @@ def _cycle_of(scope: Scope, send: Send) -> RequestResponseCycle | None:
     """uvicorn's state of this request, if `send` is its own and it is the connection's present one."""
     cycle = getattr(send, "__self__", None)
     connection = scope.get("extensions", {}).get(CONNECTION)
-    if isinstance(cycle, RequestResponseCycle) and connection is not None and connection.cycle is cycle:
+    if isinstance(cycle, RequestResponseCycle) and connection is not None and connection.answered is cycle:
         return cycle
     return None
 
@@ -150,6 +151,8 @@ def connections(request_seconds: float, unread_seconds: float) -> type[HttpTools
         _corked: CorkedTransport
         _upgrading = False
         """Whether the parser is about to stop at an upgrade that is ignored."""
+        answered: RequestResponseCycle | None = None
+        """The request that is being answered; `cycle` may be one behind it, which waits."""
         writer: DirectWriter | None = None
         """Of the response that is written, if it writes to the transport."""
         disconnected: Callable[[], None] | None = None
@@ -166,6 +169,9 @@ def connections(request_seconds: float, unread_seconds: float) -> type[HttpTools
         def connection_lost(self, exc: Exception | None) -> None:
             self._head_over()
             self._unread.stop()
+            if self.answered is not None and not self.answered.response_complete:
+                self.answered.disconnected = True
+                self.answered.message_event.set()
             super().connection_lost(exc)
             if self.disconnected is not None:
                 self.disconnected()
@@ -198,7 +204,9 @@ def connections(request_seconds: float, unread_seconds: float) -> type[HttpTools
             self._heard = True
             self._in_head = False
             self._head_over()
-            if self.parser.should_upgrade() and not (self.parser.get_method() == b"GET" and self._should_upgrade()):
+            is_free = self.answered is None or self.answered.response_complete
+            is_get = self.parser.get_method() == b"GET"
+            if self.parser.should_upgrade() and not (is_free and is_get and self._should_upgrade()):
                 self._upgrading = True
                 return
             before = self.cycle
@@ -208,6 +216,10 @@ def connections(request_seconds: float, unread_seconds: float) -> type[HttpTools
             if self.cycle is not before:  # else it is an upgrade
                 self.cycle.transport = cast("asyncio.Transport", self._corked)
                 self._corked.cork()
+
+        def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+            self.answered = cycle
+            super()._start_asgi_task(cycle, app)
 
         def on_body(self, body: bytes) -> None:
             self._heard = True

@@ -9,6 +9,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 INTERNALS: dict[type, tuple[str, ...]] = {
     HttpToolsProtocol: (
         "_should_upgrade",
+        "_start_asgi_task",
         "_unset_keepalive_if_required",
         "connection_lost",
         "connection_made",
@@ -36,6 +37,7 @@ INTERNALS: dict[type, tuple[str, ...]] = {
         "disconnected",
         "flow",
         "keep_alive",
+        "message_event",
         "more_body",
         "response_complete",
         "response_started",
