@@ -173,6 +173,8 @@ class Emitter:
         self._held: deque[_Waiting] | None = None
         """What has to wait, block by block, in the order in which the blocks came; most turns have nothing."""
         self._held_keys: dict[Key, _Waiting] = {}
+        self.holds = 0
+        """How often something had to wait."""
         self._replaying = False
         self._blocked = False
         self._calls: dict[Key, str] = {}
@@ -273,18 +275,18 @@ class Emitter:
         if signature or details:
             self._seal(open_, ThinkingPartDelta(None, signature or None, self.origin.provider, details or None))
 
-    def thinker(self, key: Key) -> Callable[[str], None]:
-        """What takes more reasoning of block `key` and nothing else, until the emitter is called otherwise."""
+    def more(self, text: str) -> None:
+        """One more delta like the last, which was text of the open part and nothing else."""
         open_ = self._open
-        if open_ is not None and open_.key == key and open_.kind is ThinkingPart:
-            return self._more_thinking
-        return partial(self.thinking, key)
-
-    def _more_thinking(self, text: str) -> None:
-        open_ = self._open
-        if open_ is not None and text:
+        if open_ is not None:
             open_.text.add(text)
-            self.events.append(PartDeltaEvent(self._parts, ThinkingPartDelta(text)))
+            delta = ThinkingPartDelta(text) if open_.kind is ThinkingPart else TextPartDelta(text)
+            self.events.append(PartDeltaEvent(self._parts, delta))
+
+    def add_text(self, text: str) -> None:
+        """Take more text of the open part, whose deltas are on their way already."""
+        if self._open is not None:
+            self._open.text.add(text)
 
     def text(
         self,
@@ -568,6 +570,7 @@ class Emitter:
         if self._replaying:
             self._blocked = True
             return
+        self.holds += 1
         if self._held is None:
             self._held = deque()
         block = self._held_keys.get(key) or self._held_keys.get(item_key)

@@ -13,16 +13,17 @@ What it means that the bytes end is decided here:
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import ClassVar, Protocol, TypeAlias
 
 from ..emit import Emitter
 from ..errors import ErrorInfo, FrameTooLarge
-from ..events import Cause, ModelEvent
+from ..events import Cause, ModelEvent, PartDeltaEvent, TextPartDelta, ThinkingPartDelta
 from ..framing import NDJSONDecoder, SSEDecoder
 from ..framing.sse import DEFAULT_LIMIT, SSE
 from ..parts import Origin
 from .faults import beginning, turn_failed
-from .likeness import TRIES, Likeness, Unread
+from .frame_template import TRIES, Alike, FrameTemplate, Template, Unread
 from .loose import loose_json
 
 Frame: TypeAlias = SSE
@@ -47,12 +48,20 @@ class Reader:
         """Whether the wire said why the model stopped."""
         self.done = False
         """Whether the wire said that nothing more will come."""
-        self.like = Likeness(self.unread)
-        """`frame` lets it learn from a frame that is one more piece of text and nothing else."""
+        self.last_skipped = b""
+        """The last frame, or the read that it was, of which only the text was read."""
 
     def frame(self, data: bytes, name: str) -> None:
         """Read one frame. Never raises, whatever is in it."""
         raise NotImplementedError
+
+    def alike(self) -> Alike | None:
+        """How the texts of frames like the last are taken; None where each frame has to be read, because more is noted
+        of it than what is the same in all of them.
+
+        Called after a frame of which one delta of text was emitted, and nothing else.
+        """
+        return None
 
     def flush(self) -> None:
         """Let go of what was held back, before an error or the end."""
@@ -76,55 +85,89 @@ class AnswerDecoder:
     def __init__(self, reader: Reader, frames: Frames) -> None:
         self._reader = reader
         self._frames = frames
+        self._template = FrameTemplate(reader.unread)
+        self._skipped: Callable[[str], object] | None = None
+        """See `Alike`."""
         self._idle = False
         """Whether no frame is under way, so that the next read can be taken for itself."""
         self._ended = False
         self.done = False
         """Whether the wire said that nothing more will come."""
+        self.text_template: Template | None = None
+        """Of a read that is one more delta of the open part and nothing else; None if that is not known just now."""
 
     def feed(self, data: bytes) -> list[ModelEvent]:
-        reader = self._reader
-        like = reader.like
-        if self._idle and like.frame is not None:
-            if like.read is not None and (text := like.read.text_of(data)) is not None:
-                like.missed, like.tries = data, TRIES
-                like.say(text)
-                emit = reader.emit
-                events = emit.events
-                emit.events = []
-                return events
-            if like.read is None and 0 < (end := self._frames.cut(data)) < len(data):
+        reader, emit = self._reader, self._reader.emit
+        template = self.text_template
+        if template is not None and (text := template.text_of(data)) is not None:
+            self._template.tries = TRIES
+            reader.last_skipped = data
+            emit.more(text)
+            if self._skipped is not None:
+                self._skipped(text)
+            events = emit.events
+            emit.events = []
+            return events
+        if self._idle and self._template.frame is not None:
+            if template is None and 0 < (end := self._frames.cut(data)) < len(data):
                 # The first frame for itself, to learn what stands around it.
                 self._read(data[:end])
                 data = data[end:]
-            data = like.skip(data)
+            texts, last, data = self._template.split(data)
+            for text in texts:
+                emit.more(text)
+                self._skip(text, last)
         if data:
             self._read(data)
             self.done = reader.done
-        return reader.emit.take()
+        self.text_template = self._template.read if self._idle else None
+        return emit.take()
+
+    def add_text(self, text: str, last: bytes) -> None:
+        """Take the text of reads like `text_template` that were not fed, and whose deltas are on their way already.
+        `last` is the latest of them."""
+        self._template.tries = TRIES
+        self._reader.emit.add_text(text)
+        self._skip(text, last)
+
+    def _skip(self, text: str, last: bytes) -> None:
+        self._reader.last_skipped = last
+        if self._skipped is not None:
+            self._skipped(text)
 
     def _read(self, data: bytes) -> None:
-        reader = self._reader
-        like = reader.like
+        reader, template = self._reader, self._template
+        emit = reader.emit
         frames: list[Frame] = []
         try:
             frames = self._frames.feed(data)
             for name, frame in frames:
-                text = like.text_of(name, frame)
+                text = template.text_of(name, frame)
                 if text is not None:
-                    like.missed = frame
-                    like.say(text)
+                    emit.more(text)
+                    self._skip(text, frame)
                     continue
-                like.forget()
+                template.forget()
                 if frame == b"[DONE]" or reader.done:
                     reader.done = True  # and nothing counts that follows it
-                else:
-                    reader.frame(frame, name)
+                    continue
+                before, holds = len(emit.events), emit.holds
+                reader.frame(frame, name)
+                if template.tries and len(emit.events) == before + 1 and emit.holds == holds and not reader.done:
+                    self._learn(name, frame)
         except FrameTooLarge as error:
             reader.fail(error.info)
         was_idle, self._idle = self._idle, self._frames.idle
-        if was_idle and self._idle and len(frames) == 1 and like.read is None:
-            like.learn_read(data, *frames[0])
+        if was_idle and self._idle and len(frames) == 1 and template.read is None:
+            template.learn_read(data, *frames[0])
+
+    def _learn(self, name: str, frame: bytes) -> None:
+        """If all that the frame brought is more text, the next one may be like it."""
+        text = _text_of(self._reader.emit.events[-1])
+        alike = self._reader.alike() if text else None
+        if alike is not None:
+            self._template.learn(name, frame, text, alike.special)
+            self._skipped = alike.skipped
 
     def end(self, cause: Cause = "eof", error: ErrorInfo | None = None) -> list[ModelEvent]:
         reader = self._reader
@@ -157,6 +200,16 @@ class AnswerDecoder:
             reader.settle()
             if reader.emit.finish_reason == "error":
                 reader.fail(turn_failed(reader.emit.native_finish_reason))
+
+
+def _text_of(event: ModelEvent) -> str:
+    """The text, if the event is a delta of thought or text with nothing beside it."""
+    delta = event.delta if type(event) is PartDeltaEvent else None
+    if type(delta) is ThinkingPartDelta:
+        return delta.content_delta or "" if delta == ThinkingPartDelta(delta.content_delta) else ""
+    if type(delta) is TextPartDelta:
+        return delta.content_delta if delta == TextPartDelta(delta.content_delta) else ""
+    return ""
 
 
 def _is_json(data: bytes) -> bool:

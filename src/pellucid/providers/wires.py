@@ -10,6 +10,7 @@ from ..events import Cause, ModelEvent
 from ..parts import Origin
 from ..settings import ModelCall
 from . import anthropic, bedrock, cohere, google, mistral, ollama, openai_chat, openai_responses
+from .frame_template import Template
 from .profiles import Profile
 from .setting_fields import SettingFields, Settings
 
@@ -20,6 +21,16 @@ class Decoder(Protocol):
     @property
     def done(self) -> bool:
         """Whether the wire said that nothing more will come: then it is not worth waiting for the connection to end."""
+        ...
+
+    @property
+    def text_template(self) -> Template | None:
+        """Of a read that is one more delta of the open part and nothing else; None if that is not known just now."""
+        ...
+
+    def add_text(self, text: str, last: bytes) -> None:
+        """Take the text of reads like `text_template` that were not fed, and whose deltas are on their way already.
+        `last` is the latest of them."""
         ...
 
     def feed(self, data: bytes) -> list[ModelEvent]: ...

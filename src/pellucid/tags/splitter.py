@@ -284,6 +284,16 @@ class Splitter:
             self._settle()
         return out
 
+    @property
+    def special(self) -> Callable[[str], object] | None:
+        """What finds, in the next piece of text, something that may not be released as it is; None if any may not."""
+        return self._quick
+
+    def skip(self, text: str) -> None:
+        """`feed`, for text in which `special` finds nothing: what it would return is known."""
+        if text:
+            self._last = text
+
     def pause(self) -> list[Span]:
         """Releases what is held, as `end` would, but goes on: for a tool call that arrives beside the text.
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from ...emit import Emitter, Key
 from ...parts import CompactionPart, Form, OpaquePart
+from ..frame_template import Alike
 from ..loose import loose_json
 from .frames import Delta
 from .server_tools import around_input, call_part, extras, is_call, is_result, return_part
@@ -46,12 +47,9 @@ class Block:
     def delta(self, delta: Delta, data: bytes) -> None:
         """More of it; `data` is the whole event, for fields that `delta` does not know."""
 
-    def only_text(self, delta: Delta) -> str | None:
-        """The text, if `delta` is one more piece of that and nothing else: what `say` takes."""
-        return None
-
-    def say(self, text: str) -> None:
-        """More text."""
+    def alike(self) -> Alike:
+        """See `Reader.alike`."""
+        return Alike()
 
     def stop(self) -> None:
         self.emit.close(self.key)
@@ -71,15 +69,9 @@ class Thinking(Block):
 
     def delta(self, delta: Delta, data: bytes) -> None:
         if delta.thinking:
-            self.say(delta.thinking)
+            self._say(delta.thinking, "")
         elif delta.signature or delta.text:
             self._say(delta.text or "", delta.signature or "")
-
-    def only_text(self, delta: Delta) -> str | None:
-        return delta.thinking
-
-    def say(self, text: str) -> None:
-        self.emit.thinking(self.key, text, form=self.context.form, ends=True)
 
     def _say(self, text: str, signature: str) -> None:
         # Servers that do not sign send an empty signature: that is none.
@@ -110,16 +102,16 @@ class Text(Block):
 
     def delta(self, delta: Delta, data: bytes) -> None:
         if delta.text:
-            self.say(delta.text)
+            self._length += len(delta.text)
+            self.emit.text(self.key, delta.text, ends=True)
         elif delta.citation is not None:
             self._citations.append(delta.citation)
 
-    def only_text(self, delta: Delta) -> str | None:
-        return delta.text
+    def alike(self) -> Alike:
+        return Alike(skipped=self._skipped)
 
-    def say(self, text: str) -> None:
+    def _skipped(self, text: str) -> None:
         self._length += len(text)
-        self.emit.text(self.key, text, ends=True)
 
     def stop(self) -> None:
         self._cite()

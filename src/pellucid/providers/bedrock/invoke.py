@@ -61,6 +61,11 @@ class InvokedDecoder:
         self._over = False
         self.done = False
         """See `Decoder`."""
+        self.text_template = None
+        """Never known: frames of an event stream have checksums."""
+
+    def add_text(self, text: str, last: bytes) -> None:
+        raise AssertionError("no read is like it")
 
     def feed(self, data: bytes) -> list[ModelEvent]:
         events = self._feed(data)

@@ -11,7 +11,6 @@ stay with the response.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from ...emit import Key
@@ -20,6 +19,7 @@ from ...parts import FinishReason, OpaquePart, Origin, Usage
 from ..answer import AnswerDecoder, EventFrames, Reader
 from ..faults import fault_of_value
 from ..fitting import fit
+from ..frame_template import Alike
 from ..loose import loose_json
 from ..profiles import Profile
 from .event import Delta, Event, Message, read_event
@@ -82,8 +82,6 @@ class _Reader(Reader):
         if step is not None:
             self.heard = True
             step(self, event)
-            if step is _Reader._content and self.like.tries:
-                self._learn(event, data, name)
         elif isinstance(event.message, dict):
             self.heard = True
             self._body(event, event.message)
@@ -93,15 +91,8 @@ class _Reader(Reader):
             self.heard = True
             self._opaque(kind, {"event": loose_json(data)})
 
-    def _learn(self, event: Event, data: bytes, name: str) -> None:
-        """If this event is one more piece of text and nothing else, the next one may be like it."""
-        content = event.delta.message.content if event.delta is not None and event.delta.message is not None else None
-        if type(content) is not dict or len(content) != 1 or event.logprobs or event.index in self._others:
-            return
-        [(kind, text)] = content.items()
-        if kind in ("thinking", "text") and type(text) is str:
-            told = self.emit.thinking if kind == "thinking" else self.emit.text
-            self.like.learn(name, data, text, partial(told, (kind, event.index), ends=True))
+    def alike(self) -> Alike:
+        return Alike()
 
     def flush(self) -> None:
         for index in list(self._others):

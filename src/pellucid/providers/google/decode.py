@@ -16,7 +16,6 @@ as well: what the provider's own tools returned has no other place, and who read
 from __future__ import annotations
 
 import re
-from functools import partial
 from typing import Any, Literal
 
 from msgspec.structs import replace
@@ -28,7 +27,7 @@ from ...parts import BuiltinToolCallPart, BuiltinToolReturnPart, FilePart, Finis
 from ...text import GrowingText
 from ..answer import AnswerDecoder, EventFrames, Frame, Reader
 from ..faults import TURN_FAILED, a_word, fault_of_value
-from ..likeness import NUMBER, unread
+from ..frame_template import NUMBER, Alike, unread
 from ..profiles import Profile
 from . import grounding
 from .chunk import Candidate, Chunk, Object, Part, native_part, read_chunk, snake
@@ -171,7 +170,7 @@ class AnswerReader(Reader):
                 self.refuse(data)
             return
         self._whole = name == BODY
-        self._count_missed()
+        self._count_skipped()
         emit = self.emit
         # The same two strings come with every chunk; only news is passed on.
         if (chunk.response_id or chunk.model_version) and (
@@ -190,24 +189,17 @@ class AnswerReader(Reader):
                     break
         if chunk.error is not None or not chunk.candidates:
             self._aside(chunk, data)
-        elif self.like.tries:
-            self._learn(chunk, data, name)
 
-    def _learn(self, chunk: Chunk, data: bytes, name: str) -> None:
-        """If this chunk is one more piece of text, beside counts, the next one may be like it."""
-        [candidate, *others] = chunk.candidates or []
-        parts = candidate.content.parts if candidate.content is not None else None
-        if others or not parts or len(parts) > 1 or candidate != Candidate(content=candidate.content):
-            return
-        [part] = parts
-        if part.text and part == Part(text=part.text, thought=part.thought):
-            self.like.learn(name, data, part.text, partial(self._more, "thought" if part.thought else "text"))
+    def alike(self) -> Alike | None:
+        if self._kind is None and self._interaction is None:
+            return None
+        return Alike(skipped=self._text.add if self._kind == "text" else None)
 
-    def _count_missed(self) -> None:
-        """The counts of the last chunk of which only the text was looked at. It counted all that its likes count."""
-        missed, self.like.missed = self.like.missed, None
-        if missed is not None:
-            chunk = read_chunk(missed[missed.index(b"{") : missed.rindex(b"}") + 1])
+    def _count_skipped(self) -> None:
+        """The counts of the last chunk that was skipped. It counted all that those before it did."""
+        last, self.last_skipped = self.last_skipped, b""
+        if last:
+            chunk = read_chunk(last[last.index(b"{") : last.rindex(b"}") + 1])
             if chunk is not None and chunk.usage_metadata:
                 self._count(chunk.usage_metadata)
 
@@ -397,7 +389,7 @@ class AnswerReader(Reader):
         if self._interaction is not None:
             self._interaction.flush()
             return
-        self._count_missed()
+        self._count_skipped()
         if self._partial is not None:
             self._call_is_over(whole=self.finished or self._partial.over)
         if self._grounding is not None:

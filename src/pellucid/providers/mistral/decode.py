@@ -10,7 +10,6 @@ References stand inside text and thought. They do not break it: what was inserte
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from ...emit import Key
@@ -18,6 +17,7 @@ from ...errors import ErrorInfo
 from ...parts import FinishReason, OpaquePart, Origin, Usage
 from ..answer import AnswerDecoder, EventFrames, Reader
 from ..faults import fault_of_value
+from ..frame_template import Alike
 from ..loose import loose_json
 from ..profiles import Profile
 from ..tagged import TEXT, TaggedText
@@ -101,21 +101,18 @@ class _Reader(Reader):
             fault = _fault(chunk, data, name)
             if fault is not None:
                 self.fail(fault)
-        elif self.like.tries and not chunk.usage:
-            self._learn(choices, data, name)
 
-    def _learn(self, choices: list[Choice], data: bytes, name: str) -> None:
-        """If this chunk is one more piece of text and nothing else, the next one may be like it."""
-        choice, block = choices[0] if len(choices) == 1 else Choice(), self._block
-        delta = choice.delta
-        if delta is None or block is None or choice != Choice(delta=delta) or delta.tool_calls or delta.role == "tool":
-            return
-        if type(delta.content) is str:
-            self.like.learn(name, data, delta.content, self._say)
-            return
-        text = _only_thought(delta.content)
-        if text and block.thought and not block.over and block.signature is None:
-            self.like.learn(name, data, text, partial(self._more, block))
+    def alike(self) -> Alike | None:
+        block, alike = self._block, self._text.alike
+        if block is None or alike is None:
+            return None
+
+        def skipped(text: str) -> None:
+            block.at += len(text)
+            if alike.skipped is not None:
+                alike.skipped(text)
+
+        return Alike(alike.special, skipped)
 
     def _more(self, block: _Block, text: str) -> None:
         """More of a thought."""
@@ -249,14 +246,6 @@ def _text_of(piece: Any) -> str | None:
         text = piece.get("text")
         return text if piece.get("type", "text") == "text" and isinstance(text, str) else None
     return piece if isinstance(piece, str) else ""
-
-
-def _only_thought(content: Any) -> str | None:
-    """The text, if content is one piece of thought and nothing else."""
-    match content:
-        case [{"type": "thinking", "thinking": [{"type": "text", "text": str(text)} as piece]} as chunk]:
-            return text if len(piece) == len(chunk) == 2 else None
-    return None
 
 
 def _signed(block: _Block, pieces: list[Any], signature: str | None) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 from ...parts import FilePart, FinishReason, Origin, Usage
 from ..answer import AnswerDecoder, LineFrames, Reader
 from ..faults import fault_of_value
-from ..likeness import DATE, unread
+from ..frame_template import DATE, Alike, unread
 from ..loose import loose_json
 from ..profiles import Profile
 from ..tagged import TaggedText
@@ -62,17 +62,9 @@ class _Reader(Reader):
             self._last(line)
         if line.error:
             self.fail(fault_of_value(loose_json(data)))
-        elif message is not None and self.like.tries and not (line.done or line.logprobs):
-            self._learn(message, data, name)
 
-    def _learn(self, message: Message, data: bytes, name: str) -> None:
-        """If this line is one more piece of text and nothing else, the next one may be like it."""
-        if message.images or message.tool_calls:
-            return
-        if message.content and not message.thinking:
-            self.like.learn(name, data, message.content, self._text.feed)
-        elif message.thinking and not message.content:
-            self.like.learn(name, data, message.thinking, self._think)
+    def alike(self) -> Alike | None:
+        return self._text.alike
 
     def _think(self, text: str) -> None:
         self._text.pause()

@@ -12,6 +12,7 @@ from ... import tags
 from ...emit import Emitter
 from ...parts import BuiltinToolCallPart
 from ...text import GrowingText
+from ..frame_template import Alike
 from ..profiles import Profile
 from ..tagged import HARMONY, TEXT, TaggedText
 from .merge import Told
@@ -24,6 +25,11 @@ _FUNCTIONS = "functions."
 
 
 class Content(Protocol):
+    @property
+    def alike(self) -> Alike | None:
+        """See `Reader.alike`: of the text that was fed last."""
+        ...
+
     def feed(self, text: str, logprobs: list[dict[str, Any]] | None = None) -> None: ...
 
     def pause(self) -> None:
@@ -40,6 +46,8 @@ def content_reader(row: Profile, emit: Emitter, told: Told) -> Content:
 
 class _Harmony:
     """gpt-oss's own format, which a server without its parser passes on as it is: messages, channels, recipients."""
+
+    alike = None
 
     def __init__(self, emit: Emitter) -> None:
         self._emit = emit

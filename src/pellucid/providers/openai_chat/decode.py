@@ -12,7 +12,7 @@ from ...framing.sse import DEFAULT_LIMIT
 from ...parts import FinishReason, OpaquePart, Origin
 from ..answer import AnswerDecoder, EventFrames, Reader
 from ..faults import fault_of_value
-from ..likeness import WORD, unread
+from ..frame_template import WORD, Alike, unread
 from ..loose import loose_json
 from ..profiles import Profile
 from ..tagged import TEXT
@@ -67,6 +67,8 @@ class _Reader(Reader):
         self._paused = True
         """Whether nothing of the content is held back."""
         self._calls = CallsReader(self.emit)
+        self._calling = False
+        """Whether the last chunk held more of a call."""
         self._streamed = False
         self._index: int | None = None
         """Which choice is read: the first that comes, which nearly everybody numbers 0."""
@@ -75,6 +77,7 @@ class _Reader(Reader):
 
     def frame(self, data: bytes, name: str) -> None:
         chunk, is_error = read_chunk(data), name == "error"
+        self._calling = False
         if chunk is None:
             if is_error:
                 self.fail(fault_of_value(data.decode("utf-8", "replace")))
@@ -99,27 +102,14 @@ class _Reader(Reader):
             self.emit.usage = read_usage(chunk.usage, self._row.reasoning_tokens)
         if chunk.error or chunk.x_groq or chunk.base_resp or is_error or choices is None:
             self._aside(chunk, data, is_error)
-        elif self.like.tries:
-            self._learn(chunk, data, name)
 
-    def _learn(self, chunk: Chunk, data: bytes, name: str) -> None:
-        """If this chunk is one more piece of text and nothing else, the next one may be like it."""
-        choice = chunk.choices[0] if chunk.choices else None
-        delta = choice.delta if choice is not None else None
-        if choice is None or delta is None or choice.index != self._index or len(chunk.choices or ()) > 1:
-            return
-        if chunk.usage or choice.finish_reason or choice.logprobs or choice.message:
-            return
-        said = [field for field in delta.__struct_fields__ if getattr(delta, field)]
-        if len(said) != 1:
-            return
-        [field] = said
-        text = getattr(delta, field)
-        if isinstance(text, str) and field == "content":
-            self.like.learn(name, data, text, self._say)
-        elif isinstance(text, str) and field in self._fields and self._merge is None:
-            # Such frames alone follow, so that what `_think` does beside stays done.
-            self.like.learn(name, data, text, self.emit.thinker(REASONING))
+    def alike(self) -> Alike | None:
+        if self._calling:
+            return None
+        if self._paused:
+            return None if self._merge is not None else Alike()
+        # What is told a second time is not emitted as it comes.
+        return None if self._told.twice and self.emit.is_open(REASONING) else self._content.alike
 
     def _aside(self, chunk: Chunk, data: bytes, is_error: bool) -> None:
         """What stands beside the choices, or in their place: errors in their several forms, Groq's second usage."""
@@ -170,13 +160,14 @@ class _Reader(Reader):
             if delta.refusal:
                 self._pause()
                 self.emit.refusal(REFUSAL, delta.refusal)
-            if delta.tool_calls:
-                self._pause()
-                for call in delta.tool_calls:
-                    self._calls.read(call)
+            calls = delta.tool_calls or []
             if delta.function_call is not None:
+                calls = [*calls, ToolCall(index=0, function=delta.function_call)]
+            if calls:
                 self._pause()
-                self._calls.read(ToolCall(index=0, function=delta.function_call))
+                self._calling = True
+                for call in calls:
+                    self._calls.read(call)
         if choice.finish_reason:
             self.finished = True
             self.emit.finish(

@@ -54,6 +54,10 @@ class Part:
         self.annotations = 0
         self.over = item.over
 
+    def skipped(self, text: str) -> None:
+        """This was told without being read (see `Alike`)."""
+        self.length += len(text)
+
 
 class Item:
     """One item of an answer."""

@@ -1,23 +1,14 @@
-"""On every wire of text, what is recognised by its likeness means exactly what it would mean if read in full."""
+"""Frames of every wire of text: what a server writes piece by piece, and what is nearly like it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from itertools import product
 from typing import Any, NamedTuple
 
-import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.events import ModelEvent, ResponseEndEvent
-from pellucid.parts import Origin
-from pellucid.providers.likeness import DATE, NUMBER, WORD, Likeness, unread
 from pellucid.providers.profiles import builtin_profiles
-from pellucid.providers.wires import WIRES
-from tests.cases import Cases
-from tests.cutting import content_deltas
 
 ROWS = builtin_profiles()
 
@@ -146,6 +137,14 @@ GOOGLE_ODD = [
     google_chunk([{"text": "x"}], {"totalTokenCount": 7, "candidatesTokenCount": 2.5}),
     google_chunk([{"text": "x"}], None),
     google_chunk([{"functionCall": {"name": "f", "args": {"text": "x"}}}], {"totalTokenCount": 9}),
+    google_chunk([{"functionCall": {"name": "f", "willContinue": True}}], {"totalTokenCount": 9}),
+    google_chunk(
+        [
+            {"text": "x"},
+            {"functionCall": {"partialArgs": [{"jsonPath": "$.a", "stringValue": "v"}], "willContinue": True}},
+        ],
+        {"totalTokenCount": 9},
+    ),
     google_chunk([{"text": "x"}], {"totalTokenCount": 9}, groundingMetadata={"webSearchQueries": ["q"]}),
     google_chunk([{"text": "x"}], {"totalTokenCount": 9}, avgLogprobs=-1.5),
     google_chunk([{"text": "x"}], {"totalTokenCount": 9}, index=1),
@@ -185,6 +184,9 @@ CHAT = Wire(
         event(chunk("x", {"index": 1}), None),
         event(chunk("x", {"logprobs": {"content": [{"token": "x"}]}}), None),
         event(chunk("x", refusal="no"), None),
+        event(chunk("x", tool_calls=[{"index": 0, "function": {"arguments": "{"}}]), None),
+        event(chunk(None, reasoning="x", tool_calls=[{"index": 0, "function": {"arguments": "{"}}]), None),
+        event(chunk("x", function_call={"arguments": "{"}), None),
         event(chunk("x", {"finish_reason": "length"}), None),
     ],
     [b"data: [DONE]\n\n"],
@@ -203,6 +205,7 @@ MISTRAL = Wire(
         event(chunk([{"type": "reference", "reference_ids": [1]}]), None),
         event(chunk("x", role="tool", tool_call_id="1"), None),
         event(chunk("x", tool_calls=[{"id": "a", "function": {"name": "f", "arguments": "{}"}}]), None),
+        event(chunk("x", tool_calls=[{"index": 0, "function": {"arguments": "{"}}]), None),
         event(chunk("x", {"index": 1}), None),
         event(chunk("x", {"logprobs": {"content": [{"token": "x"}]}}), None),
         event(chunk("x", {"finish_reason": "length"}), None),
@@ -273,20 +276,6 @@ EVERY = {
 }
 
 
-def decoder(wire: Wire) -> Any:
-    row = ROWS[wire.row]
-    return WIRES[row.wire].decoder(row, Origin(row.name, row.wire, "m"), "text/event-stream")
-
-
-def played(wire: Wire, reads: list[bytes], *, tries: int = 8) -> list[ModelEvent]:
-    reader = decoder(wire)
-    reader._reader.like.tries = tries
-    events: list[ModelEvent] = []
-    for read in reads:
-        events += reader.feed(read)
-    return events + list(reader.end())
-
-
 TEXTS = st.text(alphabet='ab "\\,:{}[]\né😀<>/', max_size=4) | st.sampled_from(
     [" tok", "the", "<think>", "</think>", "m", "text", "1", '","text":"x', "x}]}", '"sequence_number":7', "\r\n\r\n"]
 )
@@ -295,91 +284,12 @@ NEXT = st.lists(SAID, min_size=1, max_size=6) | st.integers(0, 99)
 """Some pieces, or something odd."""
 
 
-@pytest.mark.parametrize("name", EVERY)
-@given(st.lists(NEXT, max_size=6), st.booleans(), st.integers(1, 4))
-def test_the_short_way_tells_what_the_long_way_tells(
-    name: str, script: list[list[tuple[bool, str]] | int], ends: bool, together: int
-) -> None:
-    wire = EVERY[name]
-    written = list(wire.begin)
+def written(wire: Wire, script: list[list[tuple[bool, str]] | int], *, ends: bool) -> list[bytes]:
+    """What a server writes, frame by frame."""
+    frames = list(wire.begin)
     for step in script:
         if isinstance(step, int):
-            written.append(wire.odd[step % len(wire.odd)])
+            frames.append(wire.odd[step % len(wire.odd)])
         else:
-            written += [wire.frame(thought, text, len(written)) for thought, text in step]
-    written += wire.end if ends else []
-    reads = [b"".join(written[at : at + together]) for at in range(0, len(written), together)]
-    assert played(wire, reads) == played(wire, reads, tries=0)
-
-
-@pytest.mark.parametrize("name", EVERY)
-def test_whatever_comes_between_means_what_it_would_mean(name: str) -> None:
-    wire = EVERY[name]
-    with Cases() as case:
-        for odd, thought in product(wire.odd, (True, False)):
-            alike = [wire.frame(thought, f" tok{number}", number) for number in range(4)]
-            # The last after the odd one is like those before it, to the byte but for its text.
-            reads = [*wire.begin, *alike, odd, alike[3].replace(b"tok3", b"again"), *alike]
-            with case(f"{'thought' if thought else 'text'}, then {odd!r}"):
-                assert played(wire, reads) == played(wire, reads, tries=0)
-                assert played(wire, [b"".join(reads)]) == played(wire, [b"".join(reads)], tries=0)
-
-
-@pytest.mark.parametrize("name", EVERY)
-@pytest.mark.parametrize("thought", [True, False])
-@pytest.mark.parametrize("together", [1, 2])
-def test_a_frame_is_not_read_in_full_when_only_its_text_is_new(
-    name: str, thought: bool, together: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wire = EVERY[name]
-    reader = decoder(wire)
-    begin = [*wire.begin, *(() if thought else wire.thought_over)]
-    for read in [*begin, *(wire.frame(thought, f" tok{number}", number) for number in range(3))]:
-        reader.feed(read)
-    monkeypatch.setattr(reader._reader, "frame", None)
-    events = reader.feed(b"".join(wire.frame(thought, ' "more"\n', number) for number in range(13, 13 + together)))
-    assert content_deltas(events) == [' "more"\n'] * together
-
-
-@pytest.mark.parametrize("wire", [GOOGLE, GOOGLE_ARRAY])
-def test_what_was_counted_in_frames_that_were_passed_over_is_counted(wire: Wire) -> None:
-    reads = [*wire.begin, *(wire.frame(False, f" tok{number}", number) for number in range(1, 30))]
-    end = played(wire, reads)[-1]
-    assert isinstance(end, ResponseEndEvent)
-    assert end.usage.output_tokens == 29
-
-
-VALUES = (unread(b"n", NUMBER), unread(b"d", DATE), unread(b"w", WORD))
-LEARNED = b'{"n": 7, "w":"aB", "text":"learned", "d":"2026-11-21T09:00:00Z", "n":1}'
-
-
-@pytest.mark.parametrize(
-    ("frame", "text"),
-    [
-        (b'{"n": 8, "w":"", "text":"x\\n", "d":"2027-01-01T00:00:00.123456789+01:00", "n":0}', "x\n"),
-        (b'{"n": 10, "w":"9", "text":"}", "d":"2026-11-21T09:00:00Z", "n":999999999999999999}', "}"),
-        (b'{"n": 08, "w":"", "text":"x", "d":"2026-11-21T09:00:00Z", "n":1}', None),
-        (b'{"n": 8.5, "w":"", "text":"x", "d":"2026-11-21T09:00:00Z", "n":1}', None),
-        (b'{"n": "8", "w":"", "text":"x", "d":"2026-11-21T09:00:00Z", "n":1}', None),
-        (b'{"n": 8, "w":"\\n", "text":"x", "d":"2026-11-21T09:00:00Z", "n":1}', None),
-        (b'{"n": 8, "w":"a", "text":"x", "d":"yesterday, at nine", "n":1}', None),
-        (b'{"n": 8, "w":"a", "text":"x", "d":"2026-11-21T09:00:00Z", "n":}', None),
-        (b'{"n": 8, "w":"a", "text":"", "d":"2026-11-21T09:00:00Z", "n":1}', None),
-        (b'{"n": 8, "w":"a", "text":null, "d":"2026-11-21T09:00:00Z", "n":1}', None),
-        (b'{"n": 8, "w":"a", "text":"x", "more":1, "d":"2026-11-21T09:00:00Z", "n":1}', None),
-        (b'{"n": 8, "w":"a", "text":"x\xff", "d":"2026-11-21T09:00:00Z", "n":1}', None),
-        (b'{"n": 8, "w":"a", "text":"x', None),
-    ],
-)
-def test_a_value_that_is_not_read_may_be_another_of_its_form(frame: bytes, text: str | None) -> None:
-    like = Likeness(VALUES)
-    like.learn("", LEARNED, "learned", print)
-    assert like.text_of("", frame) == text
-
-
-def test_a_read_that_holds_its_frame_twice_teaches_nothing() -> None:
-    frame = b'{"text":"a"}'
-    like = Likeness()
-    like.learn("", frame, "a", print)
-    like.learn_read(b": " + frame + b"\ndata: " + frame + b"\n\n", "", frame)
-    assert like.read is None
+            frames += [wire.frame(thought, text, len(frames)) for thought, text in step]
+    return frames + (wire.end if ends else [])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.events import ModelEvent
-from pellucid.providers.likeness import Likeness
+from pellucid.providers.frame_template import FrameTemplate, nothing
 from pellucid.providers.openai_chat import decoder
 from tests.cutting import content_deltas
 from tests.providers.wire_kit import ROWS, chunk, origin, sse
@@ -28,7 +28,7 @@ def frame(field: str, text: str, ascii_only: bool) -> bytes:
 
 def played(row: str, reads: list[bytes], *, tries: int = 8) -> list[ModelEvent]:
     reader = decoder(ROWS[row], origin(row))
-    reader._reader.like.tries = tries
+    reader._template.tries = tries
     events: list[ModelEvent] = []
     for read in reads:
         events += reader.feed(read)
@@ -82,8 +82,8 @@ def test_a_frame_is_not_read_in_full_when_only_its_text_is_new(monkeypatch: pyte
 
 
 def test_text_that_stands_in_two_places_teaches_nothing() -> None:
-    like = Likeness()
-    like.learn("", b'{"model":"m","text":"m"}', "m", print)
+    like = FrameTemplate()
+    like.learn("", b'{"model":"m","text":"m"}', "m", nothing)
     assert like.frame is None
 
 
@@ -91,12 +91,12 @@ def test_a_server_that_dates_every_frame_is_not_learned_from_for_ever() -> None:
     reader = decoder(ROWS["vllm"], origin("vllm"))
     for number in range(20):
         reader.feed(sse(chunk(reasoning=" tok") | {"created": number}, done=False))
-    assert reader._reader.like.tries == 0
+    assert reader._template.tries == 0
 
 
 def test_a_text_that_is_a_name_elsewhere_teaches_nothing() -> None:
-    like = Likeness()
-    like.learn("", b'{"delta":{"content":"c\\u006fntent"}}', "content", print)
+    like = FrameTemplate()
+    like.learn("", b'{"delta":{"content":"c\\u006fntent"}}', "content", nothing)
     assert like.frame is None
 
 
@@ -104,7 +104,7 @@ def test_a_server_that_stamps_its_frames_now_and_then_is_learned_from_again_and_
     reader = decoder(ROWS["vllm"], origin("vllm"))
     for number in range(400):
         reader.feed(sse(chunk(reasoning=" tok") | {"created": number // 20}, done=False))
-    assert reader._reader.like.tries > 0
+    assert reader._template.tries > 0
 
 
 def test_white_space_around_a_text_is_read_in_full() -> None:

@@ -1,14 +1,14 @@
-"""Frames that differ in nothing but their text.
+"""Frames that differ in nothing but one text.
 
 While a model writes, one frame is like the one before it: the same JSON around another token. Once a frame has been
-understood as "one more piece of text, and nothing else", the next is compared with what stood around that text, byte
-by byte; if only the text is new, it means the same, and need not be taken apart again. Mostly even a whole read of the
-socket is one such frame. Anything else is read in full, and what comes after it is compared with nothing older.
+read and its only event was one more delta of text, the next is compared with what stood around that text, byte by byte;
+if only the text is new, it means the same, and is not parsed. Often a whole read of the socket is one such frame. Any
+other frame is read in full, and what follows it is compared with nothing older.
 
 This is sound because the text is one JSON string between bytes that have been understood: whatever a server puts there,
-it can be nothing but a string, and all else is what it was. Some servers also number, date, count or pad their frames:
-a wire names the values that may differ because it does not read them (`Unread`), each of a form so narrow that it can
-be nothing but one value. What it reads late, at the end, it finds in the last frame that was passed over (`missed`).
+it can only be a string, and all else is what it was. Some servers also number, date, count or pad their frames: a wire
+names the values that may differ because it does not read them (`Unread`), each of a form so narrow that it can only be
+one value. What a wire reads late, at the end, it finds in the last frame that was skipped (`Reader.last_skipped`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .loose import REFUSED
 _decode = msgspec.json.Decoder(str).decode
 
 _PLAIN = re.compile(r"[ !#-%(-.0-;=?-\[\]-~]+").fullmatch
-"""Text that nobody escapes, and so is written in one way only."""
+"""Text that is written in one way only, because no writer escapes it."""
 
 _STRING = re.compile(rb'"[^"\\]*+(?>(?:\\.[^"\\]*+)*)"', re.DOTALL).match
 
@@ -33,14 +33,29 @@ _BRACES = re.compile(rb"[{}]").search
 _QUOTE = ord('"')
 
 TRIES = 8
-"""How often in a row a frame may be learned in vain: some servers number or date every frame."""
+"""How often in a row a template may be learned in vain: some servers number or date every frame."""
 
 _Value: TypeAlias = Callable[[bytes, int], re.Match[bytes] | None]
 _Step: TypeAlias = tuple[_Value, bytes, int]
+Search: TypeAlias = Callable[[str], object]
+"""Finds something in a text; None if it is not there."""
 
 NUMBER = rb"(?:0|[1-9][0-9]{0,17})"
 DATE = rb'"[0-9][0-9T:.Z+-]{9,40}"'
 WORD = rb'"[0-9A-Za-z]*"'
+
+
+def nothing(text: str) -> None:
+    """The `Search` for what is in no text."""
+
+
+class Alike(NamedTuple):
+    """How the texts of frames like the last are taken, which are not read for anything else."""
+
+    special: Search = nothing
+    """Finds, in such a text, what makes it more than text: then the frame is read in full."""
+    skipped: Callable[[str], object] | None = None
+    """Takes the texts that were emitted, if an account is kept of them elsewhere, too."""
 
 
 class Unread(NamedTuple):
@@ -60,24 +75,26 @@ def unread(names: bytes, form: bytes) -> Unread:
     return Unread(re.compile(rb'"(?:%b)"\s*:\s*(%b)' % (names, form)), re.compile(form).match)
 
 
-class Around:
+class Template:
     """What stood around a text: bytes that are the same each time, and values that need not be."""
 
-    __slots__ = ("_head", "_head_length", "_steps", "_tail", "_tail_length")
+    __slots__ = ("_head", "_head_length", "_special", "_steps", "_tail", "_tail_length")
 
-    def __init__(self, head: bytes, tail: bytes, steps: tuple[_Step, ...] = ()) -> None:
+    def __init__(self, head: bytes, tail: bytes, steps: tuple[_Step, ...] = (), special: Search = nothing) -> None:
+        """`special`: finds what makes a text more than text."""
         self._head, self._head_length = head, len(head)
         self._tail, self._tail_length = tail, len(tail)
         self._steps = steps
         """Between head and tail: each value, the bytes after it and how many they are, but for the last, which the
         tail follows. The text is a value too; if it is the only one, there are no steps."""
+        self._special = None if special is nothing else special
 
-    def within(self, before: bytes, after: bytes) -> Around:
+    def within(self, before: bytes, after: bytes) -> Template:
         """The same in a larger piece of bytes."""
-        return Around(before + self._head, self._tail + after, self._steps)
+        return Template(before + self._head, self._tail + after, self._steps, self._special or nothing)
 
     def text_of(self, data: bytes) -> str | None:
-        """The text, if nothing else is new in `data` and it is not empty."""
+        """The text, if nothing else is new in `data`, and it is not empty nor special."""
         if not (data.startswith(self._head) and data.endswith(self._tail)):
             return None
         start, end = self._head_length, len(data) - self._tail_length
@@ -99,20 +116,23 @@ class Around:
         if end - start < 2 or data[start] != _QUOTE or data[end - 1] != _QUOTE:
             return None  # white space around it would be JSON too, and could end a frame
         try:
-            return _decode(data[start:end]) or None
+            text = _decode(data[start:end])
         except REFUSED:
             return None
+        if self._special is not None and self._special(text):
+            return None
+        return text or None
 
 
-def _around(head: bytes, tail: bytes, values: tuple[Unread, ...]) -> Around:
+def _around(head: bytes, tail: bytes, values: tuple[Unread, ...], special: Search) -> Template:
     """What stands around a text between `head` and `tail`."""
     first, before = _cut(head, values)
     after_text, after = _cut(tail, values)
     if not before and not after:
-        return Around(head, tail)
+        return Template(head, tail, special=special)
     steps: list[_Step] = [*before, (_STRING, after_text, len(after_text)), *after]
     value, last, _ = steps.pop()
-    return Around(first, last, (*steps, (value, b"", 0)))
+    return Template(first, last, (*steps, (value, b"", 0)), special)
 
 
 def _cut(data: bytes, values: tuple[Unread, ...]) -> tuple[bytes, list[_Step]]:
@@ -128,29 +148,25 @@ def _span(found: tuple[int, int, _Value]) -> tuple[int, int]:
     return found[:2]
 
 
-class Likeness:
-    """`learn` from a frame that was understood; `frame` and `read` know what is like it."""
+class FrameTemplate:
+    """The template of the last frame that was read in full, and of the read that it was."""
 
-    __slots__ = ("_between", "_kept", "_unread", "frame", "missed", "name", "read", "say", "tries")
+    __slots__ = ("_between", "_kept", "_name", "_unread", "frame", "read", "tries")
 
     def __init__(self, unread: tuple[Unread, ...] = ()) -> None:
         self._unread = unread
-        self.say: Callable[[str], None]
-        """What takes the text of a frame that is like the last. There is none before something was learned."""
-        self.frame: Around | None = None
-        self.name = ""
-        self.read: Around | None = None
-        """The same for a read that is one such frame and nothing else; only while no frame is under way."""
+        self._name = ""
+        self.frame: Template | None = None
+        self.read: Template | None = None
+        """Of a read that is one such frame and nothing else; only while no frame is under way."""
         self._between = b""
         """What stands between two such frames, and how much of it belongs to the first."""
         self._kept = 0
         self.tries = TRIES
-        """How often it may still be learned in vain; with none left, it is not worth looking."""
-        self.missed: bytes | None = None
-        """The last frame, or the read that it was, of which only the text was looked at."""
+        """How often one may still be learned in vain; with none left, it is not worth looking."""
 
-    def learn(self, name: str, frame: bytes, text: str, say: Callable[[str], None]) -> None:
-        """All that `frame` brought is `text`, which went to `say`."""
+    def learn(self, name: str, frame: bytes, text: str, special: Search) -> None:
+        """All that `frame` brought is `text`."""
         if not _PLAIN(text):
             return
         string = b'"%b"' % text.encode()
@@ -158,12 +174,11 @@ class Likeness:
         if not found or string in tail or not head.rstrip().endswith(b":"):
             return  # which of them it was is not known, or it is a member's name
         self.tries -= 1
-        self.say = say
-        self.name, self.frame, self.read = name, _around(head, tail, self._unread), None
+        self._name, self.frame, self.read = name, _around(head, tail, self._unread, special), None
 
     def learn_read(self, read: bytes, name: str, frame: bytes) -> None:
         """`read` was `frame` and nothing else, and so was what is like it."""
-        if self.frame is None or self.name != name:
+        if self.frame is None or self._name != name:
             return
         before, found, after = read.partition(frame)
         # Nothing that could be taken for JSON stands beside it, such as a comment.
@@ -171,26 +186,27 @@ class Likeness:
             self.read = self.frame.within(before, after)
             self._between, self._kept = after + before, len(after)
 
-    def skip(self, data: bytes) -> bytes:
-        """Takes the texts of all reads at the beginning of `data` that are like the last; gives what follows them.
+    def split(self, data: bytes) -> tuple[list[str], bytes, bytes]:
+        """The texts of all reads at the beginning of `data` that are like the last; the last of them; what follows.
 
         A read may be cut anywhere: so one that holds many frames is cut between them, and is many reads.
         """
-        around, at = self.read, 0
-        while around is not None and at < len(data):
+        texts, last, template, at = list[str](), b"", self.read, 0
+        while template is not None and at < len(data):
             end = data.find(self._between, at + 1)  # its own beginning is none
             read = data[at : end + self._kept] if end >= 0 else data[at:]
-            text = around.text_of(read)
+            text = template.text_of(read)
             if text is None:
-                return data[at:]
-            self.missed, self.tries = read, TRIES
-            self.say(text)
+                break
+            self.tries = TRIES
+            texts.append(text)
+            last = read
             at += len(read)
-        return data[at:]
+        return texts, last, data[at:]
 
     def text_of(self, name: str, frame: bytes) -> str | None:
         """The text of a frame that is like the one learned from."""
-        text = self.frame.text_of(frame) if self.frame is not None and self.name == name else None
+        text = self.frame.text_of(frame) if self.frame is not None and self._name == name else None
         if text is not None:
             self.tries = TRIES
         return text

@@ -1,0 +1,118 @@
+"""On every wire of text, what is recognised by its likeness means exactly what it would mean if read in full."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pellucid.events import ModelEvent, ResponseEndEvent
+from pellucid.parts import Origin
+from pellucid.providers.frame_template import DATE, NUMBER, WORD, FrameTemplate, nothing, unread
+from pellucid.providers.wires import WIRES
+from tests.cases import Cases
+from tests.cutting import content_deltas
+from tests.wire_frames import EVERY, GOOGLE, GOOGLE_ARRAY, NEXT, ROWS, Wire, written
+
+
+def decoder(wire: Wire) -> Any:
+    row = ROWS[wire.row]
+    return WIRES[row.wire].decoder(row, Origin(row.name, row.wire, "m"), "text/event-stream")
+
+
+def played(wire: Wire, reads: list[bytes], *, tries: int = 8) -> list[ModelEvent]:
+    reader = decoder(wire)
+    reader._template.tries = tries
+    events: list[ModelEvent] = []
+    for read in reads:
+        events += reader.feed(read)
+    return events + list(reader.end())
+
+
+@pytest.mark.parametrize("name", EVERY)
+@given(st.lists(NEXT, max_size=6), st.booleans(), st.integers(1, 4))
+def test_the_short_way_tells_what_the_long_way_tells(
+    name: str, script: list[list[tuple[bool, str]] | int], ends: bool, together: int
+) -> None:
+    wire = EVERY[name]
+    frames = written(wire, script, ends=ends)
+    reads = [b"".join(frames[at : at + together]) for at in range(0, len(frames), together)]
+    assert played(wire, reads) == played(wire, reads, tries=0)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_whatever_comes_between_means_what_it_would_mean(name: str) -> None:
+    wire = EVERY[name]
+    with Cases() as case:
+        for odd, thought in product(wire.odd, (True, False)):
+            alike = [wire.frame(thought, f" tok{number}", number) for number in range(4)]
+            # The last after the odd one is like those before it, to the byte but for its text; others are like the odd
+            # one.
+            odds = [odd.replace(b'"x"', b'"z%d"' % number) for number in range(3)]
+            reads = [*wire.begin, *alike, odd, alike[3].replace(b"tok3", b"again"), *alike, *odds, *alike, *wire.end]
+            with case(f"{'thought' if thought else 'text'}, then {odd!r}"):
+                assert played(wire, reads) == played(wire, reads, tries=0)
+                assert played(wire, [b"".join(reads)]) == played(wire, [b"".join(reads)], tries=0)
+
+
+@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("thought", [True, False])
+@pytest.mark.parametrize("together", [1, 2])
+def test_a_frame_is_not_read_in_full_when_only_its_text_is_new(
+    name: str, thought: bool, together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wire = EVERY[name]
+    reader = decoder(wire)
+    begin = [*wire.begin, *(() if thought else wire.thought_over)]
+    for read in [*begin, *(wire.frame(thought, f" tok{number}", number) for number in range(3))]:
+        reader.feed(read)
+    monkeypatch.setattr(reader._reader, "frame", None)
+    events = reader.feed(b"".join(wire.frame(thought, ' "more"\n', number) for number in range(13, 13 + together)))
+    assert content_deltas(events) == [' "more"\n'] * together
+
+
+@pytest.mark.parametrize("wire", [GOOGLE, GOOGLE_ARRAY])
+def test_what_was_counted_in_frames_that_were_passed_over_is_counted(wire: Wire) -> None:
+    reads = [*wire.begin, *(wire.frame(False, f" tok{number}", number) for number in range(1, 30))]
+    end = played(wire, reads)[-1]
+    assert isinstance(end, ResponseEndEvent)
+    assert end.usage.output_tokens == 29
+
+
+VALUES = (unread(b"n", NUMBER), unread(b"d", DATE), unread(b"w", WORD))
+LEARNED = b'{"n": 7, "w":"aB", "text":"learned", "d":"2026-11-21T09:00:00Z", "n":1}'
+
+
+@pytest.mark.parametrize(
+    ("frame", "text"),
+    [
+        (b'{"n": 8, "w":"", "text":"x\\n", "d":"2027-01-01T00:00:00.123456789+01:00", "n":0}', "x\n"),
+        (b'{"n": 10, "w":"9", "text":"}", "d":"2026-11-21T09:00:00Z", "n":999999999999999999}', "}"),
+        (b'{"n": 08, "w":"", "text":"x", "d":"2026-11-21T09:00:00Z", "n":1}', None),
+        (b'{"n": 8.5, "w":"", "text":"x", "d":"2026-11-21T09:00:00Z", "n":1}', None),
+        (b'{"n": "8", "w":"", "text":"x", "d":"2026-11-21T09:00:00Z", "n":1}', None),
+        (b'{"n": 8, "w":"\\n", "text":"x", "d":"2026-11-21T09:00:00Z", "n":1}', None),
+        (b'{"n": 8, "w":"a", "text":"x", "d":"yesterday, at nine", "n":1}', None),
+        (b'{"n": 8, "w":"a", "text":"x", "d":"2026-11-21T09:00:00Z", "n":}', None),
+        (b'{"n": 8, "w":"a", "text":"", "d":"2026-11-21T09:00:00Z", "n":1}', None),
+        (b'{"n": 8, "w":"a", "text":null, "d":"2026-11-21T09:00:00Z", "n":1}', None),
+        (b'{"n": 8, "w":"a", "text":"x", "more":1, "d":"2026-11-21T09:00:00Z", "n":1}', None),
+        (b'{"n": 8, "w":"a", "text":"x\xff", "d":"2026-11-21T09:00:00Z", "n":1}', None),
+        (b'{"n": 8, "w":"a", "text":"x', None),
+    ],
+)
+def test_a_value_that_is_not_read_may_be_another_of_its_form(frame: bytes, text: str | None) -> None:
+    like = FrameTemplate(VALUES)
+    like.learn("", LEARNED, "learned", nothing)
+    assert like.text_of("", frame) == text
+
+
+def test_a_read_that_holds_its_frame_twice_teaches_nothing() -> None:
+    frame = b'{"text":"a"}'
+    like = FrameTemplate()
+    like.learn("", frame, "a", nothing)
+    like.learn_read(b": " + frame + b"\ndata: " + frame + b"\n\n", "", frame)
+    assert like.read is None
