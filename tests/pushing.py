@@ -16,7 +16,7 @@ from pellucid.events import Event, ModelEvent, ResponseEndEvent, RunEndEvent
 from pellucid.fold import Fold
 from pellucid.models import ModelEventReceiver, ModelRead, ModelStream, StreamReader
 from pellucid.parts import Origin
-from pellucid.runs import Batch, BatchReceiver, RunSource, Stage
+from pellucid.runs import Batch, BatchReceiver, RunSource, Stage, TextSink
 from pellucid.settings import ModelCall
 from tests.waiting import loop_turns
 
@@ -186,7 +186,7 @@ class ScriptedSource:
         await asyncio.sleep(0)
         self.opened = True
 
-    async def deliver(self, receive: BatchReceiver) -> None:
+    async def deliver(self, receive: BatchReceiver, texts: TextSink | None = None) -> None:
         self._receive = receive
         while self.ended is None:
             await self.come()

@@ -1,9 +1,10 @@
 """Print what a delta passes between the two sockets: every Python call from the read of the upstream to the write.
 
-    python tools/trace_delta.py [responses | chat_completions | agui | chat | background ...]
+    python tools/trace_delta.py [--events] [responses | stored | chat_completions | agui | chat | background ...]
 
 A gateway runs in this process, before an upstream that sends one token at a time; one token in the middle of the answer
-is traced with `sys.setprofile`. The walk in docs/architecture.md is made with it.
+is traced with `sys.setprofile`. The walk in docs/architecture.md is made with it. With `--events`, the text path is
+closed: what is traced is the way of a delta whose event somebody looks at.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any, NamedTuple
 import uvicorn
 import uvloop
 
+from pellucid.runs import LiveRun
 from pellucid.server import create_app
 from pellucid.server.app import settings_of
 from pellucid.server.config import check_config
@@ -152,8 +154,11 @@ def trace(kind: Kind) -> list[str]:
     return tracer.groups[0]
 
 
-def main(names: list[str]) -> None:
-    for name in names:
+def main(arguments: list[str]) -> None:
+    if arguments[:1] == ["--events"]:
+        arguments = arguments[1:]
+        LiveRun.open_text = lambda self, like: None  # type: ignore[method-assign]
+    for name in arguments or KINDS:
         calls = trace(KINDS[name])
         print(f"{name}: {len(calls)} calls")
         for call in calls:
@@ -161,4 +166,4 @@ def main(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or list(KINDS))
+    main(sys.argv[1:])

@@ -248,6 +248,11 @@ class Fold:
             if not (text or brought):
                 _refuse("empty", f"a delta for part {event.index} that says nothing")
 
+    def add_text(self, text: str) -> None:
+        """Take more text of the open part, whose deltas are not fed."""
+        if self._growing is not None:
+            self._growing.text.add(text)
+
     def _part_end(self, event: PartEndEvent) -> None:
         open_, part = self._open, event.part
         if open_ is None or event.index != open_.index:

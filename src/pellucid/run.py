@@ -159,6 +159,8 @@ class Run:
         self._cancelled = False
         self.delta: Callable[[PartDeltaEvent], None] = self._fold.delta
         """`feed` for one delta, as nearly all reads are: it passes unchanged, and has no effects. Not after the end."""
+        self.add_text: Callable[[str], None] = self._fold.add_text
+        """The same for the texts of many, which went on without events."""
 
     def start(self) -> list[Effect]:
         return [CallTools(self._waiting)] if self._waiting else [CallModel(self.call)]

@@ -38,6 +38,9 @@ class Encoder:
     def feed(self, events: list[Event], now: int) -> bytes:
         return b"".join(map(line_of, events))
 
+    def text_encoder(self) -> None:
+        return None
+
 
 def line_of(event: Event) -> bytes:
     if isinstance(event, SideEvent):
@@ -296,7 +299,7 @@ class Kept:
     def close(self) -> None:
         pass
 
-    async def deliver(self, receive: Callable[[Batch], None]) -> None:
+    async def deliver(self, receive: Callable[[Batch], None], texts: Any = None) -> None:
         self.receive = receive
         await self.delivering
 

@@ -14,6 +14,7 @@ from pellucid.fold import Fold
 from pellucid.protocols.openresponses import Encoder
 from pellucid.protocols.openresponses.verify import verify
 from pellucid.providers.answer import AnswerDecoder
+from pellucid.providers.frame_template import Template
 from pellucid.server.openresponses import create
 from tests.scripted import Call, Upstream, delta, say
 from tests.scripted.gateway import Served
@@ -59,8 +60,15 @@ def told_without_content(caplog: pytest.LogCaptureFixture, where: str) -> None:
 
 @pytest.mark.parametrize(
     ("where", "name", "place"),
-    [(AnswerDecoder, "feed", "models.model"), (Fold, "delta", "runs.live_run"), (Encoder, "feed", "asgi.streaming")],
-    ids=["decoder", "run", "encoder"],
+    [
+        (AnswerDecoder, "feed", "models.model"),
+        (Fold, "delta", "runs.live_run"),
+        (Encoder, "feed", "asgi.streaming"),
+        (Template, "text_of", "models.model"),
+        (AnswerDecoder, "add_text", "models.model"),
+        (Fold, "add_text", "runs.live_run"),
+        (Encoder, "_encode_text", "models.model"),
+    ],
 )
 def test_in_mid_stream(
     gateway: Served,
@@ -71,12 +79,15 @@ def test_in_mid_stream(
     name: str,
     place: str,
 ) -> None:
-    monkeypatch.setattr(where, name, breaks(3, getattr(where, name)))
+    # The third word takes the text path.
+    monkeypatch.setattr(where, name, breaks(3 if where is Template else 2, getattr(where, name)))
     model = upstream.plays(thinks_aloud)
     reply = gateway.ask(model, stream=True)
     assert reply.status == 200
-    # What the encoder was in the midst of writing is lost as a delta; it is in the text as a whole.
-    assert [rule for rule in verify(reply.body) if where is not Encoder or not rule.startswith("text: ")] == []
+    # What the encoder was in the midst of writing is lost as a delta; it is in the text as a whole. And the other way
+    # round, where the account could not be kept.
+    is_whole = where is not Encoder and name != "add_text"
+    assert [rule for rule in verify(reply.body) if is_whole or not rule.startswith("text: ")] == []
     *_, error, last = reply.events
     assert error["error"]["type"] == "server_error"
     assert error["error"]["message"] == "the gateway failed; the operator's log says where"

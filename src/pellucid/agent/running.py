@@ -34,7 +34,7 @@ from ..parts import (
     ToolReturnPart,
 )
 from ..run import Minter
-from ..runs import Batch, BatchReceiver, LiveRun, Stage, ToolOutcomes
+from ..runs import Batch, BatchReceiver, LiveRun, Stage, TextSink, ToolOutcomes
 from ..settings import ModelCall
 from ..tools import (
     ApprovalRequired,
@@ -188,8 +188,8 @@ class AgentRun(Generic[Out]):
     def ended(self) -> RunEndEvent | None:
         return self._run.ended
 
-    async def deliver(self, receive: BatchReceiver) -> None:
-        await self._run.deliver(receive)
+    async def deliver(self, receive: BatchReceiver, texts: TextSink | None = None) -> None:
+        await self._run.deliver(receive, texts)
 
     def pause(self) -> None:
         self._run.pause()

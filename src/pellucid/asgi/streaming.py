@@ -12,6 +12,7 @@ from typing import Protocol
 
 from ..errors import ErrorInfo, IllegalEvent, PellucidError
 from ..events import Event, PartDeltaEvent, RunEndEvent
+from ..models import TextWriter
 from ..runs import Batch, RunSource, clock_ms
 from ..telemetry import log, place_of
 from . import http
@@ -41,6 +42,11 @@ class Encoder(Protocol):
     def start(self, *, queued: bool = False) -> bytes: ...
 
     def feed(self, events: list[Event], now: int) -> bytes: ...
+
+    def text_encoder(self) -> Callable[[str, int], bytes] | None:
+        """Encodes the text of one more delta like the last, of a text that UTF-8 can hold and its time; None where
+        that takes an event. It may be used until `feed` is called."""
+        ...
 
 
 class BodyWriter(Protocol):
@@ -194,7 +200,12 @@ class EncodedStream:
         self._writer.start(self._source)
         if begin := self._encoder.start(queued=self._source.queued):
             self._write(begin)
-        await self._source.deliver(self._receive)
+        await self._source.deliver(self._receive, self)
+
+    def open_text(self, like: PartDeltaEvent) -> TextWriter | None:
+        """See `TextSink`."""
+        encode = None if self._redacts_deltas else self._encoder.text_encoder()
+        return None if encode is None else TextWriter(encode, self._write)
 
     def _receive(self, batch: Batch) -> None:
         events = batch.events

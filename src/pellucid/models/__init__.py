@@ -2,16 +2,19 @@
 
 from .door import close_door
 from .infer import infer_model
-from .model import Asked, Model, ModelEventReceiver, ModelRead, ModelStream
+from .model import Asked, HTTPModelStream, Model, ModelEventReceiver, ModelRead, ModelStream, TextReceiver, TextWriter
 from .stream_reader import StreamReader
 
 __all__ = [
     "Asked",
+    "HTTPModelStream",
     "Model",
     "ModelEventReceiver",
     "ModelRead",
     "ModelStream",
     "StreamReader",
+    "TextReceiver",
+    "TextWriter",
     "close_door",
     "infer_model",
 ]

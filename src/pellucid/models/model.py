@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
+from time import time_ns
 from typing import Any, NamedTuple, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
@@ -15,9 +17,10 @@ import msgspec
 from msgspec.structs import replace
 
 from ..errors import ErrorInfo, ModelError, RequestError
-from ..events import ErrorEvent, ModelEvent
+from ..events import ErrorEvent, ModelEvent, PartDeltaEvent
 from ..parts import Origin
 from ..providers.faults import fault_of_response
+from ..providers.frame_template import Template
 from ..providers.profiles import Profile
 from ..providers.setting_warnings import setting_warnings
 from ..providers.wires import WIRES, Decoder
@@ -180,10 +183,56 @@ class Model:
         return setting_warnings(fields, self.profile, self.origin.model or self.profile.title)
 
 
-class HTTPModelStream:
-    """A turn that is read from a connection: a `BodyReceiver` of its response."""
+class TextWriter(NamedTuple):
+    """What passes on the text of one more delta: `write(encode(text, time_ms))`."""
 
-    __slots__ = ("_decoder", "_over", "_receive", "_response", "request_id")
+    encode: Callable[[str, int], Any]
+    write: Callable[[Any], object]
+
+
+class TextReceiver(Protocol):
+    """Receives the texts of deltas in place of their events."""
+
+    def open_text(self, like: PartDeltaEvent) -> TextWriter | None:
+        """How texts are passed on whose deltas are like `like`, the last that was received; None where their events
+        are wanted. It may be used until something else is received, or `HTTPModelStream.close_text_path` is called."""
+        ...
+
+    def add_texts(self, texts: list[tuple[str, int]]) -> None:
+        """These texts were passed on, at these times (ms): for all that keeps account of the run."""
+        ...
+
+    def fail_text(self, error: BaseException) -> None:
+        """Passing on a text raised `error`."""
+        ...
+
+
+MAX_TEXTS = 64
+"""So many texts may be passed on before they are added."""
+
+
+class HTTPModelStream:
+    """A turn that is read from a connection: a `BodyReceiver` of its response.
+
+    Its text path: while every read is one more delta of the open part and nothing else, its text goes to the receiver's
+    writer, and no event is made. What is not text alone takes the ordinary way, once everything was added that went
+    before it.
+    """
+
+    __slots__ = (
+        "_decoder",
+        "_encode",
+        "_last_read",
+        "_over",
+        "_receive",
+        "_response",
+        "_template",
+        "_text_receiver",
+        "_texts",
+        "_tried",
+        "_write",
+        "request_id",
+    )
 
     queued = False
 
@@ -194,10 +243,72 @@ class HTTPModelStream:
         self._decoder = decoder
         self._receive: ModelEventReceiver | None = None
         self._over = False
+        self._text_receiver: TextReceiver | None = None
+        self._template: Template | None = None
+        """Of the reads on the text path; None while it is closed."""
+        self._tried: Template | None = None
+        """With which it was opened, or was to be opened; None once it was closed."""
+        self._encode: Callable[[str, int], Any]
+        self._write: Callable[[Any], object]
+        self._texts: list[tuple[str, int]] = []
+        """Those that are not added yet, and their times."""
+        self._last_read = b""
 
-    def start(self, receive: ModelEventReceiver) -> None:
-        self._receive = receive
+    def start(self, receive: ModelEventReceiver, texts: TextReceiver | None = None) -> None:
+        self._receive, self._text_receiver = receive, texts
         self._response.start(self)
+
+    def _open_text_path(self, like: ModelEvent) -> None:
+        """If what follows the event `like` may take it."""
+        template = self._tried = self._decoder.text_template
+        receiver = self._text_receiver
+        if template is None or receiver is None or self._over or type(like) is not PartDeltaEvent:
+            return
+        writer = receiver.open_text(like)
+        if writer is not None and self._response.redirect(self._text_received):
+            self._template = template
+            self._encode, self._write = writer
+
+    def close_text_path(self) -> None:
+        """Add what took it; what follows takes the ordinary way. Idempotent."""
+        if self._template is not None:
+            self._template = self._tried = None
+            self._response.redirect(self.data_received)
+            self._add_texts()
+
+    def _add_texts(self) -> None:
+        texts, self._texts = self._texts, []
+        if texts and self._text_receiver is not None:
+            self._decoder.add_text("".join([text for text, _ in texts]), self._last_read)
+            self._text_receiver.add_texts(texts)
+
+    def _text_received(self, data: bytes) -> None:
+        template, texts = self._template, self._texts
+        time_ms = time_ns() // 1_000_000
+        try:
+            text = template.text_of(data) if template is not None else None
+            if text is None:
+                self.close_text_path()
+            else:
+                self._last_read = data
+                texts.append((text, time_ms))
+                if len(texts) >= MAX_TEXTS:
+                    self._add_texts()
+        except Exception as fault:
+            with suppress(Exception):
+                self.close_text_path()
+            self._fail(fault)
+            return
+        if text is None:
+            self.data_received(data)
+            return
+        encode, write = self._encode, self._write
+        try:
+            write(encode(text, time_ms))
+        except BaseException as error:  # it is the receiver's, and not the transport's to handle
+            self.close_text_path()
+            if self._text_receiver is not None:
+                self._text_receiver.fail_text(error)
 
     def pause(self) -> None:
         if not self._over:
@@ -226,8 +337,11 @@ class HTTPModelStream:
             return
         if events and self._receive is not None:
             self._receive(events)
+            if self._decoder.text_template is not self._tried:
+                self._open_text_path(events[-1])
 
     def body_ended(self, error: ErrorInfo | None) -> None:
+        self.close_text_path()
         if not self._over and self._receive is not None:
             self._over = True
             # What came is kept; the turn ends as its protocol's own kind of error.
@@ -245,6 +359,7 @@ class HTTPModelStream:
             self._receive(fault)
 
     def cancel(self, error: ErrorInfo | None = None) -> list[ModelEvent]:
+        self.close_text_path()
         if not self._over:
             self._over = True
             self._response.close()

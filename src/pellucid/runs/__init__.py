@@ -6,7 +6,7 @@ that no request waits for.
 """
 
 from .live_run import LiveRun, NullTurnHandler, ToolOutcomes, TurnHandler
-from .source import Batch, BatchReceiver, RunSource, clock_ms
+from .source import Batch, BatchReceiver, RunSource, TextSink, clock_ms
 from .stages import Stage
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "NullTurnHandler",
     "RunSource",
     "Stage",
+    "TextSink",
     "ToolOutcomes",
     "TurnHandler",
     "clock_ms",

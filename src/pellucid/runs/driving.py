@@ -85,7 +85,7 @@ class Driver:
             if self._broken_off:
                 raise asyncio.CancelledError
             await run.open()
-            await run.deliver(self._log.add)
+            await run.deliver(self._log.add, self._log)
         except asyncio.CancelledError:
             self._reading = None
             await self._stop(self._why)

@@ -25,12 +25,12 @@ from msgspec.structs import replace
 
 from ..errors import ErrorInfo, IllegalEvent, PellucidError
 from ..events import Event, PartDeltaEvent, RunEndEvent, SideEvent
-from ..models import Asked, ModelRead, ModelStream
+from ..models import Asked, HTTPModelStream, ModelRead, ModelStream, TextWriter
 from ..parts import ModelResponse, Origin, RetryPromptPart, ToolCallPart, ToolReturnPart
 from ..run import CallModel, CallTools, CheckOutput, Effect, Mint, Run
 from ..settings import ModelCall
 from ..telemetry import log, place_of
-from .source import Batch, BatchReceiver
+from .source import Batch, BatchReceiver, TextSink
 from .stages import Push, Stage, discard_stages, open_stages
 
 FAULT = ErrorInfo("server_error", "something that was called between two turns of the model failed")
@@ -148,6 +148,9 @@ class LiveRun:
         """Of the task that waits for the stream."""
         self._paused = False
         self._receive: BatchReceiver = self._enqueue
+        self._text_sink: TextSink | None = None
+        self._text_like: PartDeltaEvent | None = None
+        """What texts are the deltas of that are passed on without events; None if none are."""
         self._queue: deque[Batch] = deque()
         self._failure: BaseException | None = None
         """What the receiver or a stage raised."""
@@ -188,8 +191,9 @@ class LiveRun:
         for stage in self._stages:
             stage.opened(queued=queued)
 
-    async def deliver(self, receive: BatchReceiver) -> None:
+    async def deliver(self, receive: BatchReceiver, texts: TextSink | None = None) -> None:
         self._receive = receive
+        self._text_sink = texts
         while self.ended is None:
             await self._step()
         self._raise_failure()
@@ -364,6 +368,8 @@ class LiveRun:
 
         Nothing happens without events, but with `flush`: then stages release what they held back.
         """
+        if self._text_like is not None:
+            self._end_texts()
         if self._side_events and first == 0:
             events = self._with_side_events(events)
         if not events and not flush:
@@ -399,6 +405,33 @@ class LiveRun:
 
         return push
 
+    # --- the text path of the stream: a `TextReceiver` ---------------------------------------------------------
+
+    def open_text(self, like: PartDeltaEvent) -> TextWriter | None:
+        sink = self._text_sink
+        if sink is None or self._failure is not None or self._side_events:
+            return None
+        if any(stage.wants_deltas and not stage.takes_texts for stage in self._passed):
+            return None
+        writer = sink.open_text(like)
+        self._text_like = like if writer is not None else None
+        return writer
+
+    def add_texts(self, texts: list[tuple[str, int]]) -> None:
+        self.run.add_text("".join([text for text, _ in texts]))
+        for stage in self._passed:
+            if stage.takes_texts and self._text_like is not None:
+                stage.add_texts(self._text_like, texts)
+
+    def fail_text(self, error: BaseException) -> None:
+        self._fail_delivery(error)
+
+    def _end_texts(self) -> None:
+        """What follows is not text alone."""
+        if isinstance(self._stream, HTTPModelStream):
+            self._stream.close_text_path()
+        self._text_like = None
+
     def _fail_delivery(self, error: BaseException) -> None:
         """The receiver or a stage raised, and `deliver` raises that. The receiver still gets what is on its way: what
         closes the run must fit what it got."""
@@ -420,7 +453,10 @@ class LiveRun:
                     stream.pause()
                 # A stream is read in the context of the connection; its events belong to the caller's.
                 self._context = copy_context()
-                stream.start(self._on_model_events)
+                if isinstance(stream, HTTPModelStream):
+                    stream.start(self._on_model_events, self)
+                else:
+                    stream.start(self._on_model_events)
             else:
                 await self._wait()
         elif self.run.ended is None:
@@ -514,6 +550,7 @@ class LiveRun:
         self._notify()
 
     def _emit_while_answering(self) -> None:
+        self._end_texts()  # the event goes with the next batch
         if self._answering is not None and self._side_events and self.run.ended is None:
             try:
                 self._process([])

@@ -14,7 +14,7 @@ from ..events import Event, RunEndEvent
 from ..fold import Fold
 from ..relay import Follower, LogEntry
 from .log import WAITED, batch_of
-from .source import Batch, BatchReceiver
+from .source import Batch, BatchReceiver, TextSink
 
 MAX_BATCHES = 64
 """So many batches of a backlog are delivered at a time, so that a long one does not keep others waiting."""
@@ -47,7 +47,7 @@ class _LogSource:
     async def open(self) -> None:
         pass
 
-    async def deliver(self, receive: BatchReceiver) -> None:
+    async def deliver(self, receive: BatchReceiver, texts: TextSink | None = None) -> None:
         self._receive = receive
         self._start()
         while self.ended is None:

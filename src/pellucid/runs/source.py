@@ -14,7 +14,8 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from ..errors import ErrorInfo
-from ..events import Event, RunEndEvent
+from ..events import Event, PartDeltaEvent, RunEndEvent, TextPartDelta, ThinkingPartDelta
+from ..models import TextWriter
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -25,8 +26,28 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):
     events: list[Event]
 
 
+def batches_like(event: PartDeltaEvent) -> Callable[[str, int], Batch]:
+    """Makes the batch of one delta like `event`, of thought or text alone: of a text and a time (ms)."""
+    index, kind = event.index, type(event.delta)
+    assert issubclass(kind, ThinkingPartDelta | TextPartDelta)
+
+    def batch(text: str, time_ms: int) -> Batch:
+        return Batch(time_ms, [PartDeltaEvent(index, kind(text))])
+
+    return batch
+
+
 BatchReceiver: TypeAlias = Callable[[Batch], None]
 """Takes each batch. What it raises ends the delivery, and is raised by `deliver`."""
+
+
+class TextSink(Protocol):
+    """A receiver that can take the texts of deltas without their events."""
+
+    def open_text(self, like: PartDeltaEvent) -> TextWriter | None:
+        """How texts are passed on whose deltas are like `like`, the last that was received; None where their events
+        are wanted. It may be used until a batch is received."""
+        ...
 
 
 class RunSource(Protocol):
@@ -51,8 +72,9 @@ class RunSource(Protocol):
         """Begin. Raises `ModelError` or `RequestError`; there is nothing to clean up then."""
         ...
 
-    async def deliver(self, receive: BatchReceiver) -> None:
-        """Hand every batch to `receive`, until the run is over. May be cancelled, but not be called again."""
+    async def deliver(self, receive: BatchReceiver, texts: TextSink | None = None) -> None:
+        """Hand every batch to `receive`, until the run is over; deltas that are text alone perhaps to `texts`. May be
+        cancelled, but not be called again."""
         ...
 
     def pause(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from ..events import PartDeltaEvent
 from .source import Batch
 
 Push: TypeAlias = Callable[[Batch], None]
@@ -27,6 +28,9 @@ class Stage:
     """Whether `process` is called for a batch that is one `PartDeltaEvent`, as nearly all are; for others it is always
     called. May change in a run."""
 
+    takes_texts = False
+    """Whether `add_texts` will do for deltas that are text alone, also while `process` wants deltas."""
+
     push: Push
     """Hand a batch to the stages behind this one. Set before `open`."""
 
@@ -42,6 +46,9 @@ class Stage:
     def process(self, batch: Batch) -> Batch:
         """The batch as it goes on. Called once for each batch, in order."""
         return batch
+
+    def add_texts(self, like: PartDeltaEvent, texts: list[tuple[str, int]]) -> None:
+        """These texts, of deltas like `like`, have gone on at these times (ms). Before anything else is processed."""
 
     def stopping(self) -> None:
         """The reader stops the run: what closes it follows. Nothing may be held back for a result still to come."""

@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..errors import NOT_KEPT, ErrorInfo, PellucidError
-from ..events import Event, FunctionToolResultEvent, RunEndEvent
+from ..events import Event, FunctionToolResultEvent, PartDeltaEvent, RunEndEvent
 from ..fold import Fold, fold
 from ..parts import (
     ModelMessage,
@@ -32,7 +32,7 @@ from ..storage import ConversationEntry, Store, StoredResponse
 from ..telemetry import log, place_of
 from ..text import writable
 from .log import WAITED, events_of, pack
-from .source import Batch, clock_ms
+from .source import Batch, batches_like, clock_ms
 from .stages import Stage
 
 FAULT = ErrorInfo("server_error", "the gateway failed to keep it")
@@ -172,6 +172,8 @@ async def keep_end(store: Store, done: Finished, fence: int) -> bool:
 class StoreStage(Stage):
     """Stores a run. Its end passes when the response is in the store, or as a failure when it could not be stored."""
 
+    takes_texts = True
+
     def __init__(self, row: StoredResponse, store: Store) -> None:
         self._row = row
         self._store = store
@@ -193,6 +195,10 @@ class StoreStage(Stage):
             return batch
         self._storing = asyncio.create_task(self._store_and_end(batch.time_ms, end))
         return Batch(batch.time_ms, events[:-1])
+
+    def add_texts(self, like: PartDeltaEvent, texts: list[tuple[str, int]]) -> None:
+        batch = batches_like(like)
+        self._batches += [batch(text, time_ms) for text, time_ms in texts]
 
     async def _store_and_end(self, time_ms: int, end: RunEndEvent) -> None:
         """A task of its own: whoever reads the run may leave meanwhile."""

@@ -13,11 +13,12 @@ import asyncio
 from contextlib import suppress
 
 from ..errors import PellucidError
-from ..events import RunEndEvent
+from ..events import PartDeltaEvent, RunEndEvent
+from ..models import TextWriter
 from ..relay import LogAppender, LogEntry, LogLost, MemoryRelay, Relay
 from .lease import Lease
 from .log import carried
-from .source import Batch
+from .source import Batch, batches_like
 
 PAUSE = 0.5, 5.0
 """Seconds between two tries while the relay does not take it: at first, and at most."""
@@ -65,6 +66,10 @@ class LogWriter:
             self._sent += 1
         else:
             self._add(batch)
+
+    def open_text(self, like: PartDeltaEvent) -> TextWriter:
+        """See `TextSink`: each text is a batch of its own."""
+        return TextWriter(batches_like(like), self.add)
 
     async def finish(self, batch: Batch) -> bool:
         """Log the last batch; whether the log has its end then. A relay that is away is not waited for for ever."""

@@ -127,6 +127,11 @@ class Connection(asyncio.Protocol):
         if parser is not None and parser.is_over:
             self._finish()
 
+    def redirect(self, deliver: Callable[[bytes], None]) -> None:
+        """Give the body to somebody else from now on, unless it is over."""
+        if self._deliver is not None:
+            self._deliver = deliver
+
     @property
     def is_idle(self) -> bool:
         """Whether it is open and carries no request."""
@@ -175,8 +180,9 @@ class Connection(asyncio.Protocol):
         body = parser.feed(data)
         if body:
             self.body_bytes += len(body)
-            if self._deliver is not None:
-                self._deliver(body)
+            deliver = self._deliver
+            if deliver is not None:
+                deliver(body)
             else:
                 self._keep(body)
         if self._head is not None:

@@ -130,8 +130,9 @@ class ResponseParser:
         if self.is_over:
             self.is_reusable = False
             return b""
+        feed = self._feed
         try:
-            self._feed(data)
+            feed(data)
         except httptools.HttpParserUpgrade:
             self.is_reusable = False
         except httptools.HttpParserError as error:

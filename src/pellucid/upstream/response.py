@@ -123,6 +123,13 @@ class UpstreamResponse:
             # The receiver's own method: a read passes through nothing else.
             connection.receive(receiver.data_received, self._end)
 
+    def redirect(self, deliver: Callable[[bytes], None]) -> bool:
+        """Call `deliver` with each read, in the receiver's place. False for a body that is decompressed."""
+        if self._decoding is not None or self._connection is None:
+            return False
+        self._connection.redirect(deliver)
+        return True
+
     def pause_reading(self) -> None:
         """Read nothing more: the server has to wait. Its silence does not count meanwhile. Idempotent."""
         self._is_paused = True

@@ -170,6 +170,15 @@ class Encoder:
         self._out = []
         return out[0] if len(out) == 1 else b"".join(out)
 
+    def text_encoder(self) -> Callable[[str, int], bytes] | None:
+        """What encodes the text of one more delta like the last, if UTF-8 can hold it; None if an event is needed."""
+        is_plain = self._part is not None and not self._part.before and self._frame is None and not self._timestamps
+        return self._encode_text if is_plain else None
+
+    def _encode_text(self, text: str, now: int) -> bytes:
+        assert self._part is not None
+        return self._part.head + _json(text) + self._tail
+
     @property
     def messages(self) -> list[Message]:
         """The thread's messages, if a snapshot was wanted."""

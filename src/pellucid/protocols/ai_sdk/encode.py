@@ -121,6 +121,14 @@ class Encoder:
                 _STEPS[type(event)](self, event)
         return self._take()
 
+    def text_encoder(self) -> Callable[[str, int], bytes] | None:
+        """What encodes the text of one more delta like the last, if UTF-8 can hold it; None if an event is needed."""
+        return self._encode_text if self._head is not None else None
+
+    def _encode_text(self, text: str, now: int) -> bytes:
+        assert self._head is not None
+        return self._head + _json(text) + b"}\n\n"
+
     def _unshown(self, event: Event) -> None:
         """What this protocol has no word for."""
 

@@ -104,6 +104,9 @@ class Encoder:
         self._out = []
         return out[0] if len(out) == 1 else b"".join(out)
 
+    def text_encoder(self) -> None:
+        """The chat's runs are read from a log, which has an event for each delta."""
+
     @property
     def ended(self) -> bool:
         """Whether the run is over."""

@@ -137,6 +137,15 @@ class Encoder:
         self._out = []
         return out[0] if len(out) == 1 else b"".join(out)
 
+    def text_encoder(self) -> Callable[[str, int], bytes] | None:
+        """What encodes the text of one more delta like the last, if UTF-8 can hold it; None if an event is needed."""
+        part = self._part
+        return self._encode_text if part is not None and not part.before and not self._obfuscate else None
+
+    def _encode_text(self, text: str, now: int) -> bytes:
+        assert self._part is not None
+        return _json(text).join(self._part.template)
+
     @property
     def whole(self) -> t.ChatCompletion:
         """The completion. (What a run said before it failed is here, too; whoever asked gets `error` instead.)"""
@@ -180,6 +189,9 @@ class Encoder:
                 data = _json(text)
             except UnicodeEncodeError:
                 data = _json(shown(text))
+            if not (likely or part.before or self._obfuscate):
+                self._out.append(data.join(part.template))
+                return
             told = data
             if part.before:
                 told, part.before = _json(part.before)[:-1] + data[1:], ""
@@ -236,6 +248,9 @@ class Encoder:
             self._part = _Part(b'"refusal":')
         elif isinstance(part, ToolCallPart):
             self._call_start(part)
+        if (open_ := self._part) is not None:
+            fields = [field for field in (open_.second, open_.summary) if field]
+            open_.template = (self._head + open_.first, *fields, open_.last + self._tail)
 
     def _call_start(self, part: ToolCallPart) -> None:
         self._hidden = part.tool_name in self._server_tools
@@ -336,7 +351,7 @@ class _Said:
 class _Part:
     """The open part: the template of its deltas, and what sets it apart from the text before it."""
 
-    __slots__ = ("before", "first", "is_text", "last", "second", "summary")
+    __slots__ = ("before", "first", "is_text", "last", "second", "summary", "template")
 
     def __init__(self, first: bytes, last: bytes = b"", *, before: str = "", is_text: bool = False) -> None:
         self.first = first
@@ -345,6 +360,8 @@ class _Part:
         self.last = last
         self.before = before
         self.is_text = is_text
+        self.template: tuple[bytes, ...] = ()
+        """What the text of a delta stands between, for one that has nothing of its own."""
 
 
 def _writable(payload: dict[str, Any]) -> dict[str, Any]:

@@ -150,6 +150,17 @@ class Encoder:
         self._out = []
         return out[0] if len(out) == 1 else b"".join(out)
 
+    def text_encoder(self) -> Callable[[str, int], bytes] | None:
+        """What encodes the text of one more delta like the last, if UTF-8 can hold it; None if an event is needed."""
+        is_plain = self._part is not None and not self._obfuscate and self._sequence > self._after
+        return self._encode_text if is_plain else None
+
+    def _encode_text(self, text: str, now: int) -> bytes:
+        part, number = self._part, self._sequence
+        assert part is not None
+        self._sequence = number + 1
+        return part.head % number + _json(text) + part.tail
+
     def _cite(self, part: _Part, annotations: list[dict[str, Any]]) -> None:
         for citation in _citations(annotations):
             self._write(

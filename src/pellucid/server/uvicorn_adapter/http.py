@@ -75,10 +75,11 @@ class CorkedTransport:
 class DirectWriter:
     """Writes a response's body to the transport of its connection, as uvicorn's `send` would. A `BodyWriter`."""
 
-    __slots__ = ("_cycle", "_source")
+    __slots__ = ("_cycle", "_source", "_transport")
 
     def __init__(self, cycle: RequestResponseCycle) -> None:
         self._cycle = cycle
+        self._transport = cycle.transport
         self._source: RunSource | None = None
 
     def start(self, source: RunSource) -> None:
@@ -87,9 +88,9 @@ class DirectWriter:
             source.pause()
 
     def write(self, data: bytes) -> None:
-        cycle = self._cycle
-        if not cycle.disconnected:
-            cycle.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+        if not self._cycle.disconnected:
+            write = self._transport.write
+            write(b"%x\r\n%b\r\n" % (len(data), data))
 
     async def end(self, data: bytes) -> None:
         await self._cycle.send({"type": "http.response.body", "body": data, "more_body": False})

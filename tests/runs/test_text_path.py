@@ -1,0 +1,268 @@
+"""The text path of a stream changes nothing: bytes, what is stored, sealed and counted are what they are without it.
+
+Each case is played twice, once with a receiver that says of no text how it is passed on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pellucid.asgi.http import ClientGone
+from pellucid.asgi.streaming import EncodedStream
+from pellucid.events import Event, PartDeltaEvent, RunEndEvent, SideEvent
+from pellucid.models import TextWriter
+from pellucid.protocols import agui, ai_sdk, chat_completions, openresponses
+from pellucid.providers.profiles import Profile
+from pellucid.run import Minter
+from pellucid.runs import Batch, LiveRun, Stage
+from pellucid.runs.seal_stage import SealStage
+from pellucid.runs.stored_run import StoreStage
+from pellucid.settings import ModelCall
+from pellucid.view import Reader, Redactor
+from tests.cases import Cases
+from tests.models.stream_kit import OneResponse, PushedResponse
+from tests.recordings import recordings
+from tests.replicas.runs_kit import row_of
+from tests.waiting import loop_turns
+from tests.wire_frames import EVERY, NEXT, ROWS, written
+
+ENCODERS: dict[str, Callable[[], Any]] = {
+    "openresponses": lambda: openresponses.Encoder(openresponses.types.Response(id="resp_1", created_at=1, model="m")),
+    "chat_completions": lambda: chat_completions.Encoder("chatcmpl-1", "m", 1),
+    "agui": lambda: agui.Encoder("thread", "run"),
+    "ai_sdk": lambda: ai_sdk.Encoder("msg_1", "m"),
+}
+
+_TIME = re.compile(rb'"completed_at":[0-9]+')
+
+Step = bytes | str
+"""A read of the upstream, or the name of something that happens between two."""
+
+
+class Writer:
+    """Takes what is written, until it is to break."""
+
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+        self.is_broken = False
+
+    def start(self, source: Any) -> None: ...
+
+    def write(self, data: bytes) -> None:
+        if self.is_broken:
+            raise ClientGone
+        self.written.append(data)
+
+
+class EventsOnly(EncodedStream):
+    def open_text(self, like: PartDeltaEvent) -> TextWriter | None:
+        return None
+
+
+class Stored:
+    """The row of the run, and the batches of its log."""
+
+    def __init__(self) -> None:
+        self.responses = self
+        self.row: Any = None
+
+    async def put(self, row: Any, *rest: Any) -> None:
+        self.row = row
+
+
+class Counting(Stage):
+    """Wants some deltas; and says something of its own when it is told to."""
+
+    def __init__(self) -> None:
+        self.seen: list[Event] = []
+
+    def process(self, batch: Batch) -> Batch:
+        self.seen += [event for event in batch.events if not isinstance(event, PartDeltaEvent)]
+        self.wants_deltas = isinstance(batch.events[-1], RunEndEvent) if batch.events else False
+        return batch
+
+
+class Outcome(NamedTuple):
+    written: bytes
+    stored: list[Event]
+    row: Any
+    seen: list[Event]
+    usage: Any
+    messages: Any
+    ended: Any
+    raised: str
+
+
+async def played(row: Profile, steps: Sequence[Step], encoder: str, *, with_texts: bool) -> tuple[Outcome, int]:
+    response, store, counting, writer = PushedResponse(), Stored(), Counting(), Writer()
+    store_stage = StoreStage(row_of(1), cast("Any", store))
+    run = LiveRun(
+        OneResponse(row, response),
+        ModelCall("m", []),
+        Minter(b"seed"),
+        stages=[counting, SealStage(lambda sealed: f"seal of {len(repr(sealed.parts))}"), store_stage],
+    )
+    kind = EncodedStream if with_texts else EventsOnly
+    stream = kind(run, Redactor(Reader(view="raw")), ENCODERS[encoder](), cast("Any", writer))
+    await run.open()
+    delivery = asyncio.create_task(stream.deliver())
+    await loop_turns(3)
+    for step in steps:
+        if isinstance(step, bytes):
+            response.read(step)
+        elif step == "emit":
+            run.emit(SideEvent("x", "y", 1))
+            await loop_turns(2)
+        elif step == "push":
+            counting.push(Batch(7, [SideEvent("x", "z", 2)]))
+        elif step == "break":
+            writer.is_broken = True
+        elif step == "stop":
+            with suppress(ClientGone):
+                await run.stop()
+        elif step == "end":
+            response.end()
+    raised = ""
+    if run.ended is None:
+        writer.is_broken = False
+        await run.stop()
+    try:
+        async with asyncio.timeout(10):
+            await delivery
+    except BaseException as error:
+        raised = type(error).__name__
+    stored = [event for batch in store_stage._batches for event in batch.events]
+    row_messages = store.row.messages if store.row is not None else None
+    said = _TIME.sub(b'"completed_at":0', b"".join(writer.written) + stream.last)
+    live = run.run
+    return (
+        Outcome(said, stored, row_messages, counting.seen, live.usage, live.messages, run.ended, raised),
+        response.text_reads,
+    )
+
+
+def compare(row: Profile, steps: Sequence[Step], encoder: str) -> int:
+    """Fails where the two differ; how many reads took the text path, or were tried on it."""
+
+    async def main() -> int:
+        without, none = await played(row, steps, encoder, with_texts=False)
+        outcome, reads = await played(row, steps, encoder, with_texts=True)
+        assert none == 0
+        assert outcome == without
+        return reads
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize("name", EVERY)
+@given(
+    st.lists(NEXT, max_size=6),
+    st.booleans(),
+    st.integers(1, 3),
+    st.sampled_from(sorted(ENCODERS)),
+    st.lists(st.tuples(st.integers(0, 40), st.sampled_from(["emit", "push", "break", "stop"])), max_size=2),
+)
+def test_with_and_without_it_all_is_equal(
+    name: str,
+    script: list[list[tuple[bool, str]] | int],
+    ends: bool,
+    together: int,
+    encoder: str,
+    others: list[tuple[int, str]],
+) -> None:
+    wire = EVERY[name]
+    frames = written(wire, script, ends=ends)
+    steps: list[Step] = [b"".join(frames[at : at + together]) for at in range(0, len(frames), together)]
+    for at, other in others:
+        steps.insert(at % (len(steps) + 1), other)
+    compare(ROWS[wire.row], [*steps, "end"], encoder)
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("name", EVERY)
+def test_deltas_of_text_take_it(name: str, encoder: str) -> None:
+    wire = EVERY[name]
+    for thought in (True, False):
+        begin = [*wire.begin, *(() if thought else wire.thought_over)]
+        more: list[Step] = [wire.frame(thought, f" tok{number}", number) for number in range(100)]
+        assert compare(ROWS[wire.row], [*begin, *more, *wire.end, "end"], encoder) >= 95
+
+
+def test_what_may_be_a_tag_is_read_in_full() -> None:
+    row = ROWS["openai-compat"].for_model("m")
+    frame = EVERY["openai_chat"].frame
+    said = [
+        "<think>",
+        " a",
+        " b",
+        " c",
+        "d <",
+        "/think",
+        ">",
+        "\n\n",
+        " e",
+        " f",
+        " g",
+        " `x",
+        " <b>",
+        " h",
+        " i",
+        "\n",
+    ]
+    steps: list[Step] = [frame(False, text, number) for number, text in enumerate(said)]
+    assert compare(row, [*steps, b"data: [DONE]\n\n", "end"], "openresponses") > 4
+
+
+@pytest.mark.needs("recordings")
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_with_and_without_it_all_recordings_are_equal(encoder: str) -> None:
+    taken = 0
+    with Cases() as case:
+        for path in recordings():
+            row = ROWS.get(path.parts[-2])
+            if row is None:
+                continue
+            body = (path / "response.body").read_bytes()
+            end = b"\n" if row.wire == "ollama" else b"\n\n"
+            frames: list[Step] = [frame + end for frame in body.split(end) if frame]
+            if len(frames) < 3 or row.wire == "bedrock":
+                continue
+            with case(f"{path.parts[-2]}/{path.parts[-1]}"):
+                taken += compare(row, [*frames, "end"], encoder)
+    assert taken > 1000
+
+
+def test_a_reader_that_leaves_on_it_ends_the_run_as_one_that_leaves_elsewhere() -> None:
+    wire = EVERY["openai_chat"]
+    steps: list[Step] = [wire.frame(True, f" tok{number}", number) for number in range(20)]
+    assert compare(ROWS[wire.row], [*steps[:10], "break", *steps[10:], "end"], "openresponses") >= 5
+
+
+def test_it_holds_few_texts_at_a_time() -> None:
+    """What it holds is added now and then, also while nothing else comes."""
+
+    async def main() -> None:
+        response = PushedResponse()
+        row = ROWS["vllm"]
+        run = LiveRun(OneResponse(row, response), ModelCall("m", []), Minter(b"seed"))
+        stream = EncodedStream(run, Redactor(Reader(view="raw")), ENCODERS["openresponses"](), cast("Any", Writer()))
+        await run.open()
+        delivery = asyncio.create_task(stream.deliver())
+        await loop_turns(3)
+        for number in range(1000):
+            response.read(EVERY["openai_chat"].frame(True, " tok", number))
+        assert len(cast("Any", run)._stream._texts) < 100
+        await run.stop()
+        await delivery
+        [message] = run.run.messages
+        assert cast("Any", message).parts[0].content == " tok" * 1000
+
+    asyncio.run(main())
