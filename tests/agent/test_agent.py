@@ -497,6 +497,18 @@ async def test_a_stream_hands_over_the_answer_as_it_comes(make_agent: MakeAgent)
         assert len(stream.all_messages()) == 4
     async with agent.run_stream("Why?") as stream:
         assert [text async for text in stream.stream_text(delta=True)] == ["It ", "will ", "rain. "]
+    async with agent.run_stream("Why?") as stream:
+        assert [text async for text in stream.stream_output()][-1] == "It will rain. "
+        assert stream.result.output == "It will rain. "
+        assert len(stream.new_messages()) == 2
+        assert stream.usage.requests == 1
+        assert stream.warnings == []
+
+
+async def test_an_output_of_another_type_is_streamed_once(make_agent: MakeAgent) -> None:
+    agent, _ = make_agent(calls(("final_result", {"guilty": True})), output_type=Verdict)
+    async with agent.run_stream("Who was it?") as stream:
+        assert [output async for output in stream.stream_output()] == [Verdict(True)]
 
 
 async def test_a_handler_of_one_event(make_agent: MakeAgent) -> None:

@@ -632,3 +632,25 @@ def test_requests_that_are_none(make_agent: MakeAgent) -> None:
         agui("agent")
     with pytest.raises(RequestError, match="'loud' is not a view"):
         agui(Agent(), view="loud")  # type: ignore[arg-type]
+
+
+@pytest.mark.anyio
+async def test_a_web_socket_is_closed_and_a_client_that_leaves_early_is_no_fault(
+    make_agent: MakeAgent, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent, _ = make_agent(say("Hm."))
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    app: Any = agui(agent)
+    await app({"type": "websocket", "path": "/", "headers": []}, receive, send)
+    assert sent == [{"type": "websocket.close"}]
+    headers = [(b"content-type", b"application/json")]
+    await app({"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": headers}, receive, send)
+    assert len(sent) == 1
+    assert not caplog.records

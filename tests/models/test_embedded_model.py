@@ -107,6 +107,47 @@ async def test_who_waits_hears_the_place_and_then_the_answer(upstream: Upstream)
         await client.aclose()
 
 
+async def test_a_pause_before_the_turn_began_holds_and_what_is_received_late_is_whole(upstream: Upstream) -> None:
+    engine, client = Engine(upstream, say()), UpstreamClient()
+    try:
+        await engine.queue.enter()
+        stream = await embedded(engine, client).open(CALL)
+        stream.pause()
+        engine.queue.leave()
+        await eventually(lambda: not stream.queued)
+        reading = Reading(stream)
+        await loop_turns(20)
+        assert reading.finish is None
+        stream.resume()
+        assert await reading.end() == "stop"
+    finally:
+        await client.aclose()
+
+
+async def test_a_fault_while_waiting_is_received_and_nothing_is_left_to_cancel(
+    upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, client = Engine(upstream, say()), UpstreamClient()
+    try:
+        await engine.queue.enter()
+        model = embedded(engine, client)
+
+        async def fails(body: bytes) -> Any:
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(model, "_ask", fails)
+        stream = await model.open(CALL)
+        reads: list[Any] = []
+        stream.start(reads.append)
+        stream.pause()
+        stream.resume()
+        engine.queue.leave()
+        await eventually(lambda: bool(reads) and isinstance(reads[-1], ZeroDivisionError))
+        assert stream.cancel() == []
+    finally:
+        await client.aclose()
+
+
 async def test_an_engine_that_loads_is_waited_for(upstream: Upstream) -> None:
     engine, client = Engine(upstream, say()), UpstreamClient()
     try:

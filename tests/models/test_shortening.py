@@ -218,3 +218,39 @@ def test_a_pause_holds_when_it_is_asked_again() -> None:
         assert [event for read in reads for event in read] == answer()
 
     asyncio.run(main())
+
+
+def test_what_is_cancelled_while_it_is_asked_again_is_over() -> None:
+    class Waits(Small):
+        async def open(self, call: ModelCall) -> ModelStream:
+            if self.asked:
+                self.asked.append(0)
+                await asyncio.Event().wait()
+            return await super().open(call)
+
+    async def main() -> None:
+        model = Waits(0, random.Random(0), in_stream=True)
+        stream = await Shortening(model).open(ModelCall("m", talk(9)))
+        reads: list[Any] = []
+        stream.start(reads.append)
+        await eventually(lambda: len(model.asked) == 2)
+        stream.cancel()
+        await loop_turns(20)
+        assert len(asyncio.all_tasks()) == 1
+        assert reads == []
+
+    asyncio.run(main())
+
+
+def test_a_turn_that_stops_without_a_word_is_passed_on() -> None:
+    class Silent(Small):
+        async def open(self, call: ModelCall) -> ModelStream:
+            return ScriptedStream([None])
+
+    async def main() -> None:
+        stream = await Shortening(Silent(9, random.Random(0), in_stream=True)).open(ModelCall("m", talk(3)))
+        reads: list[Any] = []
+        stream.start(reads.append)
+        await eventually(lambda: reads == [None])
+
+    asyncio.run(main())

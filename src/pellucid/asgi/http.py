@@ -41,21 +41,6 @@ def header(scope: Scope, name: str) -> str | None:
     return found[-1].decode("latin-1").strip() if found else None
 
 
-def refuse_foreign_page(scope: Scope) -> None:
-    """A web page of somebody else's must not use this server through its visitor's browser. Raises `RequestError`.
-
-    Browsers say where a request comes from (`Origin`); other clients do not, and are not asked.
-    """
-    headers = dict(scope["headers"])
-    origin = headers.get(b"origin")
-    if origin is not None and origin.partition(b"://")[2] != headers.get(b"host"):
-        raise RequestError(
-            "this request comes from a web page of another origin, and this server serves none",
-            kind="forbidden",
-            code="foreign_origin",
-        )
-
-
 async def read_body(scope: Scope, receive: Receive, limit: int, patience: float) -> bytes:
     """The request's body, for each piece of which the client has `patience` seconds.
 

@@ -1,0 +1,104 @@
+"""The relay of one process: what goes after its time, and who is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from pellucid.relay import LogLost
+from pellucid.relay.memory import MemoryRelay
+from pellucid.relay.relay import LIFE, MAIL_LIFE, SPARE
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.mark.anyio
+async def test_an_appender_appends_until_the_log_is_not_its_writers(clock: Clock) -> None:
+    relay = MemoryRelay(clock)
+    fence = await relay.claim("log", "a", 10)
+    assert fence is not None
+    assert relay.appender("log", fence) is None  # nothing was appended yet
+    await relay.append("log", [b"1"], fence)
+    appender = relay.appender("log", fence)
+    assert appender is not None
+    assert relay.appender("log", fence - 1) is None
+
+    got: list[object] = []
+    reading, waiting = relay.follow("log", after=1), relay.follow("log", after=0)
+    reading.start(lambda: None)
+    reading.receiver = got.append
+    assert appender.append(b"2")
+    assert got == [b"2"]
+    assert waiting.take() == [b"1", b"2"]
+    assert await relay.length("log") == 2
+
+    clock.now += 11
+    later = await relay.claim("log", "b", 10)
+    assert later is not None
+    assert not appender.append(b"3")
+    await relay.append("log", [b"3"], later, last=True)
+    assert relay.appender("log", later) is None
+    assert got == [b"2", b"3"]
+
+
+@pytest.mark.anyio
+async def test_a_log_that_goes_after_its_time_is_lost_to_its_followers_and_its_writer(clock: Clock) -> None:
+    relay = MemoryRelay(clock)
+    fence = await relay.claim("log", "a", 10)
+    assert fence is not None
+    await relay.append("log", [b"1"], fence)
+    appender, follower = relay.appender("log", fence), relay.follow("log", after=1)
+    assert appender is not None
+    clock.now += LIFE + 1
+    assert not await relay.exists("log")
+    assert not appender.append(b"2")
+    with pytest.raises(LogLost):
+        follower.take()
+    assert await relay.renew("log", fence, 10)  # a lease that ran out can be taken, and renewed, however late
+    clock.now += LIFE + SPARE + 11
+    assert await relay.lapsed() == ["log"]
+    await relay.aclose()
+
+
+@pytest.mark.anyio
+async def test_mail_goes_after_its_time_and_the_listener_stays(clock: Clock) -> None:
+    relay = MemoryRelay(clock)
+    listener = relay.listen("box")
+    await relay.tell("box", b"1")
+    assert listener.take() == [b"1"]
+    clock.now += MAIL_LIFE + 1
+    late = relay.listen("box")
+    assert not late.ready
+    await relay.tell("box", b"2")
+    assert listener.take() == late.take() == [b"2"]
+    late.close()
+    listener.close()
+    await relay.check()
+    await relay.aclose()
+
+
+@pytest.mark.anyio
+async def test_a_follower_that_closes_while_it_receives_gets_no_more(clock: Clock) -> None:
+    relay = MemoryRelay(clock)
+    follower, got = relay.follow("log"), list[object]()
+    follower.start(lambda: None)
+
+    def once(entry: object) -> None:
+        got.append(entry)
+        follower.close()
+
+    follower.receiver = once
+    await relay.append("log", [b"1", b"2"], 0)
+    await relay.append("log", [b"3"], 0)
+    assert got == [b"1"]
+    assert follower.closed
