@@ -79,7 +79,7 @@ def test_in_mid_stream(
     name: str,
     place: str,
 ) -> None:
-    # The third word takes the text path.
+    # The fourth word takes the text path.
     monkeypatch.setattr(where, name, breaks(3 if where is Template else 2, getattr(where, name)))
     model = upstream.plays(thinks_aloud)
     reply = gateway.ask(model, stream=True)

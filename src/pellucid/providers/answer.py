@@ -90,6 +90,8 @@ class AnswerDecoder:
         """See `Alike`."""
         self._idle = False
         """Whether no frame is under way, so that the next read can be taken for itself."""
+        self._is_lone = False
+        """Whether the last frame that was read in full brought one event."""
         self._ended = False
         self.done = False
         """Whether the wire said that nothing more will come."""
@@ -153,7 +155,9 @@ class AnswerDecoder:
                     continue
                 before, holds = len(emit.events), emit.holds
                 reader.frame(frame, name)
-                if template.tries and len(emit.events) == before + 1 and emit.holds == holds and not reader.done:
+                # A second one in a row is likely to be followed by more; to learn takes longer than to read.
+                was_lone, self._is_lone = self._is_lone, len(emit.events) == before + 1 and emit.holds == holds
+                if was_lone and self._is_lone and template.tries and not reader.done:
                     self._learn(name, frame)
         except FrameTooLarge as error:
             reader.fail(error.info)
