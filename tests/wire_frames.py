@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from pellucid.providers.profiles import builtin_profiles
 
-ROWS = builtin_profiles()
+ROWS = dict(builtin_profiles())
+ROWS["magistral"] = ROWS["mistral"].for_model("magistral-small-2506")
 
 
 class Wire(NamedTuple):
@@ -147,6 +148,8 @@ GOOGLE_ODD = [
     ),
     google_chunk([{"text": "x"}], {"totalTokenCount": 9}, groundingMetadata={"webSearchQueries": ["q"]}),
     google_chunk([{"text": "x"}], {"totalTokenCount": 9}, avgLogprobs=-1.5),
+    google_chunk([{"text": "x"}], {"totalTokenCount": 9}, groundingMetadata={"totalTokenCount": 3}),
+    google_chunk([{"text": "x"}, {"text": ""}], {"totalTokenCount": 9}),
     google_chunk([{"text": "x"}], {"totalTokenCount": 9}, index=1),
     {"error": {"code": 503, "message": "m", "status": "UNAVAILABLE"}},
 ]
@@ -187,6 +190,11 @@ CHAT = Wire(
         event(chunk("x", tool_calls=[{"index": 0, "function": {"arguments": "{"}}]), None),
         event(chunk(None, reasoning="x", tool_calls=[{"index": 0, "function": {"arguments": "{"}}]), None),
         event(chunk("x", function_call={"arguments": "{"}), None),
+        event(chunk([{"type": "text", "text": "x"}, {"type": "thinking", "thinking": ""}]), None),
+        event(chunk([{"type": "text", "text": "x"}]), None),
+        event(chunk("x", reasoning_details=[{"type": "reasoning.text", "text": ""}]), None),
+        event(chunk([{"type": "text", "text": "<"}], reasoning="x"), None),
+        event(json.dumps(chunk("x") | {"system_fingerprint": "a"}).replace('"x"', '"\\u0061"'), None),
         event(chunk("x", {"finish_reason": "length"}), None),
     ],
     [b"data: [DONE]\n\n"],
@@ -201,6 +209,8 @@ MISTRAL = Wire(
         event(chunk([{"type": "thinking", "thinking": [{"type": "text", "text": "x", "more": 1}]}]), None),
         event(chunk([{"type": "thinking", "thinking": [{"type": "tool_reference", "text": "x"}]}]), None),
         event(chunk([thought("x"), {"type": "text", "text": "y"}]), None),
+        event(chunk([{"type": "text", "text": "x"}, {"type": "thinking", "thinking": [""]}]), None),
+        event(chunk([{"type": "text", "text": "x"}, thought("")]), None),
         event(chunk([{"type": "text", "text": "y"}]), None),
         event(chunk([{"type": "reference", "reference_ids": [1]}]), None),
         event(chunk("x", role="tool", tool_call_id="1"), None),
@@ -255,6 +265,8 @@ OLLAMA = Wire(
         line(message={"content": "x", "images": ["iVBOR"]}),
         line(message={"content": "x", "tool_calls": [{"function": {"name": "f", "arguments": {}}}]}),
         line(message={"content": "x"}, logprobs=[{"token": "x"}]),
+        line(message={"content": "x", "tool_calls": [{}]}),
+        line(message={"content": "x", "thinking": "x", "tool_calls": [{}]}),
         line(message={"content": "x"}, created_at=7),
         line(message={"content": "x"}, done=True, done_reason="load"),
         line(message={"content": "x"}, error="e"),
@@ -264,13 +276,18 @@ OLLAMA = Wire(
     [line(message={"content": ""}, done=True, done_reason="stop", eval_count=3)],
 )
 
+TAGGED = CHAT._replace(row="openai-compat", odd=[*CHAT.odd, event(chunk("<think>"), None)])
+MAGISTRAL = MISTRAL._replace(row="magistral", odd=[*MISTRAL.odd, event(chunk("<think>"), None)])
+
 EVERY = {
     "anthropic": ANTHROPIC,
     "openai_responses": RESPONSES,
     "google": GOOGLE,
     "google_array": GOOGLE_ARRAY,
     "openai_chat": CHAT,
+    "openai_chat_tagged": TAGGED,
     "mistral": MISTRAL,
+    "mistral_tagged": MAGISTRAL,
     "cohere": COHERE,
     "ollama": OLLAMA,
 }

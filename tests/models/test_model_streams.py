@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
@@ -23,6 +24,8 @@ DONE = b"data: [DONE]\n\n"
 
 class Receiver:
     """Takes events, or texts in their place."""
+
+    waiting: Sequence[str] = ()
 
     def __init__(self, *, breaks: bool = False) -> None:
         self.reads: list[ModelRead] = []

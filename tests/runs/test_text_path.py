@@ -45,6 +45,7 @@ _TIME = re.compile(rb'"completed_at":[0-9]+')
 
 Step = bytes | str
 """A read of the upstream, or the name of something that happens between two."""
+OTHERS = ["emit", "wait", "push", "break", "stop", "cancel"]
 
 
 class Writer:
@@ -53,6 +54,8 @@ class Writer:
     def __init__(self) -> None:
         self.written: list[bytes] = []
         self.is_broken = False
+        self.then: Callable[[], object] | None = None
+        """What happens within the next write."""
 
     def start(self, source: Any) -> None: ...
 
@@ -60,6 +63,9 @@ class Writer:
         if self.is_broken:
             raise ClientGone
         self.written.append(data)
+        then, self.then = self.then, None
+        if then is not None:
+            then()
 
 
 class EventsOnly(EncodedStream):
@@ -120,7 +126,10 @@ async def played(row: Profile, steps: Sequence[Step], encoder: str, *, with_text
             response.read(step)
         elif step == "emit":
             run.emit(SideEvent("x", "y", 1))
+        elif step == "wait":
             await loop_turns(2)
+        elif step == "cancel":
+            writer.then = run.cancel
         elif step == "push":
             counting.push(Batch(7, [SideEvent("x", "z", 2)]))
         elif step == "break":
@@ -168,7 +177,9 @@ def compare(row: Profile, steps: Sequence[Step], encoder: str) -> int:
     st.booleans(),
     st.integers(1, 3),
     st.sampled_from(sorted(ENCODERS)),
-    st.lists(st.tuples(st.integers(0, 40), st.sampled_from(["emit", "push", "break", "stop"])), max_size=2),
+    st.lists(
+        st.tuples(st.integers(0, 40), st.sampled_from(["emit", "wait", "push", "break", "stop", "cancel"])), max_size=2
+    ),
 )
 def test_with_and_without_it_all_is_equal(
     name: str,
@@ -244,6 +255,47 @@ def test_a_reader_that_leaves_on_it_ends_the_run_as_one_that_leaves_elsewhere() 
     wire = EVERY["openai_chat"]
     steps: list[Step] = [wire.frame(True, f" tok{number}", number) for number in range(20)]
     assert compare(ROWS[wire.row], [*steps[:10], "break", *steps[10:], "end"], "openresponses") >= 5
+
+
+@pytest.mark.parametrize("at", [7, 66, 69])
+def test_a_stage_that_raises_ends_the_delivery_as_it_does_elsewhere(at: int) -> None:
+    """Wherever its texts are added: at the end, or when there are many."""
+
+    class Full(Stage):
+        takes_texts = True
+
+        def process(self, batch: Batch) -> Batch:
+            if f" tok{at} " in repr(batch.events):
+                raise ZeroDivisionError
+            return batch
+
+        def add_texts(self, like: PartDeltaEvent, texts: list[tuple[str, int]]) -> None:
+            if any(text == f" tok{at} " for text, _ in texts):
+                raise ZeroDivisionError
+
+    async def main(end: bool) -> None:
+        response = PushedResponse()
+        run = LiveRun(OneResponse(ROWS["vllm"], response), ModelCall("m", []), Minter(b"seed"), stages=[Full()])
+        stream = EncodedStream(run, Redactor(Reader(view="raw")), ENCODERS["openresponses"](), cast("Any", Writer()))
+        await run.open()
+        delivery = asyncio.create_task(stream.deliver())
+        await loop_turns(3)
+        for number in range(80):
+            response.read(EVERY["openai_chat"].frame(True, f" tok{number} ", number))
+        if end:
+            response.end()
+        else:
+            run.emit(SideEvent("x", "y", 1))
+            await loop_turns(2)
+        with pytest.raises(ZeroDivisionError):
+            async with asyncio.timeout(10):
+                await delivery
+        await run.stop()
+        assert run.ended is not None
+        assert run.ended.status == "failed"
+
+    for end in (True, False):
+        asyncio.run(main(end))
 
 
 def test_it_holds_few_texts_at_a_time() -> None:

@@ -7,7 +7,7 @@ request does not honour.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from contextlib import suppress
 from time import time_ns
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -193,13 +193,18 @@ class TextWriter(NamedTuple):
 class TextReceiver(Protocol):
     """Receives the texts of deltas in place of their events."""
 
+    @property
+    def waiting(self) -> Sized:
+        """What goes before the next delta. While there is any, events are received."""
+        ...
+
     def open_text(self, like: PartDeltaEvent) -> TextWriter | None:
         """How texts are passed on whose deltas are like `like`, the last that was received; None where their events
         are wanted. It may be used until something else is received, or `HTTPModelStream.close_text_path` is called."""
         ...
 
     def add_texts(self, texts: list[tuple[str, int]]) -> None:
-        """These texts were passed on, at these times (ms): for all that keeps account of the run."""
+        """These texts are passed on, at these times (ms): for all that keeps account of the run."""
         ...
 
     def fail_text(self, error: BaseException) -> None:
@@ -230,6 +235,7 @@ class HTTPModelStream:
         "_text_receiver",
         "_texts",
         "_tried",
+        "_waiting",
         "_write",
         "request_id",
     )
@@ -250,6 +256,7 @@ class HTTPModelStream:
         """With which it was opened, or was to be opened; None once it was closed."""
         self._encode: Callable[[str, int], Any]
         self._write: Callable[[Any], object]
+        self._waiting: Sized
         self._texts: list[tuple[str, int]] = []
         """Those that are not added yet, and their times."""
         self._last_read = b""
@@ -268,6 +275,7 @@ class HTTPModelStream:
         if writer is not None and self._response.redirect(self._text_received):
             self._template = template
             self._encode, self._write = writer
+            self._waiting = receiver.waiting
 
     def close_text_path(self) -> None:
         """Add what took it; what follows takes the ordinary way. Idempotent."""
@@ -286,14 +294,9 @@ class HTTPModelStream:
         template, texts = self._template, self._texts
         time_ms = time_ns() // 1_000_000
         try:
-            text = template.text_of(data) if template is not None else None
+            text = None if template is None or self._waiting else template.text_of(data)
             if text is None:
                 self.close_text_path()
-            else:
-                self._last_read = data
-                texts.append((text, time_ms))
-                if len(texts) >= MAX_TEXTS:
-                    self._add_texts()
         except Exception as fault:
             with suppress(Exception):
                 self.close_text_path()
@@ -302,11 +305,16 @@ class HTTPModelStream:
         if text is None:
             self.data_received(data)
             return
+        self._last_read = data
+        texts.append((text, time_ms))
         encode, write = self._encode, self._write
         try:
             write(encode(text, time_ms))
+            if len(texts) >= MAX_TEXTS:
+                self._add_texts()
         except BaseException as error:  # it is the receiver's, and not the transport's to handle
-            self.close_text_path()
+            with suppress(Exception):
+                self.close_text_path()
             if self._text_receiver is not None:
                 self._text_receiver.fail_text(error)
 
@@ -341,11 +349,11 @@ class HTTPModelStream:
                 self._open_text_path(events[-1])
 
     def body_ended(self, error: ErrorInfo | None) -> None:
-        self.close_text_path()
         if not self._over and self._receive is not None:
-            self._over = True
             # What came is kept; the turn ends as its protocol's own kind of error.
             try:
+                self.close_text_path()
+                self._over = True
                 events = self._decoder.end() if error is None else self._decoder.end("error", error)
             except Exception as fault:
                 self._fail(fault)

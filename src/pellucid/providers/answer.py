@@ -23,7 +23,7 @@ from ..framing import NDJSONDecoder, SSEDecoder
 from ..framing.sse import DEFAULT_LIMIT, SSE
 from ..parts import Origin
 from .faults import beginning, turn_failed
-from .frame_template import TRIES, Alike, FrameTemplate, Template, Unread
+from .frame_template import TRIES, FrameTemplate, SkipRule, Template, Unread
 from .loose import loose_json
 
 Frame: TypeAlias = SSE
@@ -48,20 +48,15 @@ class Reader:
         """Whether the wire said why the model stopped."""
         self.done = False
         """Whether the wire said that nothing more will come."""
+        self.skip_rule: SkipRule | None = None
+        """How frames like this one may be skipped. None before each is read: `frame` sets it where all that it noted
+        of the frame, but for one text, which it emitted as it came, is what such frames have in common."""
         self.last_skipped = b""
         """The last frame, or the read that it was, of which only the text was read."""
 
     def frame(self, data: bytes, name: str) -> None:
         """Read one frame. Never raises, whatever is in it."""
         raise NotImplementedError
-
-    def alike(self) -> Alike | None:
-        """How the texts of frames like the last are taken; None where each frame has to be read, because more is noted
-        of it than what is the same in all of them.
-
-        Called after a frame of which one delta of text was emitted, and nothing else.
-        """
-        return None
 
     def flush(self) -> None:
         """Let go of what was held back, before an error or the end."""
@@ -86,8 +81,8 @@ class AnswerDecoder:
         self._reader = reader
         self._frames = frames
         self._template = FrameTemplate(reader.unread)
-        self._skipped: Callable[[str], object] | None = None
-        """See `Alike`."""
+        self._on_skip: Callable[[str], object] | None = None
+        """See `SkipRule`."""
         self._idle = False
         """Whether no frame is under way, so that the next read can be taken for itself."""
         self._is_lone = False
@@ -105,8 +100,8 @@ class AnswerDecoder:
             self._template.tries = TRIES
             reader.last_skipped = data
             emit.more(text)
-            if self._skipped is not None:
-                self._skipped(text)
+            if self._on_skip is not None:
+                self._on_skip(text)
             events = emit.events
             emit.events = []
             return events
@@ -134,8 +129,8 @@ class AnswerDecoder:
 
     def _skip(self, text: str, last: bytes) -> None:
         self._reader.last_skipped = last
-        if self._skipped is not None:
-            self._skipped(text)
+        if self._on_skip is not None:
+            self._on_skip(text)
 
     def _read(self, data: bytes) -> None:
         reader, template = self._reader, self._template
@@ -154,6 +149,7 @@ class AnswerDecoder:
                     reader.done = True  # and nothing counts that follows it
                     continue
                 before, holds = len(emit.events), emit.holds
+                reader.skip_rule = None
                 reader.frame(frame, name)
                 # A second one in a row is likely to be followed by more; to learn takes longer than to read.
                 was_lone, self._is_lone = self._is_lone, len(emit.events) == before + 1 and emit.holds == holds
@@ -167,11 +163,10 @@ class AnswerDecoder:
 
     def _learn(self, name: str, frame: bytes) -> None:
         """If all that the frame brought is more text, the next one may be like it."""
-        text = _text_of(self._reader.emit.events[-1])
-        alike = self._reader.alike() if text else None
-        if alike is not None:
-            self._template.learn(name, frame, text, alike.special)
-            self._skipped = alike.skipped
+        text, rule = _text_of(self._reader.emit.events[-1]), self._reader.skip_rule
+        if text and rule is not None:
+            self._template.learn(name, frame, text, rule.needs_reading)
+            self._on_skip = rule.on_skip
 
     def end(self, cause: Cause = "eof", error: ErrorInfo | None = None) -> list[ModelEvent]:
         reader = self._reader

@@ -49,12 +49,13 @@ def nothing(text: str) -> None:
     """The `Search` for what is in no text."""
 
 
-class Alike(NamedTuple):
-    """How the texts of frames like the last are taken, which are not read for anything else."""
+class SkipRule(NamedTuple):
+    """How frames are skipped that differ from one in its text alone: their texts are emitted, and nothing else of them
+    is read."""
 
-    special: Search = nothing
-    """Finds, in such a text, what makes it more than text: then the frame is read in full."""
-    skipped: Callable[[str], object] | None = None
+    needs_reading: Search = nothing
+    """Finds what makes a text more than text: then the frame is read in full."""
+    on_skip: Callable[[str], object] | None = None
     """Takes the texts that were emitted, if an account is kept of them elsewhere, too."""
 
 
@@ -78,23 +79,25 @@ def unread(names: bytes, form: bytes) -> Unread:
 class Template:
     """What stood around a text: bytes that are the same each time, and values that need not be."""
 
-    __slots__ = ("_head", "_head_length", "_special", "_steps", "_tail", "_tail_length")
+    __slots__ = ("_head", "_head_length", "_needs_reading", "_steps", "_tail", "_tail_length")
 
-    def __init__(self, head: bytes, tail: bytes, steps: tuple[_Step, ...] = (), special: Search = nothing) -> None:
-        """`special`: finds what makes a text more than text."""
+    def __init__(
+        self, head: bytes, tail: bytes, steps: tuple[_Step, ...] = (), needs_reading: Search = nothing
+    ) -> None:
+        """`needs_reading`: see `SkipRule`."""
         self._head, self._head_length = head, len(head)
         self._tail, self._tail_length = tail, len(tail)
         self._steps = steps
         """Between head and tail: each value, the bytes after it and how many they are, but for the last, which the
         tail follows. The text is a value too; if it is the only one, there are no steps."""
-        self._special = None if special is nothing else special
+        self._needs_reading = None if needs_reading is nothing else needs_reading
 
     def within(self, before: bytes, after: bytes) -> Template:
         """The same in a larger piece of bytes."""
-        return Template(before + self._head, self._tail + after, self._steps, self._special or nothing)
+        return Template(before + self._head, self._tail + after, self._steps, self._needs_reading or nothing)
 
     def text_of(self, data: bytes) -> str | None:
-        """The text, if nothing else is new in `data`, and it is not empty nor special."""
+        """The text, if nothing else is new in `data`, it is not empty, and it needs no reading."""
         if not (data.startswith(self._head) and data.endswith(self._tail)):
             return None
         start, end = self._head_length, len(data) - self._tail_length
@@ -119,20 +122,20 @@ class Template:
             text = _decode(data[start:end])
         except REFUSED:
             return None
-        if self._special is not None and self._special(text):
+        if self._needs_reading is not None and self._needs_reading(text):
             return None
         return text or None
 
 
-def _around(head: bytes, tail: bytes, values: tuple[Unread, ...], special: Search) -> Template:
+def _around(head: bytes, tail: bytes, values: tuple[Unread, ...], needs_reading: Search) -> Template:
     """What stands around a text between `head` and `tail`."""
     first, before = _cut(head, values)
     after_text, after = _cut(tail, values)
     if not before and not after:
-        return Template(head, tail, special=special)
+        return Template(head, tail, needs_reading=needs_reading)
     steps: list[_Step] = [*before, (_STRING, after_text, len(after_text)), *after]
     value, last, _ = steps.pop()
-    return Template(first, last, (*steps, (value, b"", 0)), special)
+    return Template(first, last, (*steps, (value, b"", 0)), needs_reading)
 
 
 def _cut(data: bytes, values: tuple[Unread, ...]) -> tuple[bytes, list[_Step]]:
@@ -165,16 +168,16 @@ class FrameTemplate:
         self.tries = TRIES
         """How often one may still be learned in vain; with none left, it is not worth looking."""
 
-    def learn(self, name: str, frame: bytes, text: str, special: Search) -> None:
-        """All that `frame` brought is `text`."""
-        if not _PLAIN(text):
-            return
+    def learn(self, name: str, frame: bytes, text: str, needs_reading: Search = nothing) -> None:
+        """All that `frame` brought is `text`, which is one of its strings."""
+        if not _PLAIN(text) or b"\\u00" in frame:
+            return  # it could be written in another way, and stand elsewhere as it is
         string = b'"%b"' % text.encode()
         head, found, tail = frame.partition(string)
         if not found or string in tail or not head.rstrip().endswith(b":"):
             return  # which of them it was is not known, or it is a member's name
         self.tries -= 1
-        self._name, self.frame, self.read = name, _around(head, tail, self._unread, special), None
+        self._name, self.frame, self.read = name, _around(head, tail, self._unread, needs_reading), None
 
     def learn_read(self, read: bytes, name: str, frame: bytes) -> None:
         """`read` was `frame` and nothing else, and so was what is like it."""

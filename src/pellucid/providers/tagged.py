@@ -13,7 +13,7 @@ from typing import Any
 from .. import tags
 from ..emit import Emitter, Key
 from ..parts import ThinkingPart
-from .frame_template import Alike
+from .frame_template import SkipRule
 from .profiles import Profile
 
 TEXT: Key = "text"
@@ -44,23 +44,23 @@ class TaggedText:
         self._logprobs: list[dict[str, Any]] | None = None
         self._open: str | None = None
         self._answered = False
-        self.alike: Alike | None = Alike()
-        """See `Reader.alike`: of the text that was fed last, unless it was followed by something else."""
+        self.skip_rule: SkipRule | None = None
+        """Of the text that was fed last."""
 
     def feed(self, text: str, logprobs: list[dict[str, Any]] | None = None) -> None:
         if self._splitter is None:
             self._emit.text(TEXT, text, logprobs=logprobs)
+            self.skip_rule = SkipRule()
         else:
             if logprobs:
                 self._logprobs = (self._logprobs or []) + logprobs
             spans = self._splitter.feed(text)
             special = self._splitter.special if len(spans) == 1 and spans[0].text == text else None
-            self.alike = None if special is None else Alike(special, self._splitter.skip)
+            self.skip_rule = None if special is None else SkipRule(special, self._splitter.skip)
             self._spans(spans)
 
     def pause(self) -> None:
         """Something else follows. White space before an answer stays held: it is not known yet whose it is."""
-        self.alike = Alike()
         if self._splitter is not None and self._answered:
             self._spans(self._splitter.pause())
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Collection, Container, Sequence
+from collections.abc import Collection, Container, Sequence, Sized
 from contextlib import suppress
 from contextvars import Context, copy_context
 from time import time_ns
@@ -310,6 +310,7 @@ class LiveRun:
             with suppress(Exception):
                 stream.cancel()
         self._handler.end_run()
+        self._notify()
 
     def emit(self, event: SideEvent) -> None:
         """Deliver an event that is not the model's, from whatever thread. After the run's end it is dropped."""
@@ -382,8 +383,7 @@ class LiveRun:
             try:
                 passed = stage.process(batch)
             except Exception:
-                self._broken = self._passed.index(stage) + 1
-                self._passed = (*[Stage()] * self._broken, *self._stages[self._broken :])
+                self._break_up_to(stage)
                 raise
             is_delta = is_delta and passed is batch
             batch = passed
@@ -392,6 +392,11 @@ class LiveRun:
                 self.ended = events[-1]
                 self._handler.end_run()
             self._receive(batch)
+
+    def _break_up_to(self, stage: Stage) -> None:
+        """It raised: from now on it has no part, nor have those before it."""
+        self._broken = self._passed.index(stage) + 1
+        self._passed = (*[Stage()] * self._broken, *self._stages[self._broken :])
 
     def _pusher(self, first: int) -> Push:
         def push(batch: Batch) -> None:
@@ -417,11 +422,20 @@ class LiveRun:
         self._text_like = like if writer is not None else None
         return writer
 
+    @property
+    def waiting(self) -> Sized:
+        return self._side_events
+
     def add_texts(self, texts: list[tuple[str, int]]) -> None:
         self.run.add_text("".join([text for text, _ in texts]))
         for stage in self._passed:
             if stage.takes_texts and self._text_like is not None:
-                stage.add_texts(self._text_like, texts)
+                try:
+                    stage.add_texts(self._text_like, texts)
+                except Exception as error:
+                    self._break_up_to(stage)
+                    self._fail_delivery(error)
+                    return
 
     def fail_text(self, error: BaseException) -> None:
         self._fail_delivery(error)
@@ -570,6 +584,7 @@ class LiveRun:
         stream, self._stream = self._stream, None
         if self._answering is not None:
             self._answering.cancel()
+        self._notify()
         last = stream.cancel(error) if stream is not None else []
         if error is None:
             self.run.cancel()

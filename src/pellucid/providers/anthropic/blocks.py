@@ -11,7 +11,7 @@ from typing import Any
 
 from ...emit import Emitter, Key
 from ...parts import CompactionPart, Form, OpaquePart
-from ..frame_template import Alike
+from ..frame_template import SkipRule
 from ..loose import loose_json
 from .frames import Delta
 from .server_tools import around_input, call_part, extras, is_call, is_result, return_part
@@ -47,9 +47,9 @@ class Block:
     def delta(self, delta: Delta, data: bytes) -> None:
         """More of it; `data` is the whole event, for fields that `delta` does not know."""
 
-    def alike(self) -> Alike:
-        """See `Reader.alike`."""
-        return Alike()
+    def skip_rule(self, delta: Delta) -> SkipRule | None:
+        """See `Reader`: of an event that brought `delta`."""
+        return None
 
     def stop(self) -> None:
         self.emit.close(self.key)
@@ -72,6 +72,9 @@ class Thinking(Block):
             self._say(delta.thinking, "")
         elif delta.signature or delta.text:
             self._say(delta.text or "", delta.signature or "")
+
+    def skip_rule(self, delta: Delta) -> SkipRule | None:
+        return SkipRule() if delta.thinking else None
 
     def _say(self, text: str, signature: str) -> None:
         # Servers that do not sign send an empty signature: that is none.
@@ -107,8 +110,8 @@ class Text(Block):
         elif delta.citation is not None:
             self._citations.append(delta.citation)
 
-    def alike(self) -> Alike:
-        return Alike(skipped=self._skipped)
+    def skip_rule(self, delta: Delta) -> SkipRule | None:
+        return SkipRule(on_skip=self._skipped) if delta.text else None
 
     def _skipped(self, text: str) -> None:
         self._length += len(text)

@@ -21,7 +21,7 @@ from ...errors import ErrorInfo
 from ...parts import FinishReason, Form, Origin
 from ..answer import AnswerDecoder, EventFrames, Reader
 from ..faults import fault_of_value
-from ..frame_template import Alike, Unread
+from ..frame_template import Unread
 from ..loose import loose_json
 from ..profiles import Profile
 from .blocks import Block, Context, block
@@ -64,8 +64,6 @@ class MessageReader(Reader):
         self._context = Context(self.emit, form)
         self._open: dict[int, Block] = {}
         """The blocks under way, by index, in the order in which they began."""
-        self._growing: Block | None = None
-        """The block that the last event brought more of."""
         self._last: int = 0
         self._blocks = 0
         self._id: str | None = None
@@ -81,12 +79,13 @@ class MessageReader(Reader):
             if data.strip():
                 self._fault(data) if name == "error" else self.refuse(data)
             return
-        kind, self._growing = frame.type or name, None
+        kind = frame.type or name
         if kind == "content_block_delta":
             self.heard = True
             if frame.delta is not None:
-                self._growing = self._block(frame.index, frame.delta)
-                self._growing.delta(frame.delta, data)
+                opened = self._block(frame.index, frame.delta)
+                opened.delta(frame.delta, data)
+                self.skip_rule = opened.skip_rule(frame.delta)
         elif kind == "content_block_start":
             self.heard = True
             if frame.content_block is not None:
@@ -106,9 +105,6 @@ class MessageReader(Reader):
             self._fault(data)
         elif frame.type is None and not self.heard:
             self.refuse(data)
-
-    def alike(self) -> Alike | None:
-        return None if self._growing is None else self._growing.alike()
 
     def _fault(self, data: bytes) -> None:
         """An error in the stream, or in place of a message: nothing follows it."""

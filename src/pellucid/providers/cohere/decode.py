@@ -19,7 +19,7 @@ from ...parts import FinishReason, OpaquePart, Origin, Usage
 from ..answer import AnswerDecoder, EventFrames, Reader
 from ..faults import fault_of_value
 from ..fitting import fit
-from ..frame_template import Alike
+from ..frame_template import SkipRule
 from ..loose import loose_json
 from ..profiles import Profile
 from .event import Delta, Event, Message, read_event
@@ -91,9 +91,6 @@ class _Reader(Reader):
             self.heard = True
             self._opaque(kind, {"event": loose_json(data)})
 
-    def alike(self) -> Alike:
-        return Alike()
-
     def flush(self) -> None:
         for index in list(self._others):
             self._end_other(index)
@@ -133,6 +130,8 @@ class _Reader(Reader):
         if type(content) is dict:
             logprobs = event.logprobs
             self._piece(event.index, content, [_logprob(logprobs)] if isinstance(logprobs, dict) else None)
+            if len(content) == 1 and event.index not in self._others:
+                self.skip_rule = SkipRule()
 
     def _piece(self, index: int | None, content: dict[str, Any], logprobs: list[dict[str, Any]] | None = None) -> None:
         if index in self._others or content.get("type") not in _KNOWN:

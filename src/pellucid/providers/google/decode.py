@@ -27,7 +27,7 @@ from ...parts import BuiltinToolCallPart, BuiltinToolReturnPart, FilePart, Finis
 from ...text import GrowingText
 from ..answer import AnswerDecoder, EventFrames, Frame, Reader
 from ..faults import TURN_FAILED, a_word, fault_of_value
-from ..frame_template import NUMBER, Alike, unread
+from ..frame_template import NUMBER, SkipRule, unread
 from ..profiles import Profile
 from . import grounding
 from .chunk import Candidate, Chunk, Object, Part, native_part, read_chunk, snake
@@ -186,14 +186,12 @@ class AnswerReader(Reader):
                 # Only one answer was asked for; a second candidate would be another answer.
                 if candidate.index == 0:
                     self._candidate(candidate, at, data)
+                    content = candidate.content
+                    if content is None or candidate != Candidate(content=content) or len(content.parts or ()) > 1:
+                        self.skip_rule = None
                     break
         if chunk.error is not None or not chunk.candidates:
             self._aside(chunk, data)
-
-    def alike(self) -> Alike | None:
-        if self._kind is None and self._interaction is None:
-            return None
-        return Alike(skipped=self._text.add if self._kind == "text" else None)
 
     def _count_skipped(self) -> None:
         """The counts of the last chunk that was skipped. It counted all that those before it did."""
@@ -281,6 +279,7 @@ class AnswerReader(Reader):
             self.emit.text(self._key, text, item=self._key, signature=signature or None, details=details)
         else:
             self.emit.thinking(self._key, text, form=self._form, signature=signature or None, details=details)
+        self.skip_rule = SkipRule(on_skip=self._text.add if kind == "text" else None)
 
     def _begin(self, kind: _Kind | None) -> None:
         """Another part begins: a run of this kind, or something whole."""

@@ -17,7 +17,7 @@ from ...errors import ErrorInfo
 from ...parts import FinishReason, OpaquePart, Origin, Usage
 from ..answer import AnswerDecoder, EventFrames, Reader
 from ..faults import fault_of_value
-from ..frame_template import Alike
+from ..frame_template import SkipRule
 from ..loose import loose_json
 from ..profiles import Profile
 from ..tagged import TEXT, TaggedText
@@ -55,6 +55,9 @@ class _Block:
         self.inserted: list[dict[str, Any]] = []
         self.signature: str | None = None
         self.over = False
+
+    def grow(self, text: str) -> None:
+        self.at += len(text)
 
     def insert(self, chunk: dict[str, Any]) -> dict[str, Any]:
         """The details of the part, with `chunk` among them."""
@@ -102,22 +105,11 @@ class _Reader(Reader):
             if fault is not None:
                 self.fail(fault)
 
-    def alike(self) -> Alike | None:
-        block, alike = self._block, self._text.alike
-        if block is None or alike is None:
-            return None
-
-        def skipped(text: str) -> None:
-            block.at += len(text)
-            if alike.skipped is not None:
-                alike.skipped(text)
-
-        return Alike(alike.special, skipped)
-
     def _more(self, block: _Block, text: str) -> None:
         """More of a thought."""
-        block.at += len(text)
+        block.grow(text)
         self.emit.thinking(block.key, text)
+        self.skip_rule = SkipRule(on_skip=block.grow)
 
     def flush(self) -> None:
         self._text.end()
@@ -180,8 +172,18 @@ class _Reader(Reader):
         block = self._block
         if block is None or block.thought:
             block = self._begin(thought=False)
-        block.at += len(text)
+        block.grow(text)
         self._text.feed(text, logprobs)
+        rule = self._text.skip_rule
+        if rule is not None:
+            on_skip = rule.on_skip
+
+            def skipped(text: str) -> None:
+                block.grow(text)
+                if on_skip is not None:
+                    on_skip(text)
+
+            self.skip_rule = SkipRule(rule.needs_reading, skipped)
 
     def _think(self, chunk: dict[str, Any], whole: bool) -> None:
         inner, signature, closed = chunk.get("thinking"), chunk.get("signature"), chunk.get("closed") is True
@@ -235,6 +237,7 @@ class _Reader(Reader):
 
     def _leave(self) -> None:
         """Something else follows the block under way."""
+        self.skip_rule = None
         if self._block is not None and not self._block.thought:
             self._text.pause()
         self._block = None

@@ -13,7 +13,7 @@ from typing import Any
 from ...parts import FilePart, FinishReason, Origin, Usage
 from ..answer import AnswerDecoder, LineFrames, Reader
 from ..faults import fault_of_value
-from ..frame_template import DATE, Alike, unread
+from ..frame_template import DATE, SkipRule, unread
 from ..loose import loose_json
 from ..profiles import Profile
 from ..tagged import TaggedText
@@ -63,12 +63,10 @@ class _Reader(Reader):
         if line.error:
             self.fail(fault_of_value(loose_json(data)))
 
-    def alike(self) -> Alike | None:
-        return self._text.alike
-
     def _think(self, text: str) -> None:
         self._text.pause()
         self.emit.thinking(_THINKING, text)
+        self.skip_rule = SkipRule()
 
     def flush(self) -> None:
         self._text.end()
@@ -78,6 +76,9 @@ class _Reader(Reader):
             self._think(message.thinking)
         if message.content:
             self._text.feed(message.content, logprobs)
+            self.skip_rule = self._text.skip_rule
+        if message.images or message.tool_calls:
+            self.skip_rule = None
         if message.images:
             self._text.pause()
             for data in message.images:

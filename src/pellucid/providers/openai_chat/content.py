@@ -12,7 +12,7 @@ from ... import tags
 from ...emit import Emitter
 from ...parts import BuiltinToolCallPart
 from ...text import GrowingText
-from ..frame_template import Alike
+from ..frame_template import SkipRule
 from ..profiles import Profile
 from ..tagged import HARMONY, TEXT, TaggedText
 from .merge import Told
@@ -26,8 +26,8 @@ _FUNCTIONS = "functions."
 
 class Content(Protocol):
     @property
-    def alike(self) -> Alike | None:
-        """See `Reader.alike`: of the text that was fed last."""
+    def skip_rule(self) -> SkipRule | None:
+        """See `Reader`: of the text that was fed last."""
         ...
 
     def feed(self, text: str, logprobs: list[dict[str, Any]] | None = None) -> None: ...
@@ -47,7 +47,7 @@ def content_reader(row: Profile, emit: Emitter, told: Told) -> Content:
 class _Harmony:
     """gpt-oss's own format, which a server without its parser passes on as it is: messages, channels, recipients."""
 
-    alike = None
+    skip_rule = None
 
     def __init__(self, emit: Emitter) -> None:
         self._emit = emit

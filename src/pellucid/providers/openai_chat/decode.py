@@ -12,7 +12,7 @@ from ...framing.sse import DEFAULT_LIMIT
 from ...parts import FinishReason, OpaquePart, Origin
 from ..answer import AnswerDecoder, EventFrames, Reader
 from ..faults import fault_of_value
-from ..frame_template import WORD, Alike, unread
+from ..frame_template import WORD, SkipRule, unread
 from ..loose import loose_json
 from ..profiles import Profile
 from ..tagged import TEXT
@@ -67,8 +67,6 @@ class _Reader(Reader):
         self._paused = True
         """Whether nothing of the content is held back."""
         self._calls = CallsReader(self.emit)
-        self._calling = False
-        """Whether the last chunk held more of a call."""
         self._streamed = False
         self._index: int | None = None
         """Which choice is read: the first that comes, which nearly everybody numbers 0."""
@@ -77,7 +75,6 @@ class _Reader(Reader):
 
     def frame(self, data: bytes, name: str) -> None:
         chunk, is_error = read_chunk(data), name == "error"
-        self._calling = False
         if chunk is None:
             if is_error:
                 self.fail(fault_of_value(data.decode("utf-8", "replace")))
@@ -102,14 +99,6 @@ class _Reader(Reader):
             self.emit.usage = read_usage(chunk.usage, self._row.reasoning_tokens)
         if chunk.error or chunk.x_groq or chunk.base_resp or is_error or choices is None:
             self._aside(chunk, data, is_error)
-
-    def alike(self) -> Alike | None:
-        if self._calling:
-            return None
-        if self._paused:
-            return None if self._merge is not None else Alike()
-        # What is told a second time is not emitted as it comes.
-        return None if self._told.twice and self.emit.is_open(REASONING) else self._content.alike
 
     def _aside(self, chunk: Chunk, data: bytes, is_error: bool) -> None:
         """What stands beside the choices, or in their place: errors in their several forms, Groq's second usage."""
@@ -165,9 +154,10 @@ class _Reader(Reader):
                 calls = [*calls, ToolCall(index=0, function=delta.function_call)]
             if calls:
                 self._pause()
-                self._calling = True
                 for call in calls:
                     self._calls.read(call)
+            if delta.reasoning_details or delta.executed_tools:
+                self.skip_rule = None
         if choice.finish_reason:
             self.finished = True
             self.emit.finish(
@@ -197,18 +187,25 @@ class _Reader(Reader):
             self._pause()
         self._told.twice = True
         self.emit.thinking(REASONING, text)
+        if self._merge is None:
+            self.skip_rule = SkipRule()
 
     def _say(self, text: str, logprobs: list[dict[str, Any]] | None = None) -> None:
         self._paused = False
         self._content.feed(text, logprobs)
+        # What is told a second time is not emitted as it comes.
+        repeats = self._told.twice and self.emit.is_open(REASONING)
+        self.skip_rule = None if repeats else self._content.skip_rule
 
     def _pause(self) -> None:
         """Something else than content follows."""
+        self.skip_rule = None
         self._content.pause()
         self._paused = True
 
     def _content_parts(self, content: list[Any]) -> None:
         """Content as a list of typed parts, as Mistral and some compatible servers write it."""
+        self.skip_rule = None
         for entry in content:
             entry = {"type": "text", "text": entry} if isinstance(entry, str) else entry
             if not isinstance(entry, dict):

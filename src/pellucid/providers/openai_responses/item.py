@@ -55,7 +55,7 @@ class Part:
         self.over = item.over
 
     def skipped(self, text: str) -> None:
-        """This was told without being read (see `Alike`)."""
+        """This was told without being read (see `SkipRule`)."""
         self.length += len(text)
 
 

@@ -20,7 +20,7 @@ from ...errors import ErrorInfo
 from ...parts import CompactionPart, FinishReason, OpaquePart, Origin
 from ..answer import Reader
 from ..faults import TURN_FAILED, fault_of_value
-from ..frame_template import NUMBER, WORD, Alike, unread
+from ..frame_template import NUMBER, WORD, SkipRule, unread
 from ..loose import loose_json
 from ..profiles import Profile
 from . import builtin
@@ -64,18 +64,15 @@ class Items(Reader):
         self._all: list[Item] = []
         self._last = 0
         self._calls = False
-        self._growing: Part | None = None
-        """What the last event brought more text of."""
 
     def frame(self, data: bytes, name: str) -> None:
         event = read_event(data)
         if event is not None and (event.type or name):
-            self._growing = self.event(event, name)
+            part = self.event(event, name)
+            if part is not None and type(event.delta) is str:
+                self.skip_rule = SkipRule(on_skip=part.skipped)
         elif data.strip():
             self._body(data, name)
-
-    def alike(self) -> Alike | None:
-        return None if self._growing is None else Alike(skipped=self._growing.skipped)
 
     def settle(self) -> None:
         """The stream said `[DONE]`, perhaps without a word of how it went."""
