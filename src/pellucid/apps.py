@@ -52,6 +52,3 @@ def _startable(agent: Any) -> Startable:
 
         return PydanticAgent(agent, agent.name or "agent")
     raise TypeError(f"a {type(agent).__name__} is no agent: give a pellucid.Agent or a pydantic_ai.Agent")
-
-
-__all__ = ["agui"]

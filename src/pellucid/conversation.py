@@ -145,6 +145,3 @@ def _weight(part: ModelRequestPart | ModelResponsePart) -> int:
             return UNREADABLE
         case _:
             return len(getattr(part, "content", None) or "")
-
-
-__all__ = ["droppable", "joined", "shortened", "weights"]

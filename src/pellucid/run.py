@@ -35,7 +35,6 @@ from msgspec.structs import replace
 
 from .errors import ErrorInfo, IllegalEvent
 from .events import (
-    ErrorEvent,
     Event,
     FunctionToolCallEvent,
     FunctionToolResultEvent,
@@ -355,6 +354,3 @@ class Run:
             self._call_id = given if given and given not in self._call_ids else self._mint("call")
             self._call_ids.add(self._call_id)
         return event if given == self._call_id else replace(event, part=replace(event.part, tool_call_id=self._call_id))
-
-
-__all__ = ["CallModel", "CallTools", "CheckOutput", "Effect", "ErrorEvent", "Mint", "Minter", "Run", "Step"]

@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from pellucid.envelopes import Envelope
 from pellucid.envelopes.judging import Mode
 from pellucid.envelopes.shown import SPACE_VIEWS, Subscriber
-from pellucid.spaces.past.history import REASONING_FORMS, History
+from pellucid.spaces.past.history import History
+from pellucid.spaces.past.training import REASONING_FORMS
 from tests.envelopes.life_kit import conversations, said
 from tests.examples import costly
 from tests.spaces.history_kit import MODES, Kept, Said, collected, kept_in

@@ -11,7 +11,8 @@ from pellucid.envelopes import Envelope, context
 from pellucid.envelopes.reasoning import Status
 from pellucid.envelopes.tree import Tree, shape, trees
 from pellucid.spaces.past.grown import MOST, every_tree, in_order
-from pellucid.spaces.past.history import ContextLine, Contexts, History, Patterns
+from pellucid.spaces.past.history import History
+from pellucid.spaces.past.shapes import ContextLine, Contexts, Patterns
 from tests.envelopes.life_kit import conversations, said, seed_flow
 from tests.examples import costly
 from tests.service_postgres import postgres_server

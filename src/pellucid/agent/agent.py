@@ -442,6 +442,3 @@ def _user_content(content: str | list[str | UserContent]) -> str | list[UserCont
     if isinstance(content, str):
         return content
     return [Text(piece) if isinstance(piece, str) else piece for piece in content]
-
-
-__all__ = ["Agent", "AgentOptions", "EventStream", "SteppedRun"]

@@ -81,6 +81,3 @@ def _said(entry: ResumeEntry, at: str) -> ToolApproved | ToolDenied:
     if answer.approved:
         return ToolApproved(answer.edited_args)
     return ToolDenied(answer.reason) if answer.reason else ToolDenied()
-
-
-__all__ = ["ANSWER", "approvals_of", "call_of", "interrupt_of"]

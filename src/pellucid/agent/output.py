@@ -173,5 +173,3 @@ def _without_fence(text: str) -> str:
 
 OutputSpec = type[Any] | Sequence[Any] | ToolOutput[Any] | NativeOutput[Any] | PromptedOutput[Any]
 Validator = Callable[..., Any]
-
-__all__ = ["NativeOutput", "Output", "OutputSpec", "PromptedOutput", "ToolOutput", "Validator", "output_of"]

@@ -38,6 +38,3 @@ def unanswered(history: Sequence[ModelMessage]) -> dict[str, ToolCallPart]:
                 if isinstance(part, ToolReturnPart | RetryPromptPart):
                     waiting.pop(part.tool_call_id, None)
     return waiting
-
-
-__all__ = ["unanswered", "went_on"]

@@ -452,6 +452,3 @@ async def _called(function: Callable[..., Any], context: RunContext[Any], value:
     """`function(value)`, or `function(context, value)` if it wants to know."""
     result: Any | Awaitable[Any] = function(context, value) if takes_context(function) else function(value)
     return await result if isawaitable(result) else result
-
-
-__all__ = ["AgentRun", "Plan", "warn"]

@@ -91,6 +91,3 @@ def _holds_state(deps: Any) -> bool:
     if not dataclasses.is_dataclass(deps) or isinstance(deps, type):
         return False
     return any(held.name == "state" for held in dataclasses.fields(deps))
-
-
-__all__ = ["Start", "Startable", "StateDeps", "name_taken", "with_state"]

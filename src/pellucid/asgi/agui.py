@@ -229,6 +229,3 @@ async def _live(receive: http.Receive, send: http.Send) -> None:
             await send({"type": "lifespan.shutdown.complete"})
             return
         await send({"type": "lifespan.startup.complete"})
-
-
-__all__ = ["DIALECT_HEADER", "AGUIApp", "fits"]

@@ -46,6 +46,3 @@ def check_resume(request: Request, *, understood: bool) -> None:
                 "entry for each interrupt, and a tool message for each call of a tool of yours"
             )
             raise RequestError(what, code="missing", param="resume")
-
-
-__all__ = ["check_resume"]

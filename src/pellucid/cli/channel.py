@@ -68,14 +68,3 @@ class Channel(Generic[M]):
 
     def close(self) -> None:
         self._writer.close()
-
-
-__all__ = [
-    "FOR_WORKER",
-    "TO_SUPERVISOR",
-    "Begin",
-    "Channel",
-    "ForWorker",
-    "ToSupervisor",
-    "Up",
-]

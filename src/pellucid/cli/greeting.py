@@ -105,6 +105,3 @@ async def _has(url: str, *, spaces: bool = False) -> bool:
         return False
     finally:
         await store.aclose()
-
-
-__all__ = ["greet"]

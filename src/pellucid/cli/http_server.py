@@ -106,6 +106,3 @@ def listen(host: str, port: int) -> list[socket.socket]:
             [f"server.port: cannot listen on {host}:{port}: {reason}; choose another with --port"]
         ) from error
     return sockets
-
-
-__all__ = ["LAST_WORDS_SECONDS", "Server", "listen"]

@@ -16,7 +16,8 @@ from ..events import Event, ModelEvent
 from ..framing import SSEDecoder
 from ..parts import ModelRequest, UserPromptPart
 from ..protocols import agui, ai_sdk, chat, chat_completions, openresponses
-from ..protocols.agui.verify import RULES, Verifier
+from ..protocols.agui.rules import RULES
+from ..protocols.agui.verify import Verifier
 from ..protocols.ai_sdk.verify import verify as verify_ai_sdk
 from ..protocols.chat.verify import verify as verify_chat
 from ..protocols.chat_completions.verify import verify as verify_chat_completions
@@ -150,5 +151,3 @@ PROTOCOLS: dict[str, Protocol] = {
         get_args(openresponses.Dialect),
     ),
 }
-
-__all__ = ["PROTOCOLS", "Played", "Protocol", "Told", "play", "protocol"]

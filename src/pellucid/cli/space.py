@@ -238,6 +238,3 @@ def _shown(row: StoredSpace, participants: Sequence[StoredParticipant]) -> dict[
 
 for _taking_part in (space_join.join, space_tail.tail, space_say.say, space_replay.replay, space_export.export):
     space.add_command(_taking_part)
-
-
-__all__ = ["space"]

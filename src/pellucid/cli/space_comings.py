@@ -37,6 +37,3 @@ def _did(events: Sequence[str]) -> str:
         return ", ".join(_WORDS.get(event, "?") for event in events)
     times = len(events) // 2
     return _OFTEN[events[0], len(events) % 2] + (f", {times} times" if times > 1 else "")
-
-
-__all__ = ["comings"]

@@ -10,7 +10,8 @@ import click
 import uvloop
 
 from ..errors import RequestError
-from ..spaces.past.history import EXPORT_FORMATS, REASONING_FORMS
+from ..spaces.past.exporting import EXPORT_FORMATS
+from ..spaces.past.training import REASONING_FORMS
 from .space_options import reader, where
 
 
@@ -72,6 +73,3 @@ def export(
                 uvloop.run(write(file))
         except OSError as error:
             raise RequestError(f"{output}: {error.strerror or error}") from None
-
-
-__all__ = ["export"]

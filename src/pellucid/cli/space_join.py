@@ -150,6 +150,3 @@ class Visit:
 
     async def _help(self, _: str) -> None:
         self._lanes.tell(HELP)
-
-
-__all__ = ["join"]

@@ -223,6 +223,3 @@ def _sure(envelope: Envelope) -> str:
 def _because(envelope: Envelope) -> str:
     reason = envelope.payload.get("reason")
     return f": {reason}" if isinstance(reason, str) and reason else ""
-
-
-__all__ = ["Lanes"]

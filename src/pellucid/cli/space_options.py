@@ -81,6 +81,3 @@ def participant(url: str, token: str, space: str | None, **more: Any) -> Partici
 
 def reader(url: str, token: str, space: str | None) -> SpaceReader:
     return SpaceReader(address(url, space), token)
-
-
-__all__ = ["TOKEN", "URL", "json_option", "last_option", "participant", "reader", "view_option", "where"]

@@ -52,6 +52,3 @@ def replay(
 
     with Lanes(as_json) as lanes:
         uvloop.run(play())
-
-
-__all__ = ["replay"]

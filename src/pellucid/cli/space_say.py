@@ -68,6 +68,3 @@ def _payload(kind: str, text: str | None, payload: str | None) -> dict[str, Any]
     if not isinstance(value, dict):
         raise click.BadParameter("it must be an object", param_hint="--payload")
     return value
-
-
-__all__ = ["say"]

@@ -59,6 +59,3 @@ def tail(
         return
     with Lanes(as_json) as lanes:
         uvloop.run(watch() if follow and before_seq is None else look())
-
-
-__all__ = ["tail"]

@@ -8,6 +8,3 @@ CONTROLS = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)])
 
 def visible(text: str) -> str:
     return text.translate(CONTROLS)
-
-
-__all__ = ["CONTROLS", "visible"]

@@ -63,6 +63,3 @@ async def _listen(channel: Channel[ForWorker], server: Server, engine: LentEngin
 async def _tell(channel: Channel[ForWorker], server: Server) -> None:
     await server.up()
     channel.say(Up())
-
-
-__all__ = ["worker"]

@@ -229,6 +229,3 @@ class _Worker:
                 self.up.set()
             elif self._borrower is not None:
                 self._borrower.heard(message)
-
-
-__all__ = ["supervise"]

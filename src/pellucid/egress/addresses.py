@@ -89,6 +89,3 @@ def literal(host: str) -> Address | None:
         return ip_address(host)
     except ValueError:
         return None
-
-
-__all__ = ["Address", "Network", "literal", "meant", "special"]

@@ -60,6 +60,3 @@ class EgressConnector(aiohttp.TCPConnector):
         # Here, because addresses that are written out are never resolved, and redirects come by here too.
         self._policy.check(req.url)
         return await super().connect(req, traces, timeout)
-
-
-__all__ = ["EgressConnector"]

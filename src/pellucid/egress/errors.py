@@ -35,6 +35,3 @@ def bad_url(what: str) -> EgressError:
 
 def failed(what: str) -> EgressError:
     return EgressError(what, kind="invalid_request", code="egress_failed")
-
-
-__all__ = ["EgressError", "bad_url", "failed", "refused"]

@@ -96,6 +96,3 @@ def _next(at: URL, location: str) -> str:
 def where(at: URL) -> str:
     """The URL without what may be secret in it."""
     return str(at.origin()) if at.is_absolute() and at.raw_host else "the URL"
-
-
-__all__ = ["fetch", "where"]

@@ -113,6 +113,3 @@ def cause_of(error: BaseException) -> EgressError | None:
         inner = [link.__cause__, link.__context__, *getattr(link, "exceptions", ())]
         seen += [other for other in inner if other is not None and all(other is not known for known in seen)]
     return None
-
-
-__all__ = ["AnswerTooLarge", "EgressTransport", "cause_of", "transport"]

@@ -237,6 +237,3 @@ def _is_name(host: str) -> bool:
 
 def _unknown(host: str) -> str:
     return f"the host {host[:100]!r} has no public address"
-
-
-__all__ = ["EgressPolicy", "Fetched", "Resolve", "resolve"]

@@ -192,6 +192,3 @@ def _bits(mask: int) -> list[int]:
         found.append(lowest.bit_length() - 1)
         mask ^= lowest
     return found
-
-
-__all__ = ["MAX_SIZE", "Automaton", "OutOfSteps", "Steps", "TooLarge", "points"]

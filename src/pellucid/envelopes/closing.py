@@ -27,17 +27,3 @@ GONE = 4404
 """The space is not there any more."""
 NOBODY = 4408
 """Nobody joined in time."""
-
-__all__ = [
-    "BROKEN",
-    "BROKE_RULES",
-    "GONE",
-    "LATER",
-    "NOBODY",
-    "NOT_LET_IN",
-    "NO_JOIN",
-    "NO_TOKEN",
-    "OVER",
-    "RESTARTING",
-    "TOO_BIG",
-]

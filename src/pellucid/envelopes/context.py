@@ -88,19 +88,3 @@ def ancestors(path: str) -> tuple[str, ...]:
 def is_within(path: str | None, of: str) -> bool:
     """Whether it is that one, or one under it. Nothing in the main conversation is within a context."""
     return path is not None and (path == of or path.startswith(of + "/"))
-
-
-__all__ = [
-    "MAX_DEPTH",
-    "MAX_LENGTH",
-    "ancestors",
-    "child",
-    "depth",
-    "is_segment",
-    "is_within",
-    "leaf",
-    "parent",
-    "parse",
-    "root",
-    "segments",
-]

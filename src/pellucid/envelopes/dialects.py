@@ -86,6 +86,3 @@ def dialect_of(frame: Mapping[str, Any]) -> DialectName | None:
         if "/" in kind or "correlation_id" in frame:
             return USUAL
     return None
-
-
-__all__ = ["DIALECTS", "USUAL", "Dialect", "dialect_named", "dialect_of"]

@@ -98,6 +98,3 @@ class EnvelopeError(RequestError):
         super().__init__(message, kind=kind, code=code, param=param)
         self.about = about
         self.attempted_kind = attempted_kind
-
-
-__all__ = ["ERASED", "GATEWAY", "DialectName", "Envelope", "EnvelopeError", "Flag"]

@@ -97,6 +97,3 @@ def _turned(tree: Tree) -> Tree:
         case Times(item, low, high):
             return Times(_turned(item), low, high)
     return tree
-
-
-__all__ = ["Finder"]

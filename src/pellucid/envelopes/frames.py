@@ -192,6 +192,3 @@ def is_heartbeat(frame: Mapping[str, Any]) -> bool:
     """Whether it says no more than that its sender is there: to be dropped."""
     kind = frame.get("kind")
     return isinstance(kind, str) and kind.replace(".", "/") == HEARTBEAT
-
-
-__all__ = ["MAX_DEPTH", "Join", "is_heartbeat", "join_in", "load", "name_of"]

@@ -56,6 +56,3 @@ def _said(word: str) -> str | None:
         return msgspec.json.decode(word, type=str)
     except (msgspec.MsgspecError, UnicodeError):
         return None
-
-
-__all__ = ["LOOKED_AT", "glimpse"]

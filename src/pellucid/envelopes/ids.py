@@ -54,6 +54,3 @@ def participant(value: Any, at: str = "participant") -> str:
             f"{at}: {name!r} has blanks, and an id has none; {'-'.join(name.split()) or 'alice'!r} would do", param=at
         )
     return name
-
-
-__all__ = ["checked", "is_id", "participant", "several"]

@@ -13,9 +13,8 @@ import msgspec
 from ..errors import ErrorInfo, ErrorKind
 from ..text import meant
 from . import kinds
-from .envelope import Envelope
+from .envelope import Envelope, Flag
 from .reasoning import Contexts, Reasoning
-from .verdict import Flag
 
 Mode: TypeAlias = Literal["strict", "flag", "off"]
 Act: TypeAlias = Literal["start", "step", "conclusion", "cancel", "word"]
@@ -210,17 +209,3 @@ def _refusal(code: str, message: str, *, kind: ErrorKind = "invalid_request", pa
 def _listed(names: list[str] | tuple[str, ...]) -> str:
     more = f" and {len(names) - TOLD} more" if len(names) > TOLD else ""
     return ", ".join(repr(name) for name in names[:TOLD]) + more
-
-
-__all__ = [
-    "Act",
-    "Case",
-    "LifecycleSettings",
-    "Mode",
-    "Move",
-    "Standing",
-    "forbidden",
-    "references",
-    "remarks",
-    "wrong",
-]

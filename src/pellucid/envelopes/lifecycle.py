@@ -38,11 +38,11 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 
 from . import context, kinds
-from .envelope import GATEWAY, Envelope, EnvelopeError
+from .envelope import GATEWAY, Envelope, EnvelopeError, Flag
 from .ids import is_id
-from .judging import Act, Case, LifecycleSettings, Mode, Move, Standing, forbidden, references, remarks, wrong
+from .judging import Act, Case, LifecycleSettings, Move, Standing, forbidden, references, remarks, wrong
 from .reasoning import Contexts, Reasoning, State, Status
-from .verdict import Ended, Flag, Names, Place, Verdict
+from .verdict import Ended, Names, Place, Verdict
 
 MOVES: dict[Standing, dict[Act, Move]] = {
     "unseen": {"start": "open", "step": "imply", "conclusion": "wrong", "cancel": "wrong", "word": "imply"},
@@ -250,11 +250,3 @@ def _outermost(several: Iterable[Reasoning]) -> tuple[Reasoning, ...]:
     return tuple(
         found for path, found in chosen.items() if not any(above in chosen for above in context.ancestors(path))
     )
-
-
-__all__ = [
-    "MOVES",
-    "Lifecycle",
-    "LifecycleSettings",
-    "Mode",
-]

@@ -45,6 +45,3 @@ def text_in(result: Any) -> str | None:
     if len(texts) < len(content) or not all(isinstance(text, str) for text in texts):
         return None
     return "\n".join(map(str, texts))
-
-
-__all__ = ["CALL", "CANCELLED", "LIST", "calling", "given_to", "text_in", "tool_of"]

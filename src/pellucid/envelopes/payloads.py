@@ -188,34 +188,3 @@ class Failure(Payload, frozen=True):
     message: str | None = None
     attempted_kind: str | None = None
     your_capabilities: tuple[Capability, ...] | None = None
-
-
-__all__ = [
-    "Capability",
-    "Chat",
-    "Conclusion",
-    "Failure",
-    "Grant",
-    "Hypothesis",
-    "Invite",
-    "InviteAck",
-    "Kick",
-    "McpRequest",
-    "McpResponse",
-    "Metadata",
-    "Observation",
-    "Payload",
-    "Presence",
-    "Present",
-    "Question",
-    "Reason",
-    "Revoke",
-    "Share",
-    "Start",
-    "Status",
-    "Step",
-    "Thought",
-    "Uncertainty",
-    "Welcome",
-    "Words",
-]

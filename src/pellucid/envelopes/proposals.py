@@ -26,9 +26,8 @@ import msgspec
 
 from ..errors import ErrorInfo, ErrorKind
 from . import kinds
-from .envelope import Envelope
+from .envelope import Envelope, Flag
 from .mcp import tool_of
-from .verdict import Flag
 
 ProposalStatus: TypeAlias = Literal["open", "fulfilled", "rejected", "withdrawn"]
 
@@ -208,6 +207,3 @@ def _asked(envelope: Envelope) -> tuple[str | None, str | None]:
 
 def _refusal(code: str, message: str, param: str = "correlation_id", kind: ErrorKind = "invalid_request") -> ErrorInfo:
     return ErrorInfo(kind=kind, code=code, message=message, param=param)
-
-
-__all__ = ["Proposal", "ProposalStatus", "ProposalVerdict", "Proposals"]

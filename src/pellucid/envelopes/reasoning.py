@@ -196,6 +196,3 @@ def _names_of(found: Reasoning) -> tuple[str, ...]:
     if found.start is None or context.leaf(found.path) == found.start:
         return () if found.start in (None, found.path) else (found.start,)
     return (found.start, f"{found.path}/{found.start}")
-
-
-__all__ = ["Contexts", "Reasoning", "State", "Status"]

@@ -94,6 +94,3 @@ def invite_ack(id: str, ts: int, about: Envelope, payload: dict[str, Any]) -> En
 
 def _present(who: Present) -> dict[str, Any]:
     return {"id": who.id, "capabilities": list(who.capabilities)}
-
-
-__all__ = ["error", "gap", "invite_ack", "presence", "welcome"]

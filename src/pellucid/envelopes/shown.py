@@ -76,6 +76,3 @@ def is_shown(envelope: Envelope, place: Place, reader: Subscriber, *, advisory: 
     if not reader.reasoning and (is_reasoning or (envelope.context is not None and not addressed)):
         return False
     return addressed or envelope.context is None or place.role in ROLES[reader.view]
-
-
-__all__ = ["NEVER_FOLDED", "SPACE_VIEWS", "SpaceView", "Subscriber", "is_shown", "space_view"]

@@ -251,6 +251,3 @@ def encode(envelope: Envelope, dialect: DialectName) -> bytes:
 def time_text(ts: int) -> str:
     """Milliseconds since 1970 as RFC 3339."""
     return (_EPOCH + ts * _MS).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-__all__ = ["Defaults", "encode", "read", "time_text", "write"]

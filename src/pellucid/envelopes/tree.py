@@ -159,6 +159,3 @@ def _word(envelope: Envelope) -> str:
         tool = tool_of(envelope) or envelope.payload.get("method")
         return f"call {tool}" if isinstance(tool, str) else "call"
     return envelope.kind.removeprefix("reasoning/")
-
-
-__all__ = ["Said", "Sees", "Tree", "shape", "trees"]

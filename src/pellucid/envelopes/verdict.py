@@ -50,6 +50,3 @@ class Names(msgspec.Struct, frozen=True):
 
     ids: frozenset[str] = frozenset()
     paths: frozenset[str] = frozenset()
-
-
-__all__ = ["Ended", "Flag", "Names", "Place", "Role", "Verdict"]

@@ -57,6 +57,3 @@ def _strings(value: Any) -> Iterator[str]:
             ahead += reversed(one.values())
         elif isinstance(one, list | tuple):
             ahead += reversed(one)
-
-
-__all__ = ["searched_text", "text_of"]

@@ -238,6 +238,3 @@ class LentEngine:
         self._url = message.url
         self._readiness.error = EngineError(message.error, message.code) if message.error else None
         self._readiness.set(message.state)
-
-
-__all__ = ["Borrower", "FromWorker", "Lender", "LentEngine", "LentQueue", "ToWorker"]

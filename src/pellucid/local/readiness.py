@@ -44,6 +44,3 @@ class Readiness:
                 f"the embedded engine was not ready after {timeout} seconds (state: {self.state}{self._where})",
                 "timeout",
             ) from self.error
-
-
-__all__ = ["Readiness", "State"]

@@ -217,6 +217,3 @@ def _handed_on(messages: list[ModelMessage]) -> list[str]:
 
 def _is_url(content: Any) -> bool:
     return type(content) in _ACCEPT and (content.url or "").startswith(("http://", "https://"))
-
-
-__all__ = ["Media", "WithMedia"]

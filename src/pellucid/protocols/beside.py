@@ -77,6 +77,3 @@ def citations(raw: list[dict[str, Any]]) -> list[Citation]:
 
 def _index(value: Any) -> int | None:
     return value if type(value) is int else None
-
-
-__all__ = ["NEVER", "Citation", "Token", "citations", "tokens"]

@@ -116,6 +116,3 @@ def _alternatives(one: inspect.Type) -> list[inspect.Type]:
     if isinstance(one, inspect.UnionType):
         return [inner for alternative in one.types for inner in _alternatives(alternative)]
     return _alternatives(one.type) if isinstance(one, inspect.Metadata) else [one]
-
-
-__all__ = ["convert", "decode", "not_too_deep", "read_json"]

@@ -59,6 +59,3 @@ def _named(tools: tuple[ToolDefinition, ...], name: Any) -> str:
         there = ", ".join(sorted(names)) or "none"
         wrong_choice(f"there is no tool named {brief(name)!r} in tools (there are: {there})")
     return name
-
-
-__all__ = ["MODES", "Mode", "allowed", "any_of", "just", "offered", "wrong_choice"]

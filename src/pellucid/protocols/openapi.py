@@ -22,5 +22,3 @@ VIEW = parameter(
     "In what form reasoning is wanted: no more than the key allows. The query parameter `view` says the same.",
     {"type": "string", "enum": ["raw", "summary", "sealed", "hidden"]},
 )
-
-__all__ = ["STRING", "VIEW", "Schema", "parameter"]

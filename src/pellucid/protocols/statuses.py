@@ -18,5 +18,3 @@ STATUSES: dict[ErrorKind, int] = {
     "timeout": 504,
     "server_error": 500,
 }
-
-__all__ = ["STATUSES"]

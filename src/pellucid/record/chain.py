@@ -86,6 +86,3 @@ def ended_by(more: dict[str, Any]) -> Sequence[tuple[int, int]] | None:
             return None
         found.append((pair[0], pair[1]))
     return found
-
-
-__all__ = ["Entry", "Head", "ended_by", "follow", "genesis", "ranges"]

@@ -175,6 +175,3 @@ class Scope:
 
 def _of(line: EntryLine) -> str:
     return f"{line.kind} {line.subject}" if line.subject else line.kind
-
-
-__all__ = ["Scope"]

@@ -69,6 +69,3 @@ def read_body(body: bytes) -> Checkpoint | None:
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
     return checkpoint if checkpoint.body() == body else None
-
-
-__all__ = ["Checkpoint", "Signed", "read_body", "signed"]

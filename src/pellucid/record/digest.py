@@ -43,6 +43,3 @@ def unhex(text: str) -> bytes:
     except ValueError:
         return b""
     return data if data.hex() == text else b""
-
-
-__all__ = ["SALT_BYTES", "canonical", "digest", "framed", "unhex"]

@@ -77,6 +77,3 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def right(self) -> bool:
         return not self.findings
-
-
-__all__ = ["Finding", "Report", "ScopeReport", "What"]

@@ -137,6 +137,3 @@ def _missing(line: CheckpointLine, first: int, last: int) -> Finding:
         return _wrong(line, f"checkpoint {line.number} comes after checkpoint {first - 1}")
     named = f"checkpoint {first} is" if first == last else f"checkpoints {first} to {last} are"
     return Finding(what="checkpoint", message=f"{named} not there", owner=line.owner, checkpoint=first)
-
-
-__all__ = ["Heads", "SignedHead"]

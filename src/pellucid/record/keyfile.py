@@ -95,6 +95,3 @@ def _keys(data: bytes, where: str, *, private: bool) -> RecordKeys:
     if private and not signers:
         raise ConfigError([f"{where}: there is no private key in it to sign the record with"])
     return RecordKeys(tuple(signers), Trusted(publics))
-
-
-__all__ = ["ENV", "RecordKeys", "ensure_record_keys", "env_record_keys", "read_public_keys", "read_record_keys"]

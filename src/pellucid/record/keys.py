@@ -146,6 +146,3 @@ _WRONG = "it must hold Ed25519 keys in PEM (-----BEGIN PRIVATE KEY-----), withou
 
 def _load(block: bytes, kind: bytes) -> object:
     return load_pem_private_key(block, None) if kind.endswith(b"PRIVATE KEY") else load_pem_public_key(block)
-
-
-__all__ = ["Recording", "Signer", "Trusted", "key_id", "public_pem", "read_signers"]

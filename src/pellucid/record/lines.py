@@ -132,19 +132,3 @@ def content_of(data: bytes) -> dict[str, Any]:
         return {"content": data.decode()}
     except UnicodeDecodeError:
         return {"content_base64": data}
-
-
-__all__ = [
-    "FORMAT",
-    "Begin",
-    "CheckpointLine",
-    "End",
-    "EntryLine",
-    "KeyLine",
-    "Line",
-    "ScopeLine",
-    "UnrecordedLine",
-    "content_of",
-    "decode_line",
-    "encode_line",
-]

@@ -153,6 +153,3 @@ class Verifier:
     def _found(self, finding: Finding) -> None:
         if len(self._findings) < MOST:
             self._findings.append(finding)
-
-
-__all__ = ["MOST", "Verifier"]

@@ -47,6 +47,3 @@ def take(
         bucket[name] = (left[name], now)
         full = max(full, now + ((limit - left[name]) * window / limit if limit > 0 else 0.0))
     return Verdict(allowed, 0.0 if allowed else longest, None if allowed else which, left), full
-
-
-__all__ = ["Bucket", "take"]

@@ -140,6 +140,3 @@ class Follower:
             self._waiter.set_result(None)
         if self._on_ready is not None and not self._closed:
             self._on_ready()
-
-
-__all__ = ["ROOM", "Follower"]

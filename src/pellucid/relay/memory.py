@@ -423,6 +423,3 @@ class MemoryRelay:
 def _close(followers: Iterable[Follower]) -> None:
     for follower in list(followers):
         follower.close()
-
-
-__all__ = ["MemoryRelay"]

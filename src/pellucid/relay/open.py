@@ -60,6 +60,3 @@ def _redis(url: str, prefix: str, timeout: float, patience: float) -> RedisRelay
         return RedisRelay(f"{address}?{urlencode(query)}", prefix=prefix, timeout=timeout, patience=patience)
     except (TypeError, ValueError) as error:
         raise ConfigError(["the relay's address is not one that redis-py can read"]) from error
-
-
-__all__ = ["PREFIX", "check_relay_url", "open_relay"]

@@ -201,6 +201,3 @@ def _first_word(error: BaseException) -> str:
     """`OOM`, `READONLY`, `NOAUTH` …: the name of what Redis says, without the rest."""
     word = str(error).partition(" ")[0]
     return word if word.isupper() else type(error).__name__
-
-
-__all__ = ["Address", "Answer", "Argument", "Pipe", "hang_up"]

@@ -197,18 +197,3 @@ class Relay(Protocol):
         ...
 
     async def aclose(self) -> None: ...
-
-
-__all__ = [
-    "LIFE",
-    "MAIL_LIFE",
-    "MAIL_ROOM",
-    "SPARE",
-    "Fenced",
-    "Listener",
-    "LogEntry",
-    "LogLost",
-    "Relay",
-    "RelayError",
-    "Verdict",
-]

@@ -199,19 +199,3 @@ return redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. whole(now()), '+inf')
 """)
 
 ALL = (APPEND, DROP, CLAIM, RENEW, RELEASE, LAPSED, TELL, TAKE, HOLD, ENTER, ROLL)
-
-__all__ = [
-    "ALL",
-    "APPEND",
-    "CLAIM",
-    "DROP",
-    "ENTER",
-    "HOLD",
-    "LAPSED",
-    "RELEASE",
-    "RENEW",
-    "ROLL",
-    "TAKE",
-    "TELL",
-    "Script",
-]

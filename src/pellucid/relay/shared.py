@@ -234,6 +234,3 @@ class RedisRelay:
 
 def _micro(seconds: float) -> int:
     return round(seconds * 1_000_000)
-
-
-__all__ = ["RedisRelay"]

@@ -301,6 +301,3 @@ class _Read:
             began = self.began is not None and self.began.result() is not None
             return box or not (began or stream.born is not None or stream.broke)
         return known
-
-
-__all__ = ["Streams"]

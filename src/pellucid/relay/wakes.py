@@ -128,6 +128,3 @@ class Wakes:
                 names = [name for name, is_wanted in unsaid.items() if is_wanted is wanted]
                 commands += [(verb, *names[i : i + AT_ONCE]) for i in range(0, len(names), AT_ONCE)]
             await connection.send_packed_command(connection.pack_commands(commands), check_health=False)
-
-
-__all__ = ["Wakes", "Woken"]

@@ -91,6 +91,3 @@ def _number(text: str) -> int | float:
     """1.0 and 1 are one number in JSON."""
     number = float(text)
     return int(number) if number.is_integer() else number
-
-
-__all__ = ["VisiblePart", "digest", "is_opaque", "seal_item"]

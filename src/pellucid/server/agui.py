@@ -229,6 +229,3 @@ def routes(services: Services) -> list[BaseRoute]:
         route("/ag-ui", {"POST": door(endpoints.run), "GET": door(endpoints.read), "DELETE": door(endpoints.delete)}),
         route("/ag-ui/cancel", {"POST": door(endpoints.cancel)}),
     ]
-
-
-__all__ = ["SPOKEN", "routes"]

@@ -45,6 +45,3 @@ class AISDK:
         """`GET /api/chat/{id}/stream`, where a page looks for an answer that goes on without it: 204, there is none."""
         exchange.form = ai_sdk
         await exchange.answer_nothing()
-
-
-__all__ = ["AISDK"]

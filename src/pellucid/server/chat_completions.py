@@ -60,6 +60,3 @@ SPOKEN = ["POST /v1/chat/completions"]
 def routes(services: Services) -> list[BaseRoute]:
     door = Door(ChatCompletions(services), chat_completions, lambda: services.guard)
     return [route("/v1/chat/completions", {"POST": door})]
-
-
-__all__ = ["SPOKEN", "routes"]

@@ -45,6 +45,3 @@ def _ours(part: ModelResponsePart) -> bool:
         and part.provider_name is None
         and part.signature is None
     )
-
-
-__all__ = ["LEAD", "told"]

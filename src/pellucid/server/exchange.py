@@ -191,6 +191,3 @@ class Door:
             info, more = FAULT, []
         if not exchange.started:
             await exchange.refuse(info, more)
-
-
-__all__ = ["FAULT", "STOPPING", "VIEW_HEADER", "Door", "Endpoint", "ErrorForm", "Exchange", "whole_number"]

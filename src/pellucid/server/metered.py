@@ -186,6 +186,3 @@ class MeterStage(Stage):
             )
         finally:
             await self.discard()
-
-
-__all__ = ["Measured", "MeterStage", "Watching"]

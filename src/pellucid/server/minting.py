@@ -15,6 +15,3 @@ from ..run import Minter
 def new_minter() -> Minter:
     """A minter whose ids nobody can guess, and that sort by the time of this call."""
     return Minter(secrets.token_bytes(16), time.time_ns() // 1_000_000)
-
-
-__all__ = ["new_minter"]

@@ -140,6 +140,3 @@ def _check_host(host: str) -> None:
         socket.getaddrinfo(host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
         raise ConfigError([f"server.host: {host!r}: {error.strerror}"]) from error
-
-
-__all__ = ["check_named", "functions", "mcp_server", "recording", "seal_keys", "summary_writer"]

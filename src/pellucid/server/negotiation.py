@@ -44,6 +44,3 @@ def _weights(header: str) -> Iterator[tuple[str, float]]:
         except ValueError:
             weight = 0.0
         yield name, weight if 0 <= weight <= 1 else 0.0
-
-
-__all__ = ["ENCODINGS", "encoding_of", "matches", "prefers_html"]

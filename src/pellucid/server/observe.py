@@ -404,6 +404,3 @@ def _first(measured: Measured) -> float | None:
 
 def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 4)
-
-
-__all__ = ["RequestWatch", "RunWatch", "Telemetry"]

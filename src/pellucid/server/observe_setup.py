@@ -53,6 +53,3 @@ def flush(provider: TracerProvider | None) -> None:
     shutdown = getattr(provider, "shutdown", None)
     if shutdown is not None:
         shutdown()
-
-
-__all__ = ["exporting", "flush", "set_up_log"]

@@ -220,6 +220,3 @@ def _file(name: str, data: bytes, packed: dict[str, bytes]) -> File:
         cache=b"public, max-age=31536000, immutable" if forever else b"no-cache",
         bodies={**smaller, "identity": data},
     )
-
-
-__all__ = ["INDEX", "SECURITY", "File", "Files", "Page", "built", "notice", "read_files"]

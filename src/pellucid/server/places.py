@@ -31,6 +31,3 @@ def default_record_key(environ: Mapping[str, str] = os.environ) -> Path:
 
 def default_pepper(environ: Mapping[str, str] = os.environ) -> Path:
     return data_dir(environ) / "key-pepper"
-
-
-__all__ = ["data_dir", "default_pepper", "default_record_key", "default_seal_keys", "default_store"]

@@ -79,6 +79,3 @@ def routes(services: Services, spoken: list[str]) -> list[BaseRoute]:
         *(route(path, {"GET": Door(one, openresponses, protocol="plain")}) for path, one in public),
         *(page.routes() if page is not None else []),
     ]
-
-
-__all__ = ["routes"]

@@ -192,6 +192,3 @@ async def prepare(
     # What is over its limits costs nothing more than this.
     exchange.headers += await services.guard.spend(exchange.principal)
     return Prepared(services, exchange, request, name, model, mint, await services.tools_for(exchange.principal))
-
-
-__all__ = ["ClientRequest", "Prepared", "prepare"]

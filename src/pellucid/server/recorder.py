@@ -54,6 +54,3 @@ class Recorder:
                 done.refused,
             )
         self._refused = done.refused
-
-
-__all__ = ["Recorder"]

@@ -32,6 +32,3 @@ def route(path: str, doors: Mapping[str, ASGIApp], also: str = "") -> Route:
     """All that is at one path, so that whoever asks in another way is told every way there is; `also`: what is not HTTP
     among them."""
     return Route(path, _Methods(path, doors, also))
-
-
-__all__ = ["route"]

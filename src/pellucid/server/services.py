@@ -19,6 +19,7 @@ from typing import Protocol
 import msgspec
 from opentelemetry.trace import TracerProvider
 
+from ..asgi.streaming import STOPPING
 from ..egress import EgressPolicy
 from ..errors import PellucidError
 from ..models import Asked
@@ -45,7 +46,6 @@ from ..upstream import UpstreamClient
 from .access import Guard, Principal
 from .catalog import Catalog
 from .config import Config
-from .exchange import STOPPING
 from .metered import MeterStage
 from .named import functions, mcp_server, recording, seal_keys, summary_writer
 from .observe import RequestWatch, Telemetry
@@ -317,6 +317,3 @@ def protocol_of(header: bytes) -> str:
 
 def definitions(tools: Sequence[AnyTool]) -> list[ToolDefinition]:
     return [tool.definition for tool in tools]
-
-
-__all__ = ["LocalModelService", "Services", "definitions", "protocol_of"]

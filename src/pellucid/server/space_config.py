@@ -187,6 +187,3 @@ async def put_spaces(store: Store, spaces: Mapping[str, SpaceConfig], environ: M
             mistakes.append(f"spaces.{name}: {error.info.message}")
     if mistakes:
         raise ConfigError(mistakes)
-
-
-__all__ = ["USUAL", "ParticipantConfig", "SpaceConfig", "check_spaces", "put_spaces", "read_tokens"]

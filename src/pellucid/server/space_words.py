@@ -23,6 +23,3 @@ def compressor(writer: Writer | None) -> Compressor | None:
         return written.text or ""
 
     return said_shorter
-
-
-__all__ = ["compressor"]

@@ -21,13 +21,13 @@ from typing import Any, Literal
 import msgspec
 
 from ..asgi import http
-from ..asgi.streaming import MAX_BUFFERED, is_client_error
+from ..asgi.streaming import FAULT, MAX_BUFFERED, STOPPING, is_client_error
 from ..errors import PellucidError
 from ..runs import RunSource
 from ..spaces.runtime.outlet import wire_of
 from ..telemetry import log, place_of
 from .access.errors import headers_of
-from .exchange import FAULT, STOPPING, Exchange
+from .exchange import Exchange
 from .uvicorn_adapter import FRAMES, Frames
 
 OVER, STOPPED, REFUSED = 1000, 1012, 1008

@@ -50,6 +50,3 @@ class Telling:
             if now - self._faults.get(error.cause, -SECONDS) >= SECONDS:
                 self._faults[error.cause] = now
                 log.warning("the store failed: %s", error.cause)
-
-
-__all__ = ["Telling"]

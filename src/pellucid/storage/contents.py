@@ -81,6 +81,3 @@ def of_conversation(id: str) -> str:
 def of_space(name: str) -> str:
     """The scope of a space."""
     return f"space:{name}"
-
-
-__all__ = ["COLUMNS", "ENVELOPE", "ITEM", "RESPONSE", "beside", "content", "of_conversation", "of_response", "of_space"]

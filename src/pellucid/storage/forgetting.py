@@ -59,6 +59,3 @@ class Forgetting:
                 connection.execute(f"PRAGMA busy_timeout = {round(usual_seconds * 1000)}")
         self._last = monotonic()
         self._due = None if done else self._last + EVERY
-
-
-__all__ = ["Forgetting"]

@@ -83,6 +83,3 @@ def portion(owner: str, name: str, found: Sequence[Row], limit: int) -> Op[Porti
     # One may be gone since it was found: its space is being removed.
     left = [(seq, size) for seq, size in chosen if seq in there]
     return Portion([there[seq] for seq, _ in left], more=more and bool(left), sizes=[size for _, size in left])
-
-
-__all__ = ["MOST_BYTES", "Portion", "cut", "portion", "sized_columns"]

@@ -233,6 +233,3 @@ def read_more(data: bytes | None) -> dict[str, Any]:
     except (msgspec.DecodeError, ValueError, RecursionError):
         pass
     return {"unreadable": bytes(data).hex()}
-
-
-__all__ = ["Gone", "Noted", "append", "end", "end_of", "head", "milliseconds", "read_more"]

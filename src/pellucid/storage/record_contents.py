@@ -87,6 +87,3 @@ def _piece(value: Any) -> bytes | None:
     if value is None or isinstance(value, bytes):
         return value
     return str(value).encode("utf-8", "surrogateescape")
-
-
-__all__ = ["read"]

@@ -101,6 +101,3 @@ async def erase(
     if where == "conversation":
         await database.write(_WHOLE_EACH, {**params, "for_id": id})
     return gone
-
-
-__all__ = ["erase", "owners"]

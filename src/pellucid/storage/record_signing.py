@@ -163,6 +163,3 @@ def _checkpoints(recording: Recording, signer: Signer, at: int, rows: list[Row])
 def _hash(row: Row) -> str:
     _, _, body, signature = row
     return sha256(bytes(body) + bytes(signature)).hexdigest()
-
-
-__all__ = ["Accepting", "Done", "Signing", "accept", "sign", "some"]

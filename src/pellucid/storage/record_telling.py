@@ -193,6 +193,3 @@ def _bytes(value: Any) -> bytes:
 
 def _int(value: Any) -> int:
     return value if isinstance(value, int) else -1
-
-
-__all__ = ["Telling", "tell"]

@@ -143,6 +143,3 @@ def _loose(only: Params, say: Callable[[UnrecordedLine], None]) -> Op[None]:
 def _older(at: float | None, began: int | None) -> bool:
     """Than the record of its owner, by its own word, or its conversation's."""
     return began is None or (at is not None and at < began)
-
-
-__all__ = ["tell"]

@@ -133,6 +133,3 @@ class Record:
 
 
 _SIGN_EACH, _ACCEPT_EACH = each(record_signing.sign), each(record_signing.accept)
-
-
-__all__ = ["Record", "Signatures"]

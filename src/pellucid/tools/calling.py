@@ -260,6 +260,3 @@ def _foreign(value: Any) -> Any:
     if dump is None:
         raise NotImplementedError(f"{type(value).__name__} has no JSON form")
     return dump(mode="json")
-
-
-__all__ = ["Attempts", "Result", "Rules", "Toolbox", "arguments_of", "call_all", "plain"]

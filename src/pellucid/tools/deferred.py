@@ -95,15 +95,3 @@ class Gate:
 
     approved: Collection[str] = ()
     left: dict[str, Deferral] = field(default_factory=dict)
-
-
-__all__ = [
-    "ApprovalRequired",
-    "CallDeferred",
-    "Deferral",
-    "DeferredToolRequests",
-    "DeferredToolResults",
-    "Gate",
-    "ToolApproved",
-    "ToolDenied",
-]

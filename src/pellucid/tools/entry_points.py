@@ -80,6 +80,3 @@ def _tools_of(found: Any) -> Iterable[AnyTool]:
                 raise _Mistake(error.info.message) from error
         else:
             raise _Mistake(f"it must be a function, a Tool, or a list of these, and is a {type(one).__name__}")
-
-
-__all__ = ["GROUP", "load_tools"]

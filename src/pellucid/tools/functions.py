@@ -203,6 +203,3 @@ class Tool:
             return await self._signature.call(*given)
         value = await _in_thread(self._signature.call, given)
         return await value if inspect.isawaitable(value) else value
-
-
-__all__ = ["ModelRetry", "Signature", "Tool", "signature_of", "takes_context"]

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ..egress import EgressError, EgressPolicy
+from ..egress import EgressPolicy
 from ..errors import ErrorInfo, PellucidError, RequestError
 from ..settings import ToolDefinition
 from ..telemetry import log, place_of
@@ -333,5 +333,3 @@ def _package() -> None:
 
 
 _ANYWHERE = EgressPolicy(["*"])
-
-__all__ = ["EgressError", "MCPServer", "MCPTool", "definition_of", "tool_name"]

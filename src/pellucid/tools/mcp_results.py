@@ -54,6 +54,3 @@ def _content(block: Any) -> UserContent:
             return File(data=block.resource.blob, media_type=kind, filename=name)
         case _:
             return Text(json_text(block.model_dump(mode="json", by_alias=True, exclude_none=True)))
-
-
-__all__ = ["result_of"]

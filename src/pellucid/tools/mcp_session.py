@@ -198,6 +198,3 @@ class _Watched:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
-
-
-__all__ = ["Session", "Streams", "by_http", "by_stdio", "quietly"]

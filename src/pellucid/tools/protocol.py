@@ -52,6 +52,3 @@ class AnyTool(Protocol):
     async def call(self, context: RunContext[Any], arguments: Any) -> Any:
         """Call it with what `read` gave. Raises `ModelRetry`, `ToolFailed`, or whatever it breaks on."""
         ...
-
-
-__all__ = ["AnyTool", "ToolFailed"]

@@ -91,6 +91,3 @@ def _free(name: str, taken: set[str]) -> str:
         number += 1
         free = tool_name(f"{name}_{number}")
     return free
-
-
-__all__ = ["ServerTools", "gather"]

@@ -46,6 +46,3 @@ def shown_side(event: SideEvent) -> SideEvent | None:
     if not fields or not isinstance(value, dict):
         return None
     return SideEvent(event.namespace, event.name, {name: value[name] for name in value if name in fields})
-
-
-__all__ = ["SIDES", "shown_side"]

@@ -160,6 +160,3 @@ def _result(part: ours.BuiltinToolReturnPart) -> ours.ToolReturnPart | ours.Retr
         return ours.RetryPromptPart(text, part.tool_name, part.tool_call_id)
     known: Any = outcome if outcome in ("success", "failed", "denied") else "failed"
     return ours.ToolReturnPart(part.tool_name, part.content, part.tool_call_id, known)
-
-
-__all__ = ["AsFunctions"]

@@ -72,6 +72,3 @@ def _event(said: Any) -> SideEvent | None:
         return None
     fields = said.model_dump(mode="json", by_alias=True, exclude_none=True)
     return SideEvent(NAMESPACE, fields.pop("type"), fields)
-
-
-__all__ = ["aside_of", "asides_of", "interrupts_of", "results_to"]

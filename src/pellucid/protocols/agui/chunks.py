@@ -213,6 +213,3 @@ def _like(event: Any, form: _Form, **said: Any) -> e.AGUIEvent:
 
 def _wrong(message: str) -> RequestError:
     return RequestError(message, code="bad_chunk")
-
-
-__all__ = ["Expander", "chunked"]

@@ -49,6 +49,3 @@ def _part(content: UserContent) -> ContentPart:
     else:
         source = DataSource(value=content.data or "", mime_type=content.media_type or kind)
     return made(source=source)
-
-
-__all__ = ["content_parts"]

@@ -109,6 +109,3 @@ def dialect_for(protocol_version: str | None) -> Dialect:
     # A later version understands 1.0; what is no version at all is left to the oldest that says none.
     major = (protocol_version or "0").partition(".")[0]
     return DIALECTS["1.0" if major.isdecimal() and major.strip("0") else "0.x"]
-
-
-__all__ = ["DIALECTS", "Dialect", "DialectName", "dialect_for", "dialect_of"]

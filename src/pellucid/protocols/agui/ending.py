@@ -63,6 +63,3 @@ def seals_ahead(events: list[Event]) -> dict[int, str]:
                 found[began] = event.seal
             began = None
     return found
-
-
-__all__ = ["outcome_of", "seals_ahead", "usage_of"]

@@ -20,6 +20,3 @@ def error_body(error: ErrorInfo) -> dict[str, Any]:
     """RUN_ERROR; `metadata.pellucid.param` says where in the input it stands."""
     body: dict[str, Any] = {"type": "RUN_ERROR", "message": error.told, "code": error.code or error.kind}
     return body if error.param is None else {**body, "metadata": {"pellucid": {"param": error.param}}}
-
-
-__all__ = ["error_body", "status_of"]

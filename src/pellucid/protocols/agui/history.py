@@ -241,6 +241,3 @@ def _binary(part: m.BinaryContent, at: str) -> UserContent:
 
 def _wrong(at: str, message: str, code: str = "invalid_value") -> NoReturn:
     raise RequestError(f"{at}: {message}", code=code, param=at)
-
-
-__all__ = ["belongs", "history_of", "sealed_in"]

@@ -322,5 +322,3 @@ _STEPS: dict[type[Any], Callable[[Ledger, Any], list[e.AGUIEvent]]] = {
     e.MessagesSnapshotEvent: Ledger._snapshot,
 }
 """What is neither started nor ended."""
-
-__all__ = ["Ledger"]

@@ -129,6 +129,3 @@ def _parameter(
 ) -> Schema:
     out: Schema = {"name": name, "in": where, "description": description, "schema": schema or _STRING}
     return {**out, "required": True} if required else out
-
-
-__all__ = ["paths", "schemas"]

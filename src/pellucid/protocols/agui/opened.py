@@ -68,6 +68,3 @@ class Open:
     @property
     def text(self) -> str:
         return "".join(self.said)
-
-
-__all__ = ["Item", "Open"]

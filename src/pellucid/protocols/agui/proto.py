@@ -275,5 +275,3 @@ def _fields(row: str) -> list[tuple[str, str, int]]:
 
 
 _FIELDS = {name: _fields(row) for name, row in _ROWS.items()}
-
-__all__ = ["MEDIA_TYPE", "delta_frames", "encode_frame", "encode_message"]

@@ -206,5 +206,3 @@ def _right(kind: Any) -> str:
 
 
 _RIGHT = {name: _right(kind) for name, kind in get_type_hints(Options).items()}
-
-__all__ = ["Options", "Request", "parse_input"]

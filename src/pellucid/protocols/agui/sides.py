@@ -98,6 +98,3 @@ class Sides:
         if isinstance(event, e.MessagesSnapshotEvent):
             return replace(event, messages=shaped(event.messages, dialect, reasoning=self._reasoning))
         return event
-
-
-__all__ = ["NAMESPACE", "Sides", "side"]

@@ -265,6 +265,3 @@ def _own(message: Message) -> Message:
     if isinstance(message, AssistantMessage) and message.tool_calls:
         return replace(message, tool_calls=[replace(call) for call in message.tool_calls])
     return replace(message)
-
-
-__all__ = ["Thread", "shaped", "text_of", "without"]

@@ -24,7 +24,7 @@ import msgspec
 from . import shapes as s
 from .dialects import DialectName
 from .lanes import Broken, Lanes
-from .rules import RULES, Breach, Rule, Severity
+from .rules import Breach, Severity
 from .sequence import Sequence
 
 _ORDER: tuple[Severity, ...] = get_args(Severity)
@@ -139,6 +139,3 @@ def _as_object(event: Any) -> Mapping[str, Any] | None:
         except TypeError:
             return None
     return event if isinstance(event, Mapping) else None
-
-
-__all__ = ["RULES", "Rule", "Severity", "Verifier", "Violation", "verify"]

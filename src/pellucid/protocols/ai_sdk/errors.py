@@ -18,6 +18,3 @@ def status_of(error: ErrorInfo) -> int:
 def error_body(error: ErrorInfo) -> str:
     """The sentence."""
     return error.told
-
-
-__all__ = ["error_body", "status_of"]

@@ -40,6 +40,3 @@ def mark_of(metadata: Any) -> Mark:
 
 def _text(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
-
-
-__all__ = ["OURS", "Mark", "mark_of"]

@@ -321,6 +321,3 @@ def _says(part: ModelResponsePart) -> bool:
 
 def _wrong(at: str, message: str) -> NoReturn:
     raise RequestError(f"{at}: {message}", code="invalid_value", param=at)
-
-
-__all__ = ["DATA", "UIMessage", "history_of", "sealed_at"]

@@ -99,6 +99,3 @@ def parse_request(body: bytes | dict[str, Any]) -> Request:
     if not messages:
         raise RequestError("messages: at least one that a model can read is required", code="missing", param="messages")
     return Request(read, messages)
-
-
-__all__ = ["PROTOCOL", "Body", "Request", "parse_request", "recognises"]

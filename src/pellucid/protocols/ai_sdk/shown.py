@@ -62,6 +62,3 @@ def usage_of(usage: Usage) -> dict[str, int]:
     """The numbers that are known; none, if its reader may not see them."""
     known = {name: getattr(usage, ours) for name, ours in _USAGE.items()}
     return {name: number for name, number in known.items() if number is not None and 0 <= number <= _MOST}
-
-
-__all__ = ["CUT", "finish_reason", "input_of", "usage_of"]

@@ -129,6 +129,3 @@ class _Verifier:
 
 def _kind(chunk: c.AnyChunk) -> str:
     return str(chunk.__struct_config__.tag).partition("-")[0]
-
-
-__all__ = ["verify"]

@@ -430,5 +430,3 @@ _STEPS: dict[type[Any], Callable[[Account, Any, int], None]] = {
     SummaryEvent: Account._unshown,  # the reader's view made a part of it
 }
 """What becomes of each event but deltas."""
-
-__all__ = ["APART", "Account", "Writing"]

@@ -170,6 +170,3 @@ class Calls:
                 event_id=self._event_id, call_id=segment.call_id, result=outcome.result, error=segment.error
             )
         )
-
-
-__all__ = ["Call", "Calls"]

@@ -43,6 +43,3 @@ def question(
         segments=[t.TextSegment(id=f"{id}_text", text=shown(text))],
         versions=list(versions) if len(versions) > 1 else UNSET,
     )
-
-
-__all__ = ["answer", "question"]

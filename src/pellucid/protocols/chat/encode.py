@@ -147,6 +147,3 @@ def _data(frame: Any) -> bytes:
         return _json(frame)
     except (UnicodeEncodeError, TypeError, ValueError, RecursionError):
         return _json(writable(frame))
-
-
-__all__ = ["QUEUED", "Encoder"]

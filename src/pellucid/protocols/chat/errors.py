@@ -20,6 +20,3 @@ def error_body(error: ErrorInfo) -> dict[str, Any]:
     """The body beside it; `code` is always there."""
     payload: dict[str, Any] = {"message": error.told, "code": error.code or error.kind}
     return {"error": payload if error.param is None else {**payload, "param": error.param}}
-
-
-__all__ = ["error_body", "status_of"]

@@ -32,6 +32,3 @@ def _same(id: str, param: str | None) -> str:
         right = f"one begins with '{ANSWER}_' (an answer) or '{QUESTION}_' (a question)"
         raise RequestError(f"{at}{brief(id)!r} is no event's id; {right}", code="invalid_value", param=param)
     return rest
-
-
-__all__ = ["ANSWER", "CONVERSATION", "QUESTION", "answer_id", "question_id"]

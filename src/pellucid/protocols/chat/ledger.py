@@ -34,6 +34,3 @@ class Ledger:
         self.segments.append(segment)
         self.timeline.append(span)
         return span
-
-
-__all__ = ["Ledger"]

@@ -160,6 +160,3 @@ def _operation(
         **_errors(*refuses),
     }
     return made
-
-
-__all__ = ["paths", "schemas"]

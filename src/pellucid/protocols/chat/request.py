@@ -126,6 +126,3 @@ def _check_follows(ask: t.Ask) -> None:
     if ask.conversation_id is None:
         wrong = "it is required beside follows: say which conversation goes on, or leave out both"
         raise RequestError(f"conversation_id: {wrong}", code="missing", param="conversation_id")
-
-
-__all__ = ["THINKING", "Request", "parse_request"]

@@ -97,6 +97,3 @@ def _text(value: Any) -> str:
         return "" if value is None else msgspec.json.encode(value).decode()
     except (UnicodeEncodeError, TypeError, ValueError, RecursionError):
         return "the tool failed"
-
-
-__all__ = ["BUILTIN", "BUILTINS", "FUNCTION", "Family", "Outcome", "arguments", "builtin_outcome", "function_outcome"]

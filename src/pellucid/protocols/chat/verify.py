@@ -359,5 +359,3 @@ _STEPS: dict[type[Any], Callable[[Verifier, Any], None]] = {
     f.MessageCancelled: Verifier._cancelled,
     f.MessageFinal: Verifier._final,
 }
-
-__all__ = ["RULES", "Broken", "Verifier", "verify"]

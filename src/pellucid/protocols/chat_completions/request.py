@@ -237,6 +237,3 @@ def _chosen(tools: tuple[ToolDefinition, ...], choice: Any) -> tuple[tuple[ToolD
 def _name_of(entry: Any) -> Any:
     function = entry.get("function") if isinstance(entry, dict) else None
     return function.get("name") if isinstance(function, dict) else None
-
-
-__all__ = ["Request", "parse_request"]

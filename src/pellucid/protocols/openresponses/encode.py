@@ -495,5 +495,3 @@ _STEPS: dict[type[Any], Callable[[Encoder, Any, int], None]] = {
     SummaryEvent: Encoder._unshown,  # the reader's view made a part of it
 }
 """What becomes of each event; deltas do not pay for the table."""
-
-__all__ = ["DONE", "Dialect", "Encoder"]

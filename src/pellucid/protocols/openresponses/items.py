@@ -227,6 +227,3 @@ def _tool_output(item: t.FunctionCallOutputParam, at: str) -> str | list[UserCon
 
 def _wrong(at: str, message: str, field: str, code: str = "invalid_value") -> NoReturn:
     raise RequestError(f"{at}: {message}", code=code, param=f"{at}.{field}")
-
-
-__all__ = ["Called", "Known", "item_messages", "messages_of"]

@@ -185,6 +185,3 @@ def paths() -> dict[str, Any]:
             "delete": operation("deleteItem", "Delete one item", "Conversation"),
         },
     }
-
-
-__all__ = ["ERRORS", "errors", "operation", "paths"]

@@ -57,6 +57,3 @@ def _bucket(scope: Mapping[str, Any]) -> str:
         return f"sign-in:{host}"
     # Whoever has one IPv6 address has a whole network of them.
     return f"sign-in:{address if address.version == 4 else ipaddress.ip_network((int(address), 64), strict=False)}"
-
-
-__all__ = ["MOST", "Attempts"]

@@ -38,6 +38,3 @@ def cookie_header(
 def over_https(scope: Mapping[str, Any]) -> bool:
     """Whether the browser came over https, as far as can be told: what stands before us may have ended it."""
     return scope.get("scheme") == "https" or dict(scope["headers"]).get(b"origin", b"").startswith(b"https://")
-
-
-__all__ = ["MAX_COOKIE", "cookie", "cookie_header", "over_https"]

@@ -105,6 +105,3 @@ def read_json(data: bytes | bytearray) -> Any:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise Unfit("it is not JSON") from None
-
-
-__all__ = ["FAILURES", "MAX_BYTES", "Issuer", "Unfit", "address", "read_json", "why"]

@@ -231,6 +231,3 @@ def _failed(reason: str) -> RequestError:
 
 def _down() -> AccessError:
     return unavailable("signing in does not work now, as the provider does not answer as it should; try again later")
-
-
-__all__ = ["CALLBACK", "COOKIE", "PATH", "SECONDS", "Oidc", "path_of"]

@@ -69,6 +69,3 @@ def _foreign() -> AccessError:
         "Bearer …",
         "foreign_origin",
     )
-
-
-__all__ = ["PREFIX", "check_body", "check_not_foreign", "check_own", "is_api", "own_page"]

@@ -113,6 +113,3 @@ def _rules(access: AccessConfig) -> bytes:
     jwt, client = access.jwt, access.oidc and access.oidc.client_id
     claims = jwt and (jwt.issuer, jwt.owner_claim, jwt.policy_claim, list(jwt.policies.items()))
     return sha256(msgspec.json.encode((claims, client, access.default_policy))).digest()[:16]
-
-
-__all__ = ["COOKIE", "PATH", "ByEnv", "ByKey", "ByProvider", "Session", "Sessions", "over"]

@@ -157,6 +157,3 @@ class Ask:
             messages=messages_to_json([request.asked]),
             text=request.text,
         )
-
-
-__all__ = ["Ask"]

@@ -146,6 +146,3 @@ def _no_turn(head: str) -> RequestError:
         code="event_not_found",
         param="head",
     )
-
-
-__all__ = ["Conversations"]

@@ -65,6 +65,3 @@ def no_event(id: str, param: str) -> RequestError:
         code="event_not_found",
         param=param,
     )
-
-
-__all__ = ["Header", "encode_header", "is_chat", "no_event", "read_header"]

@@ -71,6 +71,3 @@ class Models:
             calls = {word: ModelCall(name, [], {"thinking": level}) for word, level in THINKING.items()}
             self._efforts[name] = [word for word, call in calls.items() if not asked.warnings(call)]
         return self._efforts[name]
-
-
-__all__ = ["Models"]

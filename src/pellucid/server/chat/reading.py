@@ -49,6 +49,3 @@ def _after(exchange: Exchange) -> int:
         if text is not None:
             return whole_number(text, name, 0)
     return -1
-
-
-__all__ = ["LAST_EVENT_ID", "Answers"]

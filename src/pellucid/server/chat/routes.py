@@ -42,6 +42,3 @@ def routes(services: Services) -> list[BaseRoute]:
         route(path, {method: door(endpoint) for method, endpoint in endpoints.items()})
         for path, endpoints in table.items()
     ]
-
-
-__all__ = ["SPOKEN", "routes"]

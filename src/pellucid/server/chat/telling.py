@@ -62,6 +62,3 @@ def _whole(turn: StoredResponse, header: Header, reader: Reader) -> Answer:
         view=reader.view,
         effort_level=header.effort,
     )
-
-
-__all__ = ["BROKEN_OFF", "tell", "whole"]

@@ -36,6 +36,3 @@ def title_of(text: str) -> str:
     end = words.rfind(" ", 0, LONGEST)
     # A text without spaces (a URL, Chinese) is cut where it must be.
     return (cut[:end] if end >= LONGEST // 2 else cut).rstrip() + "…"
-
-
-__all__ = ["LONGEST", "plain", "shows", "title_of"]

@@ -255,6 +255,3 @@ def _conversation_of(given: Any) -> str | None:
             raise RequestError(
                 "conversation: must be an id, or an object with one", code="invalid_value", param="conversation"
             )
-
-
-__all__ = ["Asking", "Recent", "asking_for"]

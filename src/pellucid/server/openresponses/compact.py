@@ -89,6 +89,3 @@ async def _written(exchange: Exchange, run: RunSource) -> tuple[str, Usage]:
     if not text.strip():
         raise PellucidError(EMPTY)
     return text, end.usage
-
-
-__all__ = ["Compact"]

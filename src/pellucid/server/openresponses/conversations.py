@@ -276,6 +276,3 @@ def _not_found(id: str, item_id: str | None = None) -> RequestError:
     what = f"there is no conversation {id!r} here" if item_id is None else f"there is no item {item_id!r} in {id!r}"
     code = "conversation_not_found" if item_id is None else "item_not_found"
     return RequestError(what, kind="not_found", code=code, param="conversation_id" if item_id is None else "item_id")
-
-
-__all__ = ["Conversations", "told_item"]

@@ -51,6 +51,3 @@ class CreateResponse:
             response = header.response
             response.status = "queued"
             await exchange.answer(response)
-
-
-__all__ = ["CreateResponse"]

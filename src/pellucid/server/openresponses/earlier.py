@@ -203,6 +203,3 @@ def _item_of(row: StoredResponse, id: str) -> list[ModelMessage] | None:
 
 def _whose(part: Any, said: ModelResponse) -> Any:
     return part if getattr(part, "origin", None) is not None else replace(part, origin=said.origin)
-
-
-__all__ = ["MAX_ENTRIES", "Earlier", "Recent", "calls_in", "of_chain", "of_conversation", "referred", "said_in"]

@@ -70,6 +70,3 @@ def _within(shown: frozenset[str], value: Any) -> Any:
     if isinstance(value, dict):
         return {name: one for name, one in value.items() if name in shown and not isinstance(one, list | dict)}
     return None
-
-
-__all__ = ["told_given"]

@@ -67,6 +67,3 @@ def dialect_of(exchange: Exchange, services: Services) -> Dialect:
                 f"the header OpenResponses-Reasoning-Events must be openresponses or openai, not {other!r}",
                 code="invalid_header",
             )
-
-
-__all__ = ["EVENTS_HEADER", "Header", "dialect_of"]

@@ -185,6 +185,3 @@ def _seals_asked(exchange: Exchange) -> bool | None:
     """Whether seals are asked for; None: as they were when the response was made."""
     asked = [value for key, value in exchange.query if key in ("include", "include[]")]
     return "reasoning.encrypted_content" in asked if asked else None
-
-
-__all__ = ["KeptResponses", "listed", "most_of", "not_found", "page", "page_of"]

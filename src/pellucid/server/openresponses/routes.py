@@ -52,6 +52,3 @@ def routes(services: Services) -> list[BaseRoute]:
             for path, endpoints in table.items()
         ),
     ]
-
-
-__all__ = ["SPOKEN", "routes"]

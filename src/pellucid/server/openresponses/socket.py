@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from ...asgi import http
-from ...asgi.streaming import BodyWriter, EncodedStream, Encoder, is_client_error, release
+from ...asgi.streaming import FAULT, STOPPING, BodyWriter, EncodedStream, Encoder, is_client_error, release
 from ...conversation import joined
 from ...errors import ErrorInfo, PellucidError, RequestError
 from ...events import Event, RunEndEvent
@@ -32,11 +32,12 @@ from ...runs.stored_run import not_kept, put
 from ...storage import StoredResponse
 from ...telemetry import log, place_of
 from ...view import Redactor, redact_error
-from ..exchange import FAULT, STOPPING, Exchange
+from ..exchange import Exchange
 from ..minting import new_minter
 from ..services import Services
 from ..websocket import OVER, STOPPED, End, WebSocket
-from .asking import Asking, Recent, asking_for
+from .asking import Asking, asking_for
+from .earlier import Recent
 
 MAX_WAITING = 8
 """Messages that may wait for their turn; together they may be as large as one."""
@@ -306,6 +307,3 @@ def _flag(raw: dict[str, Any], name: str) -> bool:
     if value is not None and not isinstance(value, bool):
         raise RequestError(f"{name}: must be true or false", code="invalid_value", param=name)
     return value is not False
-
-
-__all__ = ["ResponsesSocket"]

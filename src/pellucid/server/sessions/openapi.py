@@ -73,6 +73,3 @@ def _way(id: str, summary: str, **query: str) -> Schema:
 def _error(more: Schema | None = None) -> Schema:
     schema = {"$ref": "#/components/schemas/ChatErrorBody"}
     return {"description": "An error", "content": {"application/json": {"schema": schema}, **(more or {})}}
-
-
-__all__ = ["paths", "schemas"]

@@ -202,6 +202,3 @@ def routes(services: Services) -> list[BaseRoute]:
         route(oidc.PATH, {"GET": door(endpoints.begin)}),
         route(oidc.CALLBACK, {"GET": door(endpoints.callback)}),
     ]
-
-
-__all__ = ["routes"]

@@ -165,19 +165,3 @@ def subprotocol(offered: list[str]) -> tuple[str, DialectName] | None:
             if name == row.subprotocol:
                 return name, row.name
     return None
-
-
-__all__ = [
-    "Pace",
-    "Wanted",
-    "address",
-    "dialect",
-    "replay",
-    "seq",
-    "several",
-    "subprotocol",
-    "time",
-    "view",
-    "wanted",
-    "yes",
-]

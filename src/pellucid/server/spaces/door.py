@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, NoReturn
 
 from ...asgi import http
+from ...asgi.streaming import STOPPING
 from ...errors import PellucidError, RequestError
 from ...protocols import openresponses
 from ...spaces.runtime.space import Space
@@ -19,7 +20,7 @@ from ...view import Reader
 from ..access import Principal
 from ..access.credentials import credential
 from ..access.errors import AccessError, forbidden, unauthorized
-from ..exchange import STOPPING, Door, Endpoint, ErrorForm, Exchange
+from ..exchange import Door, Endpoint, ErrorForm, Exchange
 from ..services import Services
 
 PROTOCOL = "spaces"
@@ -99,6 +100,3 @@ class Doors:
     def table(self, answers: Mapping[str, Answer], form: ErrorForm = SPACES) -> dict[str, Any]:
         """A path's doors, by method."""
         return {method: self.participant(answer, form) for method, answer in answers.items()}
-
-
-__all__ = ["PROTOCOL", "SPACES", "Answer", "Doors", "Inside", "admitted"]

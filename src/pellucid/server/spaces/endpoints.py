@@ -95,6 +95,3 @@ def _settings(settings: SpaceSettings) -> dict[str, Any]:
     """As participants may know them, with the defaults."""
     shown: dict[str, Any] = told(settings)
     return {name: value for name, value in shown.items() if name not in _SECRET}
-
-
-__all__ = ["Endpoints"]

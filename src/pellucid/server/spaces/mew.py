@@ -42,6 +42,3 @@ class Mew:
     async def participants(self, exchange: Exchange, inside: Inside) -> None:
         """Who may come in, and who is there."""
         await exchange.answer({"space": inside.space.name, "participants": inside.space.members()})
-
-
-__all__ = ["Mew", "MewForm"]

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from ...envelopes import DIALECTS
 from ...envelopes.shown import SPACE_VIEWS
 from ...protocols.openapi import STRING, Schema, parameter
-from ...spaces.past.history import EXPORT_FORMATS, REASONING_FORMS
+from ...spaces.past.exporting import EXPORT_FORMATS
+from ...spaces.past.training import REASONING_FORMS
 from .asked import MAX_PAUSE, MAX_SEQ, MAX_SPEED
 from .reading import MOST, NDJSON, USUALLY
 
@@ -341,6 +342,3 @@ def paths() -> dict[str, Schema]:
         "/participants/{id}/messages": {"parameters": [parameter("id", "path", "The sender.")], "post": message},
         "/participants": {"get": members},
     }
-
-
-__all__ = ["SECURITY", "SOCKET_ANYWHERE", "paths", "schemas"]

@@ -126,6 +126,3 @@ def outlet_of(socket: WebSocket) -> DirectOutlet | QueuedOutlet:
     """The fastest there is."""
     frames = socket.exchange.scope.get("extensions", {}).get(FRAMES)
     return DirectOutlet(socket, frames) if isinstance(frames, Frames) else QueuedOutlet(socket)
-
-
-__all__ = ["DirectOutlet", "Farewell", "QueuedOutlet", "outlet_of"]

@@ -30,6 +30,3 @@ def history_of(services: Services, inside: Inside, view: SpaceView, token: str |
         advisory=space.advisory,
         elsewhere=elsewhere,
     )
-
-
-__all__ = ["history_of"]

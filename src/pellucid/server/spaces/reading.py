@@ -13,7 +13,9 @@ from ...envelopes import USUAL, DialectName, encode, write
 from ...envelopes.context import parse as path_of
 from ...envelopes.kinds import normal
 from ...errors import RequestError
-from ...spaces.past.history import History, Which, export_format, reasoning_form
+from ...spaces.past.exporting import export_format, reasoning_form
+from ...spaces.past.history import History
+from ...spaces.past.reading import Which
 from ..access.credentials import credential
 from ..exchange import Exchange, whole_number
 from ..services import Services
@@ -170,6 +172,3 @@ async def _stream(exchange: Exchange, pieces: AsyncIterator[bytes], content_type
         async for piece in pieces:
             await exchange.send(http.piece(piece))
         await exchange.send(http.piece(b"", last=True))
-
-
-__all__ = ["Reading"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from ...asgi.streaming import FAULT
 from ...envelopes import DialectName, Envelope, Present, closing
 from ...envelopes.envelope import EnvelopeError
 from ...envelopes.said import error, welcome
@@ -18,7 +19,6 @@ from ...spaces.past.replaying import Stretch
 from ...spaces.runtime.ids import new_id
 from ...spaces.runtime.outlet import frame_of
 from ...telemetry import log, place_of
-from ..exchange import FAULT
 from ..services import Services
 from .door import Inside
 from .outlets import SMALL, DirectOutlet, QueuedOutlet
@@ -96,6 +96,3 @@ class Replaying:
 
     def _tell(self, envelopes: list[Envelope]) -> None:
         self._outlet.write([frame_of(envelope, self._dialect) for envelope in envelopes])
-
-
-__all__ = ["Replaying"]

@@ -47,6 +47,3 @@ def routes(services: Services) -> list[BaseRoute]:
         route("/participants/{id}/messages", doors.table({"POST": mew.message}, form)),
         route("/participants", doors.table({"GET": mew.participants}, form)),
     ]
-
-
-__all__ = ["SPOKEN", "routes"]

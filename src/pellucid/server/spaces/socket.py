@@ -18,7 +18,7 @@ from collections.abc import Awaitable
 from contextlib import suppress
 
 from ...asgi import http
-from ...asgi.streaming import is_client_error
+from ...asgi.streaming import FAULT, is_client_error
 from ...envelopes import USUAL, DialectName, Join, closing, dialect_named, encode, is_heartbeat, join_in, load
 from ...envelopes.envelope import EnvelopeError
 from ...envelopes.said import error as said_error
@@ -28,7 +28,7 @@ from ...spaces.runtime.ids import new_id
 from ...spaces.runtime.seats import Seat
 from ...telemetry import log, place_of
 from ..access.credentials import credential
-from ..exchange import FAULT, Exchange
+from ..exchange import Exchange
 from ..services import Services
 from ..websocket import STOPPED, WebSocket
 from . import asked
@@ -239,6 +239,3 @@ class Visit:
         told = said_error(new_id(), round(time.time() * 1000), who or "you", error)
         await self._socket.say(encode(told, self._dialect or USUAL).decode())
         self._outlet.close(_CODES.get(info.kind, closing.NO_JOIN), (info.code or info.kind)[:120])
-
-
-__all__ = ["JOIN_SECONDS", "SpaceSocket"]

@@ -28,6 +28,3 @@ async def tell(exchange: Exchange, value: Any) -> None:
     """Who may see what changes from one moment to the next: nobody keeps an answer."""
     exchange.headers.append((b"cache-control", b"no-store"))
     await exchange.answer(value)
-
-
-__all__ = ["tell", "told"]

@@ -324,6 +324,3 @@ def connections(request_seconds: float, unread_seconds: float) -> type[HttpTools
                 self._unread.watch()
 
     return Connection
-
-
-__all__ = ["CONNECTION", "MAX_SILENT_BYTES", "DirectWriter", "connections", "direct_writer", "on_disconnect"]

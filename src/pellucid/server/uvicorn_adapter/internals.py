@@ -74,5 +74,3 @@ INTERNALS: dict[type, tuple[str, ...]] = {
         "writable",
     ),
 }
-
-__all__ = ["INTERNALS"]

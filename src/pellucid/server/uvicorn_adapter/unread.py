@@ -32,6 +32,3 @@ class Unread:
             self._transport.abort()
         else:
             self._timer = self._loop.call_later(self._seconds / 4, self._look, waits, since)
-
-
-__all__ = ["Unread"]

@@ -185,6 +185,3 @@ def sockets(unread_seconds: float) -> type[WebSocketsSansIOProtocol]:
             super().send_receive_event_to_app()
 
     return Socket
-
-
-__all__ = ["FRAMES", "Frames", "sockets"]

@@ -206,6 +206,3 @@ def _plain(result: Any) -> Any:
     if text is None:
         return result
     return f"The call failed: {text}" if result.get("isError") is True else text
-
-
-__all__ = ["Borrowed", "Offer", "may_answer"]

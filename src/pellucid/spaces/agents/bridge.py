@@ -263,6 +263,3 @@ async def _quietly(doing: Any) -> None:
         await doing
     except PellucidError as error:
         log.debug("nobody could be asked for tools: %s", error.info.code)
-
-
-__all__ = ["AgentInSpace"]

@@ -65,6 +65,3 @@ def _remember(table: OrderedDict[str, str] | OrderedDict[str, None], id: str, va
     table[id] = value  # type: ignore[assignment]
     if len(table) > REMEMBERED:
         table.popitem(last=False)
-
-
-__all__ = ["Concerns"]

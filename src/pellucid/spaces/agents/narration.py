@@ -98,6 +98,3 @@ def _written(value: Any) -> str:
     if value is None:
         return ""
     return value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
-
-
-__all__ = ["Narration", "Told", "first_words"]

@@ -112,6 +112,3 @@ class ToolsInSpace:
 def _listed(tool: Any) -> dict[str, Any]:
     said = {"name": tool.name, "description": tool.description, "inputSchema": tool.parameters or {"type": "object"}}
     return {name: value for name, value in said.items() if value is not None}
-
-
-__all__ = ["ToolsInSpace"]

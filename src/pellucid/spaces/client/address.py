@@ -63,6 +63,3 @@ def _query(values: Mapping[str, str | int | float | bool | None]) -> str:
         if value is not None
     }
     return f"?{urlencode(said)}" if said else ""
-
-
-__all__ = ["Address", "address"]

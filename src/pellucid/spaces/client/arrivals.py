@@ -67,6 +67,3 @@ class Arrivals:
             return envelope
         # Asked for again after a cut, the history holds what is new, and what was missed holds history.
         return structs.replace(envelope, replayed=seq <= self.joined)
-
-
-__all__ = ["Arrivals", "Resume"]

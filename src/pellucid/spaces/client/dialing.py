@@ -71,6 +71,3 @@ def closed_for_good(code: int | None, why: str) -> SpaceClosed | None:
     if code not in _FOR_GOOD:
         return None
     return SpaceClosed(f"{_FOR_GOOD[code]}{f': {why}' if why else ''}", kind="forbidden", code=f"closed_{code}")
-
-
-__all__ = ["Broken", "closed_for_good", "dial"]

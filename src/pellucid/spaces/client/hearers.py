@@ -80,6 +80,3 @@ class Hearers:
                 future.set_exception(over)
         for inbox in self._inboxes:
             inbox.end(failure)
-
-
-__all__ = ["Hearers"]

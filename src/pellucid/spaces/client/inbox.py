@@ -70,6 +70,3 @@ class Inbox:
             self._left_out, self._last = None, last
         else:
             self._left_out = (reached, last)
-
-
-__all__ = ["MOST", "Fetch", "Inbox"]

@@ -312,6 +312,3 @@ class Link:
             self._welcome.set_exception(told)
         self._outbox.fail(told)
         self.hearers.end(told, None if self._leaving else failure)
-
-
-__all__ = ["Link"]

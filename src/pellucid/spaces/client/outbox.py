@@ -174,6 +174,3 @@ def _info(payload: dict[str, Any]) -> ErrorInfo:
         param=param if isinstance(param, str) else None,
         retry_after=float(wait) if isinstance(wait, int | float) else None,
     )
-
-
-__all__ = ["Outbox", "Sent"]

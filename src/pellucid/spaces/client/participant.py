@@ -208,6 +208,3 @@ def result_of(response: Envelope) -> Any:
         said = f": {brief(why)}" if isinstance(why, str) and why else ""
         raise CallFailed(f"the call failed at {response.sender!r}{said}", error)
     return response.payload.get("result")
-
-
-__all__ = ["Participant", "result_of"]

@@ -62,6 +62,3 @@ class CallFailed(PellucidError):
     def __init__(self, message: str, error: Any = None, *, code: str = "call_failed") -> None:
         super().__init__(ErrorInfo("model_error", message, code=code))
         self.error = error
-
-
-__all__ = ["CallFailed", "Cancelled", "Kicked", "Refused", "SpaceClosed"]

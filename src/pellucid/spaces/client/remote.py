@@ -168,6 +168,3 @@ def _envelope(value: Any) -> Envelope:
         return read(value)
     except EnvelopeError as error:
         raise _foreign() from error
-
-
-__all__ = ["PAGE", "RemotePage", "SpaceReader", "problem"]

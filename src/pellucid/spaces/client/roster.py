@@ -36,6 +36,3 @@ class Roster:
             self.others[said.participant.id] = said.participant
         elif said.event == "leave":
             self.others.pop(said.participant.id, None)
-
-
-__all__ = ["Roster"]

@@ -191,6 +191,3 @@ class Thinking:
     async def _say(self, kind: str, payload: Mapping[str, Any], answers: Answers = ()) -> Envelope:
         said = {name: value for name, value in payload.items() if value is not None}
         return await self._me.send(kind, said, to=self._to, answers=answers, context=self.path)
-
-
-__all__ = ["Thinking"]

@@ -182,6 +182,3 @@ class Voice:
     async def say(self, text: str, *, to: To = (), answers: Answers = (), context: str | None = None) -> Envelope:
         """A chat."""
         return await self.send(kinds.CHAT, {"text": text}, to=to, answers=answers, context=context)
-
-
-__all__ = ["Voice"]

@@ -27,6 +27,3 @@ def ids_of(answers: Answers) -> tuple[str, ...]:
 def among(heard: Envelope, me: str) -> tuple[str, ...]:
     """To whom an answer goes: to those who heard what is answered. Nobody: to everybody."""
     return tuple(one for one in dict.fromkeys((heard.sender, *heard.to)) if one != me) if heard.to else ()
-
-
-__all__ = ["Answers", "To", "among", "ids_of", "recipients"]

@@ -179,6 +179,3 @@ async def _following(log: Log, last: Envelope, owner: str) -> Envelope | None:
     page = await log.page(after=last.seq, limit=_LOOKED_BACK, kinds=(kinds.CHAT,))
     said = next((one for one in page.envelopes if one.context is None), None)
     return said if said is not None and said.sender == owner and not said.correlation_id else None
-
-
-__all__ = ["Answer", "Called", "Dialogue", "Heard", "Thought", "Turn", "dialogue", "result_text"]

@@ -164,15 +164,3 @@ class _Offers:
                 self.known[name] = tool
         while len(self.known) > MOST_TOOLS:
             del self.known[next(iter(self.known))]
-
-
-__all__ = [
-    "EXPORT_FORMATS",
-    "ExportFormat",
-    "RecordHead",
-    "chats",
-    "envelopes",
-    "events",
-    "export_format",
-    "reasoning_form",
-]

@@ -239,6 +239,3 @@ async def _about(log: Log, ids: Sequence[str], *, after: int) -> tuple[list[Stor
             left = left or start + _AT_ONCE < len(ids)
             break
     return found, left
-
-
-__all__ = ["MOST", "Bed", "Grown", "dig", "every_tree", "grow", "in_order", "read_tree", "said_in"]

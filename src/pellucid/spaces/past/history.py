@@ -23,13 +23,13 @@ import msgspec
 from ...envelopes import USUAL, DialectName, Envelope, searched_text
 from ...envelopes.shown import Subscriber
 from . import exporting, references, replaying, shapes
-from .exporting import EXPORT_FORMATS, ExportFormat, RecordHead, export_format, reasoning_form
+from .exporting import ExportFormat, RecordHead
 from .grown import Grown, read_tree
 from .reading import MOST_HELD, MOST_READ, MOST_WEIGHED, Log, Page, Which
-from .references import Reference, References
+from .references import References
 from .replaying import ALL, Stretch
-from .shapes import ContextLine, Contexts, Pattern, Patterns
-from .training import REASONING_FORMS, ReasoningForm
+from .shapes import Contexts, Patterns
+from .training import ReasoningForm
 
 if TYPE_CHECKING:
     from ...storage import Store
@@ -184,26 +184,3 @@ class History:
 
 def _most(limit: int) -> int:
     return max(1, min(limit, MOST_PAGE))
-
-
-__all__ = [
-    "EXPORT_FORMATS",
-    "REASONING_FORMS",
-    "ContextLine",
-    "Contexts",
-    "ExportFormat",
-    "Grown",
-    "History",
-    "Hit",
-    "Hits",
-    "Page",
-    "Pattern",
-    "Patterns",
-    "ReasoningForm",
-    "Reference",
-    "References",
-    "Stretch",
-    "Which",
-    "export_format",
-    "reasoning_form",
-]

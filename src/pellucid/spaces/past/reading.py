@@ -164,6 +164,3 @@ class Log:
             if not rows.more:
                 return
             after = rows[-1].envelope.seq
-
-
-__all__ = ["MOST_HELD", "MOST_READ", "MOST_WEIGHED", "STEP", "Log", "Page", "Which"]

@@ -85,6 +85,3 @@ def _named(envelope: Envelope) -> Iterator[tuple[How, str]]:
         for name in value if isinstance(value, list | tuple) else [value]:
             if isinstance(name, str) and name:
                 yield how, name
-
-
-__all__ = ["Elsewhere", "Reference", "References", "references"]

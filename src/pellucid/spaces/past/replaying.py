@@ -70,6 +70,3 @@ async def replay(
             group.append(replace(stored.envelope, replayed=True))
         if group:
             yield group
-
-
-__all__ = ["ALL", "Stretch", "replay"]

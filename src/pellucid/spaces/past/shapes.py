@@ -217,6 +217,3 @@ def _pattern(found: tuple[tuple[str, ...], list[_Seen]]) -> Pattern:
         participants=dict(Counter(tree.owner for tree in several if tree.owner).most_common()),
         examples=tuple(dict.fromkeys(tree.path for tree in several))[:EXAMPLES],
     )
-
-
-__all__ = ["ContextLine", "Contexts", "Pattern", "Patterns", "contexts", "nested", "patterns"]

@@ -58,6 +58,3 @@ def _messages(said: Dialogue) -> list[dict[str, Any]]:
             case Answer(text):
                 add("assistant", {"type": "text", "content": text})
     return told
-
-
-__all__ = ["EVENT", "event"]

@@ -153,6 +153,3 @@ def _tool(name: str, known: Mapping[str, Any]) -> dict[str, Any]:
         function["description"] = described
     function["parameters"] = schema if isinstance(schema, dict) else dict(_OPEN)
     return {"type": "function", "function": function}
-
-
-__all__ = ["REASONING_FORMS", "ReasoningForm", "is_complete", "line", "messages", "tools"]

@@ -45,6 +45,3 @@ def _lines(value: Any) -> list[str]:
     if isinstance(value, list):
         return [f"- {one if isinstance(one, str) else json_text(one)}" for one in value]
     return [] if value is None else [json_text(value)]
-
-
-__all__ = ["BRIEF", "brief", "json_text", "words"]

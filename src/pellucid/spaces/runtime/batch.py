@@ -92,6 +92,3 @@ def _same(old: Envelope, new: Envelope, dated: bool) -> bool:
     if dated and new.ts != old.ts:
         return False
     return old == replace(new, seq=old.seq, ts=old.ts, dialect=old.dialect)
-
-
-__all__ = ["Batch"]

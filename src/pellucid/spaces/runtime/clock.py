@@ -22,6 +22,3 @@ class Steady:
         self._last = now if now >= self._last else self._last + (ticks - self._ticks)
         self._ticks = ticks
         return self._last
-
-
-__all__ = ["Steady"]

@@ -79,6 +79,3 @@ class Compressing:
                 return Envelope(id=new_id(), ts=at, sender=GATEWAY, kind=THOUGHT, context=path, payload=payload)
 
             await space.say(make)
-
-
-__all__ = ["Compressing", "Compressor"]

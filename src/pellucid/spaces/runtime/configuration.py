@@ -56,6 +56,3 @@ class Configuration:
     def told(self, said: dict[str, Any], at: int) -> Envelope:
         """The envelope by which it comes into the log."""
         return Envelope(id=new_id(), ts=at, sender=GATEWAY, to=(GATEWAY,), kind=CONFIGURED, payload=said)
-
-
-__all__ = ["INVITED", "Configuration"]

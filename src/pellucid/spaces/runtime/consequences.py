@@ -43,6 +43,3 @@ def consequences_of(stored: Sequence[StoredEnvelope], changes: Sequence[tuple[Ch
 
 def _is_of_gateway(stored: StoredEnvelope, kind: str) -> bool:
     return stored.envelope.kind == kind and stored.envelope.sender == GATEWAY
-
-
-__all__ = ["Consequences", "consequences_of"]

@@ -171,6 +171,3 @@ class Audience:
             self._behind[seat] = None
             seat.missed = missed
         return [seat for seat, _ in full]
-
-
-__all__ = ["Audience"]

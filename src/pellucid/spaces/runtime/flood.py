@@ -109,6 +109,3 @@ class Guards:
             assert self._limits is not None
             guard = self._of[participant] = Guard(self._limits)
         return guard
-
-
-__all__ = ["Bucket", "Guard", "Guards"]

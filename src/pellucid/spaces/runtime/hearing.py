@@ -124,6 +124,3 @@ def _size_of(data: bytes | str | dict[str, Any]) -> int:
         except (msgspec.MsgspecError, RecursionError, TypeError, ValueError):
             return 0  # `read` says what is wrong with it
     return len(data) if isinstance(data, bytes) or data.isascii() else len(data.encode(errors="replace"))
-
-
-__all__ = ["Heard", "Hearing", "Speaker", "TooMuch"]

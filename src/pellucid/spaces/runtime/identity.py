@@ -15,6 +15,3 @@ def new_token() -> str:
 def digest_of(token: str) -> bytes:
     """What is kept of a token. It is random and long: a plain digest cannot be guessed back."""
     return hashlib.sha256(token.encode(errors="surrogatepass")).digest()
-
-
-__all__ = ["PREFIX", "digest_of", "new_token"]

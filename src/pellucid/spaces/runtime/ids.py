@@ -16,6 +16,3 @@ if hasattr(os, "register_at_fork"):
 
 def new_id() -> str:
     return f"env-{_random.getrandbits(128):032x}"
-
-
-__all__ = ["new_id"]

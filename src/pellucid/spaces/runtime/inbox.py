@@ -141,6 +141,3 @@ async def ask(put: Callable[[Item], None], item: Callable[[Tell], Item]) -> Answ
     if answer.error is not None:
         raise answer.error
     return answer
-
-
-__all__ = ["Answer", "Inbox", "Item", "Make", "Tell", "ask", "nobody"]

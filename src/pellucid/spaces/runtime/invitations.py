@@ -39,6 +39,3 @@ def invited_by(
             )
         told.append(said.invite_ack(new_id(), stored.at, stored.envelope, payload))
     return let_in, tuple(told)
-
-
-__all__ = ["invited_by"]

@@ -147,6 +147,3 @@ def _cancel(path: str, reason: str) -> Make:
         return Envelope(id=new_id(), ts=at, sender=GATEWAY, kind=CANCEL, context=path, payload={"reason": reason})
 
     return make
-
-
-__all__ = ["Keeper", "Pace"]

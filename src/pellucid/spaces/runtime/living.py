@@ -120,6 +120,3 @@ def load(settings: SpaceSettings, kept: tuple[int, bytes] | None) -> SpaceState:
         except (msgspec.MsgspecError, PellucidError):
             pass
     return SpaceState(settings)
-
-
-__all__ = ["Living", "Recent", "load"]

@@ -81,6 +81,3 @@ def _row(id: str, written: Sequence[Capability], token: str, origin: Participant
         origin=origin,
         created_at=time.time(),
     )
-
-
-__all__ = ["Capability", "add", "declare", "make"]

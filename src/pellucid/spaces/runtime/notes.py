@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from ...envelopes.verdict import Ended, Flag
+from ...envelopes.envelope import Flag
+from ...envelopes.verdict import Ended
 
 
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -39,6 +40,3 @@ def note_of(kept: bytes) -> Note:
         return msgspec.json.decode(kept, type=Note)
     except msgspec.DecodeError:
         return Note()
-
-
-__all__ = ["Note", "note_of"]

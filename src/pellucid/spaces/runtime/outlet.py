@@ -80,6 +80,3 @@ class Direct(Outlet, Protocol):
     def watch(self, changed: Callable[[], None] | None) -> None:
         """It is called whenever `line` may be another, also from within it."""
         ...
-
-
-__all__ = ["Direct", "Frame", "Line", "Outlet", "frame_of", "wire_of"]

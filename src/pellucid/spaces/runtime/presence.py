@@ -100,6 +100,3 @@ class Presence:
             return said.presence(new_id(), at, "leave", Present(participant))
 
         return make
-
-
-__all__ = ["Presence"]

@@ -91,6 +91,3 @@ class Redactor:
 
 def _wrong(at: str, said: str) -> RequestError:
     return RequestError(f"{at}: {said}", code="invalid_pattern", param=at)
-
-
-__all__ = ["Redactor"]

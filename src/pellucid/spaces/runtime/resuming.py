@@ -170,6 +170,3 @@ class Resuming:
 
     def _shows(self, one: StoredEnvelope, seat: Seat) -> bool:
         return is_shown(one.envelope, one.place, seat.reader, advisory=self._space.advisory)
-
-
-__all__ = ["Resuming"]

@@ -106,6 +106,3 @@ class Seating:
                 **foreign,
             )
         )
-
-
-__all__ = ["Seating"]

@@ -186,6 +186,3 @@ class Seat:
 def _is_heartbeat(error: EnvelopeError) -> bool:
     kind = error.attempted_kind
     return kind is not None and kind.replace(".", "/") == HEARTBEAT
-
-
-__all__ = ["Seat"]

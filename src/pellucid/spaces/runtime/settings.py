@@ -186,15 +186,3 @@ def _told(text: str, at: str) -> RequestError:
 
 def _wrong(at: str, said: str) -> RequestError:
     return RequestError(f"{at}: {said}", code="invalid_settings", param=at)
-
-
-__all__ = [
-    "Compress",
-    "FloodLimits",
-    "Rate",
-    "Redact",
-    "SpaceSettings",
-    "check_name",
-    "check_settings",
-    "read_settings",
-]

@@ -319,6 +319,3 @@ def _closed() -> PellucidError:
     return PellucidError(
         ErrorInfo("unavailable", "the space is being closed here; come back", code="space_closed", retry_after=1.0)
     )
-
-
-__all__ = ["Member", "Posted", "Space"]

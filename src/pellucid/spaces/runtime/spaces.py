@@ -163,6 +163,3 @@ class Spaces:
                             await space.aclose()
                     except Exception as error:
                         log.error("a space could not be closed: %s", place_of(error))
-
-
-__all__ = ["Spaces"]

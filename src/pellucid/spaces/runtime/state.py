@@ -282,6 +282,3 @@ def _meaning(envelope: Envelope) -> dict[str, Any]:
     if envelope.sender != GATEWAY and envelope.kind not in _RIGHTS:
         return {}
     return {name: value for name, value in envelope.payload.items() if name not in _REMARKS}
-
-
-__all__ = ["OBSERVE", "READ_REASONING", "Doors", "Kept", "Outcome", "SpaceState"]

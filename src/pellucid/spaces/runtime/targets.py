@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...envelopes import GATEWAY, Envelope
+from ...envelopes.envelope import Flag
 from ...envelopes.grants import Ledger
 from ...envelopes.kinds import CHAT
-from ...envelopes.verdict import Flag
 from ...errors import ErrorInfo
 from ...text import brief, meant
 
@@ -44,6 +44,3 @@ def unheard(strangers: Sequence[str]) -> tuple[Flag, ...]:
 def _listed(strangers: Sequence[str]) -> str:
     more = f" and {len(strangers) - TOLD} more" if len(strangers) > TOLD else ""
     return f"nobody called {' or '.join(repr(brief(one)) for one in strangers[:TOLD])}{more}"
-
-
-__all__ = ["target_not_found", "unheard", "unknown_targets"]

@@ -65,6 +65,3 @@ class Turns:
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, PAUSES[1])
         return None
-
-
-__all__ = ["Turns"]

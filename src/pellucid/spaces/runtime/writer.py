@@ -254,6 +254,3 @@ def _closing() -> PellucidError:
             retry_after=1.0,
         )
     )
-
-
-__all__ = ["Delivery", "Writer"]
