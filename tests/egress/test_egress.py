@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 
 from pellucid.egress import EgressError, EgressPolicy
 from pellucid.egress.addresses import special
-from pellucid.egress.httpx import cause_of
+from pellucid.egress.connector import EgressConnector
+from pellucid.egress.fetching import fetch
+from pellucid.egress.httpx import EgressTransport, cause_of
 from pellucid.errors import ConfigError
 from tests.cases import Cases
 from tests.examples import many
@@ -97,7 +99,7 @@ async def server() -> AsyncIterator[Server]:
 
 
 async def get(policy: EgressPolicy, url: str, **limits: Any) -> Any:
-    return await policy.fetch(url, **{"max_bytes": 1000, "seconds": LIMIT_SECONDS, **limits})
+    return await fetch(policy, url, **{"max_bytes": 1000, "seconds": LIMIT_SECONDS, **limits})
 
 
 async def refusal(policy: EgressPolicy, url: str, **limits: Any) -> str | None:
@@ -376,7 +378,7 @@ async def test_a_slow_name_service_is_within_the_time() -> None:
 
 async def test_aiohttp_s_own_redirects_are_judged_too(server: Server) -> None:
     policy = EgressPolicy(["127.0.0.1"])
-    async with aiohttp.ClientSession(connector=policy.connector()) as session:
+    async with aiohttp.ClientSession(connector=EgressConnector(policy)) as session:
         async with session.get(server.url("/redirect?to=/image")) as answer:
             assert answer.status == 200
         with pytest.raises(EgressError):
@@ -385,7 +387,7 @@ async def test_aiohttp_s_own_redirects_are_judged_too(server: Server) -> None:
 
 async def test_httpx_over_the_same_policy(server: Server) -> None:
     policy = EgressPolicy(["good.test"], resolve=Names(good_test=[["127.0.0.1"]]))
-    async with httpx2.AsyncClient(transport=policy.httpx_transport(max_bytes=1000), follow_redirects=True) as client:
+    async with httpx2.AsyncClient(transport=EgressTransport(policy, 1000), follow_redirects=True) as client:
         answer = await client.get(server.url("/redirect?to=/image", "good.test"))
         assert (answer.status_code, answer.content) == (200, b"PNG" * 10)
         assert (await client.post(server.url("/missing", "good.test"), json={"a": 1})).status_code == 404

@@ -5,8 +5,8 @@ from .errors import UnexpectedModelBehavior, UsageLimitExceeded
 from .limits import RunUsage, UsageLimits
 from .nodes import CallToolsNode, End, ModelRequestNode
 from .output import NativeOutput, PromptedOutput, ToolOutput
-from .results import AgentRunResult, AgentRunResultEvent, StreamedRunResult
-from .running import AgentRun
+from .results import AgentRunResult, AgentRunResultEvent
+from .running import AgentRun, StreamedRunResult
 from .starting import Start, Startable, StateDeps
 
 __all__ = [

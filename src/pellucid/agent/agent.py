@@ -32,9 +32,9 @@ from .handlers import EventHandler, handle
 from .limits import UsageLimits
 from .nodes import CallToolsNode, End, ModelRequestNode, nodes
 from .output import OutputSpec, output_of
-from .results import AgentRunResult, AgentRunResultEvent, StreamedRunResult
+from .results import AgentRunResult, AgentRunResultEvent
 from .resuming import went_on
-from .running import AgentRun, Plan, warn
+from .running import AgentRun, Plan, StreamedRunResult, warn
 from .starting import Start, name_taken
 
 Out = TypeVar("Out")

@@ -1,17 +1,12 @@
-"""What a run gave, whole (`AgentRunResult`) or while it comes (`StreamedRunResult`)."""
+"""What a run gave, whole."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeVar
+from typing import ClassVar, Generic, Literal, TypeVar
 
-from ..events import Event, PartDeltaEvent, ResponseStartEvent, TextPartDelta
 from ..parts import ModelMessage, ModelResponse, messages_to_json
 from .limits import RunUsage
-
-if TYPE_CHECKING:
-    from .running import AgentRun
 
 Out = TypeVar("Out")
 
@@ -59,74 +54,3 @@ class AgentRunResultEvent(Generic[Out]):
 
     result: AgentRunResult[Out]
     event_kind: ClassVar[Literal["agent_run_result"]] = "agent_run_result"
-
-
-class StreamedRunResult(Generic[Out]):
-    """A run whose answer has begun; read it as it comes, or wait for all of it.
-
-    If the model goes on to call functions after it began to answer, the run goes on too, and so does the text.
-    """
-
-    def __init__(self, run: AgentRun[Out], begun: list[Event]) -> None:
-        self._run = run
-        self._left = begun
-        """What came and was not read yet."""
-        self._text = ""
-
-    async def stream_text(self, *, delta: bool = False) -> AsyncIterator[str]:
-        """The answer's text as it comes: with `delta` each new piece, else everything so far in its turn."""
-        async for event in self.stream_events():
-            if isinstance(event, ResponseStartEvent):
-                self._text = ""
-            elif isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta):
-                new = event.delta.content_delta
-                self._text += new
-                if new:
-                    yield new if delta else self._text
-
-    async def stream_events(self) -> AsyncIterator[Event]:
-        """Everything that is still to come, in order."""
-        while True:
-            while self._left:
-                yield self._left.pop(0)
-            batch = await self._run.read()
-            if batch is None:
-                return
-            self._left = list(batch)
-
-    async def stream_output(self) -> AsyncIterator[Out]:
-        """The output so far: text grows; a value of another type comes once, when it is whole."""
-        if self._run.by_text:
-            async for text in self.stream_text():
-                yield text  # type: ignore[misc]
-        else:
-            yield await self.get_output()
-
-    async def get_output(self) -> Out:
-        """All of it. Raises what the run raises."""
-        async for _ in self.stream_events():
-            pass
-        return self._run.result.output
-
-    @property
-    def is_complete(self) -> bool:
-        return self._run.is_over
-
-    @property
-    def result(self) -> AgentRunResult[Out]:
-        """The result, once the run is over."""
-        return self._run.result
-
-    def all_messages(self) -> list[ModelMessage]:
-        return self._run.all_messages()
-
-    def new_messages(self) -> list[ModelMessage]:
-        return self._run.new_messages()
-
-    @property
-    def usage(self) -> RunUsage:
-        return self._run.usage
-
-    @property
-    def warnings(self) -> list[str]:
-        return self._run.warnings

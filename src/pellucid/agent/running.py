@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Awaitable, Callable, Container, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Sequence
 from dataclasses import dataclass, field, replace
 from inspect import isawaitable
 from typing import Any, Generic, TypeVar
@@ -20,7 +20,15 @@ import msgspec
 
 from ..conversation import joined
 from ..errors import ErrorInfo, ModelError, PellucidError
-from ..events import Event, FinalResultEvent, PartStartEvent, ResponseStartEvent, RunEndEvent
+from ..events import (
+    Event,
+    FinalResultEvent,
+    PartDeltaEvent,
+    PartStartEvent,
+    ResponseStartEvent,
+    RunEndEvent,
+    TextPartDelta,
+)
 from ..models import Asked
 from ..parts import (
     ModelMessage,
@@ -396,6 +404,77 @@ class AgentRun(Generic[Out]):
         self._plan.warnings.append(why)
         warn(why)
         self._output = [text]
+
+
+class StreamedRunResult(Generic[Out]):
+    """A run whose answer has begun; read it as it comes, or wait for all of it.
+
+    If the model goes on to call functions after it began to answer, the run goes on too, and so does the text.
+    """
+
+    def __init__(self, run: AgentRun[Out], begun: list[Event]) -> None:
+        self._run = run
+        self._left = begun
+        """What came and was not read yet."""
+        self._text = ""
+
+    async def stream_text(self, *, delta: bool = False) -> AsyncIterator[str]:
+        """The answer's text as it comes: with `delta` each new piece, else everything so far in its turn."""
+        async for event in self.stream_events():
+            if isinstance(event, ResponseStartEvent):
+                self._text = ""
+            elif isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta):
+                new = event.delta.content_delta
+                self._text += new
+                if new:
+                    yield new if delta else self._text
+
+    async def stream_events(self) -> AsyncIterator[Event]:
+        """Everything that is still to come, in order."""
+        while True:
+            while self._left:
+                yield self._left.pop(0)
+            batch = await self._run.read()
+            if batch is None:
+                return
+            self._left = list(batch)
+
+    async def stream_output(self) -> AsyncIterator[Out]:
+        """The output so far: text grows; a value of another type comes once, when it is whole."""
+        if self._run.by_text:
+            async for text in self.stream_text():
+                yield text  # type: ignore[misc]
+        else:
+            yield await self.get_output()
+
+    async def get_output(self) -> Out:
+        """All of it. Raises what the run raises."""
+        async for _ in self.stream_events():
+            pass
+        return self._run.result.output
+
+    @property
+    def is_complete(self) -> bool:
+        return self._run.is_over
+
+    @property
+    def result(self) -> AgentRunResult[Out]:
+        """The result, once the run is over."""
+        return self._run.result
+
+    def all_messages(self) -> list[ModelMessage]:
+        return self._run.all_messages()
+
+    def new_messages(self) -> list[ModelMessage]:
+        return self._run.new_messages()
+
+    @property
+    def usage(self) -> RunUsage:
+        return self._run.usage
+
+    @property
+    def warnings(self) -> list[str]:
+        return self._run.warnings
 
 
 def warn(message: str) -> None:

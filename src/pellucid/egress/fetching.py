@@ -8,27 +8,69 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import aiohttp
+import msgspec
 from yarl import URL
 
+from .connector import EgressConnector
 from .errors import EgressError, bad_url, failed
-from .policy import EgressPolicy, Fetched
+from .policy import EgressPolicy
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
+class Fetched(msgspec.Struct, frozen=True):
+    """What came of a GET."""
+
+    data: bytes
+    media_type: str
+    """Without parameters, in lower case; `application/octet-stream` where the server did not say."""
+    final_url: str
+    """Where it came from, after all redirects."""
+
+
 async def fetch(
+    policy: EgressPolicy,
+    url: str,
+    *,
+    max_bytes: int,
+    seconds: float,
+    accept: Sequence[str] = (),
+    max_redirects: int = 5,
+    param: str | None = None,
+) -> Fetched:
+    """GET a URL, with all redirects.
+
+    Args:
+        max_bytes: The most that the body may hold.
+        seconds: The most that all of it may take.
+        accept: Media types (`application/pdf`, `image/*`); none: any.
+        param: The parameter that an error names.
+
+    Raises:
+        EgressError: The policy refuses it, it could not be fetched, or it is over a limit.
+    """
+    try:
+        return await _fetch(policy, url, max_bytes, seconds, tuple(accept), max_redirects)
+    except EgressError as error:
+        if param is None:
+            raise
+        info = error.info
+        raise EgressError(info.message, kind=info.kind, code=info.code or "egress_failed", param=param) from error
+
+
+async def _fetch(
     policy: EgressPolicy, url: str, max_bytes: int, seconds: float, accept: tuple[str, ...], max_redirects: int
 ) -> Fetched:
-    """Raises `EgressError`."""
     at = policy.check(url)
     headers = {"Accept": ", ".join(accept) or "*/*", "Accept-Encoding": "identity", "User-Agent": "pellucid"}
     try:
         async with (
             asyncio.timeout(seconds),
             aiohttp.ClientSession(
-                connector=policy.connector(force_close=True),
+                connector=EgressConnector(policy, force_close=True),
                 headers=headers,
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(total=None),

@@ -6,21 +6,15 @@ A transport over aiohttp, and not a second policy: names, addresses and redirect
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import aiohttp
 import httpx2
 from yarl import URL
 
+from .connector import EgressConnector
 from .errors import EgressError
-
-if TYPE_CHECKING:
-    from .policy import EgressPolicy
-
-
-def transport(policy: EgressPolicy, max_bytes: int | None = None) -> EgressTransport:
-    """One for one client, which closes it."""
-    return EgressTransport(policy, max_bytes)
+from .policy import EgressPolicy
 
 
 class AnswerTooLarge(httpx2.StreamError):
@@ -28,9 +22,13 @@ class AnswerTooLarge(httpx2.StreamError):
 
 
 class EgressTransport(httpx2.AsyncBaseTransport):
-    """What the policy refuses is a `ConnectError` whose cause is the `EgressError`."""
+    """What the policy refuses is a `ConnectError` whose cause is the `EgressError`. The client closes it.
 
-    def __init__(self, policy: EgressPolicy, max_bytes: int | None) -> None:
+    Args:
+        max_bytes: The most that an answer may hold which is no event stream; None: no limit.
+    """
+
+    def __init__(self, policy: EgressPolicy, max_bytes: int | None = None) -> None:
         self._policy = policy
         self._max_bytes = max_bytes
         self._session: aiohttp.ClientSession | None = None
@@ -73,7 +71,7 @@ class EgressTransport(httpx2.AsyncBaseTransport):
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=self._policy.connector(limit=0),
+                connector=EgressConnector(self._policy, limit=0),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
                 skip_auto_headers=("User-Agent", "Content-Type", "Accept", "Accept-Encoding"),

@@ -18,17 +18,12 @@ import re
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import ip_address, ip_network
-from typing import TYPE_CHECKING, Any
 
-import msgspec
 from yarl import URL
 
 from ..errors import ConfigError
 from .addresses import Address, Network, literal, meant, special
-from .errors import EgressError, bad_url, refused
-
-if TYPE_CHECKING:
-    from .connector import EgressConnector
+from .errors import bad_url, refused
 
 Resolve = Callable[[str], Awaitable[Sequence[str]]]
 """The addresses of a name; none, or an `OSError`, if there are none."""
@@ -50,16 +45,6 @@ async def resolve(host: str) -> list[str]:
     """What the system says."""
     found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     return [str(entry[4][0]) for entry in found]
-
-
-class Fetched(msgspec.Struct, frozen=True):
-    """What came of a GET."""
-
-    data: bytes
-    media_type: str
-    """Without parameters, in lower case; `application/octet-stream` where the server did not say."""
-    final_url: str
-    """Where it came from, after all redirects."""
 
 
 class EgressPolicy:
@@ -102,8 +87,6 @@ class EgressPolicy:
             self._names.add(name)
         else:
             raise ValueError(entry)
-
-    # --- judging -------------------------------------------------------------------------------------------------
 
     def check(self, url: str | URL) -> URL:
         """The URL, if it may be fetched as far as can be seen without resolving it. Raises `EgressError`."""
@@ -177,47 +160,6 @@ class EgressPolicy:
         if not allowed:
             raise refused(_unknown(host))
         return allowed
-
-    # --- fetching ------------------------------------------------------------------------------------------------
-
-    async def fetch(
-        self,
-        url: str,
-        *,
-        max_bytes: int,
-        seconds: float,
-        accept: Sequence[str] = (),
-        max_redirects: int = 5,
-        param: str | None = None,
-    ) -> Fetched:
-        """GET it, with all redirects, within `seconds`. Raises `EgressError`, which names `param`.
-
-        `accept` holds media types (`application/pdf`, `image/*`); none: any.
-        """
-        from .fetching import fetch
-
-        try:
-            return await fetch(self, url, max_bytes, seconds, tuple(accept), max_redirects)
-        except EgressError as error:
-            if param is None:
-                raise
-            info = error.info
-            raise EgressError(info.message, kind=info.kind, code=info.code or "egress_failed", param=param) from error
-
-    def connector(self, **options: Any) -> EgressConnector:
-        """A connector for an `aiohttp.ClientSession` that keeps to this policy. `options` are `TCPConnector`'s."""
-        from .connector import EgressConnector
-
-        return EgressConnector(self, **options)
-
-    def httpx_transport(self, *, max_bytes: int | None = None) -> Any:
-        """A transport for an `httpx2.AsyncClient` that keeps to this policy (for what speaks only httpx).
-
-        Answers that are no event stream may have `max_bytes`.
-        """
-        from .httpx import transport
-
-        return transport(self, max_bytes)
 
 
 def _host(url: URL) -> str:

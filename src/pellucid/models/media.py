@@ -108,8 +108,10 @@ class Media:
         self._forget(now)
         found = self._remembered.get(name)
         if found is None:
-            fetched = await self._policy.fetch(
-                url, max_bytes=MAX_BYTES, seconds=SECONDS, accept=_ACCEPT[type(content)], param="input"
+            from ..egress.fetching import fetch
+
+            fetched = await fetch(
+                self._policy, url, max_bytes=MAX_BYTES, seconds=SECONDS, accept=_ACCEPT[type(content)], param="input"
             )
             data = base64.b64encode(fetched.data).decode()
             found = _Found(time.monotonic() + REMEMBERED_SECONDS, fetched.media_type, data, len(fetched.data))

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from .agents.bridge import AgentInSpace as AgentInSpace
     from .agents.offers import ToolsInSpace as ToolsInSpace
     from .client.participant import Participant as Participant
+    from .client.participant import Thinking as Thinking
     from .client.refusals import CallFailed as CallFailed
     from .client.refusals import Cancelled as Cancelled
     from .client.refusals import Kicked as Kicked
     from .client.refusals import Refused as Refused
     from .client.refusals import SpaceClosed as SpaceClosed
-    from .client.thinking import Thinking as Thinking
 
 _ROOM_OF = {
     "AgentInSpace": "agents.bridge",
@@ -31,7 +31,7 @@ _ROOM_OF = {
     "Kicked": "client.refusals",
     "Refused": "client.refusals",
     "SpaceClosed": "client.refusals",
-    "Thinking": "client.thinking",
+    "Thinking": "client.participant",
 }
 
 

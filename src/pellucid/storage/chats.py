@@ -173,7 +173,7 @@ def _begin_turn(begun: _Begun) -> Op[RequestError | None]:
         return ChatBusy()
     yield from insert([new])
     yield Ask(_UPDATE, {**named, "to_title": title, "to_head": row.id})
-    yield from turns.touch(row, chat.id)
+    yield from turns.touch(row.owner, chat.id, at=row.updated_at, until=row.expires_at)
     return None
 
 

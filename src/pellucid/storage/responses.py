@@ -199,7 +199,7 @@ class New(NamedTuple):
 def insert(news: list[New]) -> Op[list[None]]:
     yield Ask(_INSERT, [{**_narrow(new.response), "fence": new.fence} for new in news])
     yield Ask(_INSERT_BODY, [_body(new) for new in news])
-    yield from search.add(text for new in news if (text := turns.text_of(new.response, new.response.conversation_id)))
+    yield from search.add(text for new in news if (text := _searched_text(new.response, new.response.conversation_id)))
     yield from _keep(news)
     return [None] * len(news)
 
@@ -265,10 +265,17 @@ def _end(new: New) -> Op[bool]:
     yield Ask(_END_BODY, {**mine, **body, "to_item_ids": _listing(new)})
     yield from _keep([new])
     if (chat := ended[0][0]) is not None:
-        if text := turns.text_of(response, chat):
+        if text := _searched_text(response, chat):
             yield from search.put(text)
-        yield from turns.touch(response, chat)
+        yield from turns.touch(response.owner, chat, at=response.updated_at, until=response.expires_at)
     return True
+
+
+def _searched_text(turn: StoredResponse, chat: str | None) -> search.Text | None:
+    """What search is to find of a turn of a chat."""
+    if turn.text is None or chat is None:
+        return None
+    return search.Text(turn.owner, search.CHATS, chat, turn.id, turn.text)
 
 
 def _alike(one: StoredResponse, other: StoredResponse, fields: Iterable[str]) -> bool:

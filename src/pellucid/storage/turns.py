@@ -7,15 +7,12 @@ the chat along. All that is done in the transaction in which the response's row 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
 
 from . import search, tables
 from .statement import Ask, Op, Statement, given
-
-if TYPE_CHECKING:
-    from .responses import StoredResponse
 
 _R, _H, _T = tables.responses, tables.chats, tables.texts
 _owner, _id, _until = given("for_owner"), given("for_id"), given("until", sa.Double)
@@ -45,16 +42,7 @@ EMPTIED = (
 """What goes with the last turn of a chat, `for_id` of `for_owner`: the chat, and its title. With another, nothing."""
 
 
-def touch(turn: StoredResponse, chat: str) -> Op[None]:
-    """It was begun, or has ended."""
-    until = turn.expires_at
+def touch(owner: str, chat: str, *, at: float, until: float | None) -> Op[None]:
+    """A turn of a chat, which expires at `until`, was begun or has ended: Unix times in seconds."""
     least = math.inf if until is None else until
-    named = {"for_owner": turn.owner, "for_id": chat}
-    yield Ask(_TOUCH, {**named, "at": turn.updated_at, "least": least, "until": until})
-
-
-def text_of(turn: StoredResponse, chat: str | None) -> search.Text | None:
-    """What search is to find of it."""
-    if turn.text is None or chat is None:
-        return None
-    return search.Text(turn.owner, search.CHATS, chat, turn.id, turn.text)
+    yield Ask(_TOUCH, {"for_owner": owner, "for_id": chat, "at": at, "least": least, "until": until})

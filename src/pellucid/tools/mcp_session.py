@@ -147,9 +147,11 @@ async def by_http(
     """A server elsewhere, over streamable HTTP."""
     import httpx2
 
+    from ..egress.httpx import EgressTransport
+
     async with (
         httpx2.AsyncClient(
-            transport=policy.httpx_transport(max_bytes=max_bytes),
+            transport=EgressTransport(policy, max_bytes),
             headers=headers,
             timeout=httpx2.Timeout(connect, read=600.0),
             trust_env=False,

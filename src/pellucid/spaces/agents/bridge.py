@@ -35,9 +35,8 @@ from ...settings import ToolDefinition
 from ...telemetry import log, place_of
 from ...tools import DeferredToolRequests, DeferredToolResults, ToolDenied
 from ...tools.calling import arguments_of
-from ..client.participant import Participant
+from ..client.participant import Participant, Thinking
 from ..client.refusals import Cancelled, SpaceClosed
-from ..client.thinking import Thinking
 from ..client.whom import among
 from .borrowed import Borrowed, Offer
 from .concerns import Concerns

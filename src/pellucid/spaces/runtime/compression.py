@@ -8,9 +8,9 @@ where whoever writes it fails.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from ...envelopes import GATEWAY, Envelope
 from ...envelopes.kinds import STEPS, THOUGHT
@@ -18,10 +18,9 @@ from ...errors import PellucidError
 from ...storage import Spaces, StoredEnvelope
 from ...telemetry import log, place_of
 from .ids import new_id
+from .inbox import Make
+from .settings import SpaceSettings
 from .state import SpaceState
-
-if TYPE_CHECKING:
-    from .space import Space
 
 Compressor: TypeAlias = Callable[[Sequence[Envelope]], Awaitable[str]]
 """What these say, in fewer words; empty: nothing."""
@@ -29,8 +28,22 @@ Compressor: TypeAlias = Callable[[Sequence[Envelope]], Awaitable[str]]
 MOST_CONTEXTS = 1_000
 
 
+class Speaker(Protocol):
+    """The space, in which what was compressed is said."""
+
+    owner: str
+    name: str
+
+    @property
+    def settings(self) -> SpaceSettings: ...
+
+    def do(self, work: Coroutine[Any, Any, Any]) -> object: ...
+
+    async def say(self, make: Make) -> object: ...
+
+
 class Compressing:
-    def __init__(self, space: Space, spaces: Spaces, compressor: Compressor) -> None:
+    def __init__(self, space: Speaker, spaces: Spaces, compressor: Compressor) -> None:
         self._space = space
         self._spaces = spaces
         self._compressor = compressor

@@ -12,20 +12,18 @@ from __future__ import annotations
 
 import asyncio
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ...envelopes import USUAL, DialectName, Envelope, EnvelopeError, closing, said
 from ...envelopes.kinds import HEARTBEAT
 from ...envelopes.shown import Subscriber
 from ...errors import ErrorInfo, PellucidError
 from .flood import Bucket
-from .hearing import TooMuch
+from .hearing import Heard, TooMuch
 from .ids import new_id
-from .inbox import Answer
+from .inbox import Answer, Item
 from .outlet import Outlet, frame_of
-
-if TYPE_CHECKING:
-    from .space import Space
+from .settings import SpaceSettings
 
 MOST_WAITING = 128
 """Envelopes of one seat that may wait to be judged before it is not heard any further."""
@@ -33,10 +31,36 @@ BREATH = 64
 """Refusals after which others get their turn."""
 
 
+class SeatHost(Protocol):
+    """What a seat needs of its space."""
+
+    @property
+    def settings(self) -> SpaceSettings: ...
+
+    @property
+    def is_full(self) -> bool: ...
+
+    def now_ms(self) -> int: ...
+
+    def capabilities(self, participant: str) -> tuple[dict[str, Any], ...]: ...
+
+    def read(self, participant: str, data: bytes | str | dict[str, Any], size: int | None, seat: Seat) -> Heard: ...
+
+    def out_of_patience(self, participant: str) -> bool: ...
+
+    def put(self, item: Item) -> None: ...
+
+    def regroup(self, seat: Seat) -> None: ...
+
+    def remove(self, seat: Seat) -> None: ...
+
+    async def left(self, seat: Seat) -> None: ...
+
+
 class Seat:
     def __init__(
         self,
-        space: Space,
+        space: SeatHost,
         participant: str,
         outlet: Outlet,
         dialect: DialectName | None,
@@ -117,7 +141,7 @@ class Seat:
         self.dialect = dialect
         if dialect != self.speaks:
             self.speaks = dialect
-            self._space.seating.audience.regroup(self)
+            self._space.regroup(self)
 
     def write(self, *envelopes: Envelope) -> None:
         """What is for this seat alone."""
@@ -169,7 +193,7 @@ class Seat:
     def close(self, code: int, reason: str) -> None:
         """The gateway closes it. Whoever holds the connection still says `leave`."""
         if not self.gone:
-            self._space.seating.remove(self)
+            self._space.remove(self)
             self.outlet.close(code, reason)
 
     def stop(self) -> None:

@@ -95,6 +95,11 @@ class SpaceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Capabilities that everybody has."""
     compress: Compress | None = None
 
+    @property
+    def advisory(self) -> bool:
+        """Whether `to` says for whom an envelope is, and everybody may read it."""
+        return self.addresses == "advisory"
+
     def dump(self) -> bytes:
         """As it is kept: JSON."""
         return msgspec.json.encode(self)

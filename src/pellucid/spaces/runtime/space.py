@@ -1,7 +1,7 @@
 """One space in one process: who sits there, what they say, and what they are given.
 
 The log is the store's; the state is the fold of it (`state`), kept by one writer (`writer`). What is stored goes to
-those who sit there (`seating`).
+those who sit there (`delivery`).
 """
 
 from __future__ import annotations
@@ -25,14 +25,13 @@ from ...telemetry import log, place_of
 from .clock import Steady
 from .compression import Compressing
 from .configuration import Configuration
-from .consequences import consequences_of
+from .delivery import Seating, consequences_of
 from .hearing import Heard, Hearing
 from .inbox import Answer, Item, Make, ask, nobody
 from .keeper import Keeper, Pace
 from .living import Living
 from .outlet import Outlet
 from .presence import Presence
-from .seating import Seating
 from .seats import Seat
 from .settings import SpaceSettings
 from .turns import Turns
@@ -77,6 +76,7 @@ class Space:
         self.closed = False
         self.compressing: Compressing | None = None
         self.used = monotonic()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._configuration = configuration
         self._living = living
         self._clock = clock = Steady(clock, living.state.at / 1000)
@@ -84,9 +84,8 @@ class Space:
         turns = Turns(relay, self.name, me)
         self.writer = Writer(store.spaces, living, configuration, turns, self, clock)
         self._keeper = Keeper(self.name, me, relay, self.writer, turns, self.presence, pace, clock)
-        self.seating = Seating(self, store.spaces, living)
+        self.seating = Seating(configuration, living, store.spaces, self.now_ms, self.do)
         self._hearing = Hearing(configuration, clock)
-        self._tasks: set[asyncio.Task[Any]] = set()
         for work in (self.writer.run(), self._keeper.run()):
             self.do(work).add_done_callback(self._broke)
 
@@ -99,11 +98,11 @@ class Space:
     @property
     def head(self) -> int:
         """The number of the newest envelope that was delivered here."""
-        return self.seating.delivered
+        return self.seating.audience.delivered
 
     @property
     def advisory(self) -> bool:
-        return self.settings.addresses == "advisory"
+        return self.settings.advisory
 
     @property
     def is_full(self) -> bool:
@@ -190,6 +189,14 @@ class Space:
                     code="too_many_connections",
                 )
             )
+
+    def regroup(self, seat: Seat) -> None:
+        """It speaks another dialect now."""
+        self.seating.audience.regroup(seat)
+
+    def remove(self, seat: Seat) -> None:
+        """Nothing more is written to it."""
+        self.seating.remove(seat)
 
     async def left(self, seat: Seat) -> None:
         """Its connection is gone."""
