@@ -32,7 +32,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"tools": {"mcp": {"x": {"url": "http://h/mcp", "headers": {"TE": "x"}}}}}, "tools.mcp.x: "),
     ({"summaries": {"model": "nobody"}, "providers": {"vllm": {**VLLM["vllm"], "models": ["m"]}}}, "summaries.model"),
     ({"sealing": {"keys_file": "open.json"}}, "others than its owner may open this file"),
-    ({"access": {"keys": True, "pepper_file": "open.json"}}, "access.pepper_file: others may read open.json"),
+    (
+        {"access": {"keys": True, "pepper_file": "open.json"}},
+        "access.pepper_file: open.json: others than its owner",
+    ),
     ({"relay": {"url": "redis://h:port"}}, "the relay's address is not one that redis-py can read"),
     ({"storage": {"url": "sqlite:/nowhere"}}, "a store is sqlite:///PATH"),
 ]

@@ -23,6 +23,7 @@ from urllib.parse import parse_qsl
 
 from ..agent.interrupts import approvals_of
 from ..agent.starting import Start, Startable, with_state
+from ..data_directory import default_seal_keys
 from ..errors import ErrorInfo, PellucidError, RequestError
 from ..models.door import close_door
 from ..parts import ModelResponse, Origin, SealedPart, ToolCallPart
@@ -31,7 +32,7 @@ from ..protocols.agui import DialectName, Encoder, Request, dialect_of, parse_in
 from ..protocols.agui.history import belongs
 from ..protocols.agui.proto import MEDIA_TYPE, accepted, delta_frames, encode_frame
 from ..runs.seal_stage import SealStage
-from ..sealing import Attached, KeyFile, Keys, Sealed, Sealer, SealError, attach, default_key_file, env_keys
+from ..sealing import Attached, KeyFile, Keys, Sealed, Sealer, SealError, attach, env_keys
 from ..settings import ModelSettings
 from ..telemetry import log, place_of
 from ..tools import DeferredToolResults
@@ -191,7 +192,7 @@ def _keys(given: Keys | str | Path | None) -> Keys | Callable[[], Keys]:
     if isinstance(given, Keys):
         return given
     known = env_keys() if given is None else None
-    return known if known is not None else KeyFile(default_key_file() if given is None else given)
+    return known if known is not None else KeyFile(default_seal_keys() if given is None else given)
 
 
 def _opened(request: Request, open_: Callable[[str], Sealed]) -> Attached:

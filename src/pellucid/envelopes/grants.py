@@ -86,9 +86,6 @@ class Ledger:
     def is_member(self, participant: str) -> bool:
         return participant in self._doors and participant not in self._kicked
 
-    def is_kicked(self, participant: str) -> bool:
-        return participant in self._kicked
-
     @property
     def members(self) -> tuple[str, ...]:
         return tuple(one for one in self._doors if one not in self._kicked)

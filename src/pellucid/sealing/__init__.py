@@ -9,7 +9,7 @@ from .attach import Attached, Opener, attach
 from .content import decrypt, decrypt_text, encrypt
 from .errors import SealCode, SealError
 from .items import seal_item
-from .keyfile import KeyFile, change_keys, default_key_file, ensure_keys, env_keys, read_keys
+from .keyfile import KeyFile, change_keys, ensure_keys, env_keys, read_keys
 from .keys import Key, Keys
 from .seal import Sealed, Sealer
 from .token import MAX_TOKEN
@@ -29,7 +29,6 @@ __all__ = [
     "change_keys",
     "decrypt",
     "decrypt_text",
-    "default_key_file",
     "encrypt",
     "ensure_keys",
     "env_keys",

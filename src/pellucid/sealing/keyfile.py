@@ -1,19 +1,14 @@
-"""Where the keys are kept: a file that only its owner can read, or an environment variable. The one door to the disk.
-
-The file is made on the first start, whole or not at all: of several processes that start at once, one makes it and
-the others read what it made. It is replaced, never written into, so whoever reads it reads all of one version.
-"""
+"""Where the keys are kept: a file that only its owner can read (see `data_directory`), or an environment variable."""
 
 from __future__ import annotations
 
 import os
-import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from tempfile import mkstemp
 
+from ..data_directory import create_secret, read_secret, replace_secret
 from ..errors import ConfigError
 from ..telemetry import log
 from .keys import Keys
@@ -22,12 +17,6 @@ ENV = "PELLUCID_SEAL_KEYS"
 """The variable that may hold the keys, as the JSON of `Keys`."""
 
 _Stamp = tuple[int, int, int]
-
-
-def default_key_file(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where the keys are kept, unless somebody says otherwise."""
-    base = environ.get("XDG_DATA_HOME")
-    return (Path(base) if base else Path.home() / ".local" / "share") / "pellucid" / "seal-keys.json"
 
 
 def env_keys(environ: Mapping[str, str] | None = None) -> Keys | None:
@@ -46,10 +35,7 @@ def ensure_keys(path: str | Path) -> Keys:
     path = Path(path)
     try:
         if not path.exists():
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with _written_beside(path, Keys.generate()) as new, suppress(FileExistsError):
-                # A link, not a rename: whoever comes second must not take the place of the first.
-                os.link(new, path)
+            create_secret(path, Keys.generate().to_json())
     except OSError as error:
         raise ConfigError([f"{path}: the seal keys cannot be made: {error.strerror}; or set {ENV}"]) from None
     return read_keys(path)
@@ -61,8 +47,7 @@ def change_keys(path: str | Path, change: Callable[[Keys], Keys]) -> Keys:
     with _alone(path):
         keys = change(read_keys(path))
         try:
-            with _written_beside(path, keys) as new:
-                os.replace(new, path)
+            replace_secret(path, keys.to_json())
         except OSError as error:
             raise ConfigError([f"{path}: the seal keys cannot be written: {error.strerror}"]) from None
     return keys
@@ -96,36 +81,16 @@ class KeyFile:
 
 def _read(path: Path) -> tuple[Keys, _Stamp]:
     try:
-        with path.open("rb") as file:
-            status = os.fstat(file.fileno())
-            data = file.read()
+        data, status = read_secret(path)
     except FileNotFoundError:
         raise ConfigError([f"{path}: there are no seal keys; `pellucid serve` makes them once"]) from None
     except OSError as error:
         raise ConfigError([f"{path}: the seal keys cannot be read: {error.strerror}"]) from None
-    if sys.platform != "win32" and stat.S_IMODE(status.st_mode) & 0o077:
-        mode = stat.S_IMODE(status.st_mode)
-        raise ConfigError([f"{path}: others than its owner may open this file (mode {mode:04o}); chmod 600 it"])
     return Keys.from_json(data, str(path)), _stamp(status)
 
 
 def _stamp(status: os.stat_result) -> _Stamp:
     return status.st_ino, status.st_mtime_ns, status.st_ctime_ns
-
-
-@contextmanager
-def _written_beside(path: Path, keys: Keys) -> Iterator[str]:
-    """A file next to `path` that holds the keys, on the disk, for its owner alone; gone afterwards unless renamed."""
-    fd, name = mkstemp(prefix=f".{path.name}.", dir=path.parent)  # mode 0600
-    try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(keys.to_json())
-            file.flush()
-            os.fsync(file.fileno())
-        yield name
-    finally:
-        with suppress(FileNotFoundError):
-            os.unlink(name)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
+from ..data_directory import default_record_key, default_seal_keys, default_store
 from ..errors import ConfigError
 from ..local import catalogue
 from ..protocols.agui.dialects import DialectName
@@ -27,7 +28,6 @@ from ..text import meant
 from ..upstream import Limits, Seconds
 from ..view import View
 from .access import OPEN_TO_OTHERS, AccessConfig, check_access
-from .places import default_record_key, default_seal_keys, default_store
 from .space_config import SpaceConfig, check_spaces
 
 Count = Annotated[int, Meta(ge=1)]
