@@ -715,7 +715,7 @@ def whole_part(index: int, part: ModelResponsePart, last_kind: str | None) -> li
         rest = RefusalPartDelta(part.content)
     elif isinstance(part, ToolCallPart | BuiltinToolCallPart):
         start = replace(part, args="", signature=None, provider_details=None, complete=True)
-        text = part.args_as_json() if part.args not in (None, "") else ""
+        text = part.args_as_text()
         kind = ToolCallPartDelta if isinstance(part, ToolCallPart) else BuiltinToolCallPartDelta
         rest = kind(text, signature_delta=part.signature, provider_details=part.provider_details)
     else:

@@ -344,7 +344,7 @@ def fold(events: list[Event]) -> Fold:
 def _text_of(part: ModelResponsePart) -> str:
     if isinstance(part, (ToolCallPart, BuiltinToolCallPart)):
         # Of an object, the same as JSON text.
-        return part.args_as_json() if part.args not in (None, "") else ""
+        return part.args_as_text()
     return part.content if isinstance(part, (ThinkingPart, TextPart, RefusalPart)) else ""
 
 

@@ -128,6 +128,10 @@ class ToolCallPart(_Part, tag="tool-call", frozen=True):
         """The arguments as JSON text; `{}` when there are none."""
         return json_text(self.args)
 
+    def args_as_text(self) -> str:
+        """The arguments as JSON text, as far as the model wrote them; empty when it wrote none."""
+        return json_text(self.args) if self.args not in (None, "") else ""
+
     def args_as_dict(self) -> dict[str, Any]:
         """The arguments as an object. Raises `msgspec.DecodeError` when the model wrote something else."""
         if isinstance(self.args, dict):
@@ -153,6 +157,10 @@ class BuiltinToolCallPart(_Part, tag="builtin-tool-call", frozen=True):
     def args_as_json(self) -> str:
         """The arguments as JSON text; `{}` when there are none."""
         return json_text(self.args)
+
+    def args_as_text(self) -> str:
+        """The arguments as JSON text, as far as the model wrote them; empty when it wrote none."""
+        return json_text(self.args) if self.args not in (None, "") else ""
 
 
 class BuiltinToolReturnPart(_Part, tag="builtin-tool-return", frozen=True):

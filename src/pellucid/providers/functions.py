@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from ..errors import RequestError
+from ..parts import ToolCallPart
 from ..settings import ModelCall, ToolDefinition
 
 
@@ -37,6 +38,14 @@ def as_function(tool: ToolDefinition, **more: Any) -> dict[str, Any]:
         **more,
     }
     return {"type": "function", "function": {name: value for name, value in function.items() if value is not None}}
+
+
+def arguments_object(call: ToolCallPart) -> dict[str, Any]:
+    """The arguments as an object, for wires that take nothing else; what is none is wrapped, for the model to see."""
+    try:
+        return call.args_as_dict()
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return {"invalid_json": call.args}
 
 
 def arguments_text(args: Any) -> str:

@@ -375,7 +375,7 @@ class Encoder:
             return
         if isinstance(part, ToolCallPart):
             part = writable(part)
-            arguments = "" if part.args in (None, "") else part.args_as_json()
+            arguments = part.args_as_text()
             if not arguments and part.complete:
                 # Clients parse the arguments: a call without any has an empty object.
                 arguments = "{}"

@@ -297,7 +297,7 @@ class Encoder:
 
     def _call_end(self, part: ToolCallPart) -> None:
         calls = self._said.calls
-        arguments = "" if part.args in (None, "") else part.args_as_json()
+        arguments = part.args_as_text()
         if not arguments and part.complete:
             # Clients parse the arguments: a call without any has an empty object.
             arguments = "{}"

@@ -265,7 +265,7 @@ class Encoder:
             self._write("response.reasoning_summary_part.done", **place, part=summary)
         elif isinstance(part, ToolCallPart):
             assert item.call is not None
-            arguments = "" if part.args in (None, "") else part.args_as_json()
+            arguments = part.args_as_text()
             if not arguments and part.complete:
                 # Clients parse the arguments: a call without any has an empty object.
                 arguments = "{}"

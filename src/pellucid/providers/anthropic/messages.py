@@ -15,8 +15,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import msgspec
-
 from ...parts import (
     BuiltinToolCallPart,
     BuiltinToolReturnPart,
@@ -37,6 +35,7 @@ from ...parts import (
     UserPromptPart,
 )
 from .. import history
+from ..functions import arguments_object
 from ..profiles import Profile
 from .blocks import REDACTED
 from .content import content_blocks
@@ -190,7 +189,7 @@ def _block(part: ModelResponsePart, own: bool) -> Body | None:
             return {"type": "text", "text": part.content}
         case ToolCallPart():
             call: Body = {"type": "tool_use", "id": _id(part.tool_call_id), "name": part.tool_name}
-            return call | {"input": _input(part)} | (part.provider_details or {})
+            return call | {"input": arguments_object(part)} | (part.provider_details or {})
         case BuiltinToolCallPart():
             return call_block(part)
         case BuiltinToolReturnPart():
@@ -216,14 +215,6 @@ def _compaction(part: CompactionPart) -> Body:
     if part.signature is not None and part.signature not in details.values():
         details["signature"] = part.signature
     return {"type": "compaction", "content": part.content, **details}
-
-
-def _input(part: ToolCallPart) -> Body:
-    """The arguments. What the model wrote that is not an object is shown to it as such."""
-    try:
-        return part.args_as_dict()
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return {"invalid_json": part.args}
 
 
 def _paired(messages: list[ModelMessage]) -> set[str]:

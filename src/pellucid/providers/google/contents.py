@@ -45,6 +45,7 @@ from ...parts import (
 )
 from ...settings import ModelCall
 from .. import history
+from ..functions import arguments_object
 from ..profiles import Profile
 from .decode import TOOL_NAMES, UNNAMED_TOOL
 from .grounding import FROM_METADATA
@@ -191,7 +192,7 @@ def _model_part(part: ModelResponsePart) -> Body | None:
         case RefusalPart() | CompactionPart() if part.content:
             return {"text": part.content}
         case ToolCallPart():
-            call: Body = {"name": part.tool_name, "args": _args(part)}
+            call: Body = {"name": part.tool_name, "args": arguments_object(part)}
             return {"functionCall": call | _id(part)}
         case FilePart() if not part.thought:
             return {"inlineData": {"mimeType": part.media_type, "data": part.data}}
@@ -205,14 +206,6 @@ def _model_part(part: ModelResponsePart) -> Body | None:
 def _id(part: ToolCallPart | ToolReturnPart | RetryPromptPart) -> Body:
     """The call's id: Google's own where it gave one, else ours, which it takes as well."""
     return {"id": part.tool_call_id} if part.tool_call_id else {}
-
-
-def _args(part: ToolCallPart) -> Body:
-    """The arguments as the object that this wire wants; what is none is wrapped, for the model to see what it did."""
-    try:
-        return part.args_as_dict()
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return {"invalid_json": part.args}
 
 
 def _was_a_part(part: BuiltinToolCallPart | BuiltinToolReturnPart) -> bool:

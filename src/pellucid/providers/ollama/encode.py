@@ -5,8 +5,6 @@ How to sample stands in `options`; `stream` is always said, because Ollama strea
 
 from __future__ import annotations
 
-import msgspec
-
 from ...errors import RequestError
 from ...parts import (
     Image,
@@ -25,7 +23,7 @@ from ...parts import (
 from ...settings import ModelCall, OutputFormat
 from .. import history
 from ..effort import nearest_effort, thinking_off
-from ..functions import as_function, offered
+from ..functions import arguments_object, as_function, offered
 from ..profiles import Profile
 from ..setting_fields import Body, SettingFields, Settings
 
@@ -179,12 +177,4 @@ def _assistant(response: ModelResponse, row: Profile, target: Origin) -> Body | 
 
 def _call(call: ToolCallPart) -> Body:
     known = {"id": call.tool_call_id} if call.tool_call_id else {}
-    return {**known, "function": {"name": call.tool_name, "arguments": _arguments(call)}}
-
-
-def _arguments(call: ToolCallPart) -> Body:
-    """The arguments as an object, which is all that they can be here; the model gets to see what was none."""
-    try:
-        return call.args_as_dict()
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return {"invalid_json": call.args}
+    return {**known, "function": {"name": call.tool_name, "arguments": arguments_object(call)}}

@@ -100,13 +100,6 @@ def arguments_of(native: dict[str, Any]) -> Any:
     return native.get("input") if native.get("type") == "custom_tool_call" else native.get("arguments")
 
 
-def json_text(args: Any) -> str:
-    """Arguments as JSON text, which they mostly are already; nothing at all is no text yet."""
-    if isinstance(args, str):
-        return args
-    return "" if args is None else msgspec.json.encode(args).decode()
-
-
 def escaped(text: str) -> str:
     """`text` as it stands within a JSON text."""
     return msgspec.json.encode(text).decode()[1:-1]

@@ -21,6 +21,7 @@ from ...parts import CompactionPart, FinishReason, OpaquePart, Origin
 from ..answer import Reader
 from ..faults import TURN_FAILED, fault_of_value
 from ..frame_template import NUMBER, WORD, SkipRule, unread
+from ..functions import arguments_text
 from ..loose import loose_json
 from ..profiles import Profile
 from . import builtin
@@ -35,7 +36,6 @@ from .item import (
     arguments_of,
     escaped,
     id_of,
-    json_text,
     more_of,
     objects,
     text_of,
@@ -123,7 +123,7 @@ class Items(Reader):
             if not item.told:
                 self._open_call(item, "", None)
             if not item.length:
-                self._more_arguments(item, json_text(arguments_of(item.native)))
+                self._more_arguments(item, arguments_text(arguments_of(item.native)))
 
     # --- the response ----------------------------------------------------------------------------------------
 
@@ -444,7 +444,7 @@ class Items(Reader):
         if not item.told:
             item.details = item.details or more_of(native, "call")
             self._open_call(item, name, native)
-        arguments = json_text(arguments_of(native) or arguments_of(item.native))
+        arguments = arguments_text(arguments_of(native) or arguments_of(item.native))
         self._more_arguments(item, arguments[item.length :])
 
     def _open_call(self, item: Item, name: str, native: dict[str, Any] | None) -> None:
@@ -476,7 +476,7 @@ class Items(Reader):
             item.pieces.append(text)
 
     def _arguments_delta(self, event: Event) -> None:
-        text = event.delta if type(event.delta) is str else json_text(event.delta)
+        text = event.delta if type(event.delta) is str else arguments_text(event.delta)
         item = self._items.get(event.output_index if event.output_index is not None else self._last)
         if item is None:
             item = self._guess(event, "function_call")
@@ -487,7 +487,7 @@ class Items(Reader):
         if item is not None and item.role == "call":
             if not item.told and event.name:
                 self._open_call(item, event.name, None)
-            arguments = json_text(event.arguments if event.arguments is not None else event.input)
+            arguments = arguments_text(event.arguments if event.arguments is not None else event.input)
             if item.told:
                 self._more_arguments(item, arguments[item.length :])
             elif not item.pieces:
