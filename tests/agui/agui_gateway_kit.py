@@ -14,7 +14,7 @@ from pellucid.events import ModelEvent, SideEvent
 from pellucid.models import ModelStream
 from pellucid.parts import ModelResponse, Origin
 from pellucid.protocols.agui import DialectName
-from pellucid.protocols.agui.rules import Severity
+from pellucid.protocols.agui.sequence import Severity
 from pellucid.protocols.agui.verify import verify
 from pellucid.settings import ModelCall
 from tests.agui.agui_kit import events_of

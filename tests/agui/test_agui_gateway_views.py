@@ -16,7 +16,7 @@ from pellucid.protocols import agui
 from pellucid.protocols.agui import DialectName, side
 from pellucid.server.access import Policy
 from pellucid.server.config import check_config
-from pellucid.view.sides import SIDES
+from pellucid.view.less import SIDES
 from tests.agui.agui_gateway_kit import ON, USER, WEATHER, Agent, asked, post, run, streamed, texts
 from tests.agui.agui_kit import events_of
 from tests.cases import Cases

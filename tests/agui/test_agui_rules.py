@@ -9,7 +9,7 @@ import pytest
 
 from pellucid.protocols.agui import events as e
 from pellucid.protocols.agui.dialects import DIALECTS, DialectName
-from pellucid.protocols.agui.rules import RULES, Severity
+from pellucid.protocols.agui.sequence import RULES, Severity
 from pellucid.protocols.agui.verify import Verifier, verify
 from tests.agui import agui_node
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pellucid.server.chat.title import LONGEST, title_of
+from pellucid.server.chat.conversations import LONGEST, title_of
 from tests.chat_server.chat_server_kit import Chatter, event_id, final, frames, refused, said, spoken, texts, whole
 from tests.scripted import Call, Upstream, delta, say
 from tests.scripted.gateway import Served, serve

@@ -16,10 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.egress import EgressError, EgressPolicy
-from pellucid.egress.addresses import special
-from pellucid.egress.connector import EgressConnector
-from pellucid.egress.fetching import fetch
+from pellucid.egress.connector import EgressConnector, fetch
 from pellucid.egress.httpx import EgressTransport, cause_of
+from pellucid.egress.policy import special
 from pellucid.errors import ConfigError
 from tests.cases import Cases
 from tests.examples import many

@@ -26,15 +26,14 @@ from pellucid.envelopes import kinds
 from pellucid.errors import ERROR_KINDS
 from pellucid.protocols.statuses import STATUSES
 from pellucid.providers.profiles import builtin_profiles
-from pellucid.relay import scripts
-from pellucid.relay.open import PREFIX
+from pellucid.relay import PREFIX, scripts
 from pellucid.server.access import oidc, session
 from pellucid.server.config import Config
 from pellucid.server.openapi import document
 from pellucid.settings import ModelSettings
 from pellucid.storage.migrate import migration
-from pellucid.telemetry.metrics import Metrics
-from pellucid.tools.entry_points import GROUP
+from pellucid.telemetry.names import Metrics
+from pellucid.tools.serving import GROUP
 from tests.frozen.observed import observed_names
 from tests.frozen.schemas import Struct, openapi_names, setting_names, struct_names, tagged
 from tests.frozen.source import SOURCE, code_values, constants, named_numbers

@@ -13,7 +13,7 @@ from pydantic_ai.usage import RequestUsage
 
 from pellucid import parts as ours
 from pellucid.interop.pydantic_ai import from_pydantic, to_pydantic
-from pellucid.interop.pydantic_ai.difference import apply, difference
+from pellucid.interop.pydantic_ai.messages import apply, difference
 from tests.examples import many
 from tests.interop.histories import (
     OUR_REQUEST_PARTS,

@@ -6,8 +6,7 @@ import re
 
 import pytest
 
-from pellucid.local.catalogue import DEFAULT, Model, data, default_threads, find, models
-from pellucid.local.errors import UnknownModel
+from pellucid.local.catalogue import DEFAULT, Model, UnknownModel, data, default_threads, find, models
 
 
 @pytest.mark.parametrize("model", models(), ids=lambda model: model.name)

@@ -17,9 +17,8 @@ import aiohttp
 import msgspec
 import pytest
 
-from pellucid.local.catalogue import find
+from pellucid.local.catalogue import EngineError, find
 from pellucid.local.engine import Spec
-from pellucid.local.errors import EngineError
 from pellucid.local.request import adjust, explain
 from pellucid.local.supervise import Engine
 from tests.waiting import LIMIT_SECONDS, wait_until

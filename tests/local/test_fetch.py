@@ -18,10 +18,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from pellucid.local import cache
-from pellucid.local.catalogue import Model, Part
-from pellucid.local.errors import FetchError
-from pellucid.local.fetch import Progress, cached, fetch
+from pellucid.local.catalogue import FetchError, Model, Part
+from pellucid.local.fetch import Progress, cache_directory, cached, fetch
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -286,6 +284,6 @@ async def test_no_source_is_said_with_what_to_do(tmp_path: Path) -> None:
 def test_the_cache_is_where_the_user_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     monkeypatch.delenv("PELLUCID_CACHE", raising=False)
-    assert cache.root() == tmp_path / "xdg" / "pellucid"
+    assert cache_directory() == tmp_path / "xdg" / "pellucid"
     monkeypatch.setenv("PELLUCID_CACHE", str(tmp_path / "own"))
-    assert cache.root() == tmp_path / "own"
+    assert cache_directory() == tmp_path / "own"

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from pellucid.local.errors import QueueFull
-from pellucid.local.queue import Queue
+from pellucid.local.catalogue import QueueFull
+from pellucid.local.supervise import Queue
 from tests.waiting import LIMIT_SECONDS, loop_turns
 
 pytestmark = pytest.mark.anyio

@@ -7,8 +7,7 @@ import subprocess
 import sys
 from textwrap import dedent
 
-from pellucid.models.door import _door, close_door, door
-from pellucid.models.held import Held
+from pellucid.models.door import Held, _door, close_door, door
 from tests.scripted import Upstream
 from tests.scripted.upstream import Call, delta
 from tests.waiting import loop_turns

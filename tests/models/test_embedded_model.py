@@ -11,7 +11,7 @@ import pytest
 from pellucid.errors import ErrorInfo, ModelError
 from pellucid.events import ModelEvent, ResponseEndEvent, SideEvent
 from pellucid.local.catalogue import find
-from pellucid.local.queue import Queue
+from pellucid.local.supervise import Queue
 from pellucid.models.embedded import EmbeddedModel
 from pellucid.models.model import ModelRead, ModelStream
 from pellucid.parts import ModelRequest, UserPromptPart

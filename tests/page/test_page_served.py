@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.server import page
-from pellucid.server.negotiation import encoding_of, matches, prefers_html
-from pellucid.server.page import SECURITY, read_files
+from pellucid.server.page import SECURITY, encoding_of, matches, prefers_html, read_files
 from tests.cases import Cases
 from tests.scripted.gateway import Reply, Served, serve
 

@@ -12,7 +12,7 @@ import pytest
 from pellucid import Agent, ApprovalRequired, RunContext
 from pellucid.envelopes import Envelope
 from pellucid.spaces import AgentInSpace, Participant, ToolsInSpace
-from pellucid.spaces.agents.concerns import Concerns
+from pellucid.spaces.agents.bridge import Concerns
 from tests.participants.agents_kit import agent_of, asked, calling
 from tests.participants.room_kit import Frame, Room
 from tests.scripted import Call, Upstream, delta, say

@@ -18,9 +18,9 @@ from pellucid.errors import ErrorInfo, PellucidError
 from pellucid.events import Event, RunEndEvent, SideEvent
 from pellucid.fold import fold
 from pellucid.relay.memory import MemoryRelay
-from pellucid.runs import Batch, driving, writing
+from pellucid.runs import Batch, driving
 from pellucid.runs.detached import Detached
-from pellucid.runs.lease import name_of
+from pellucid.runs.driving import name_of
 from pellucid.runs.log import decode_batch, encode_batch, events_of, unpack
 from pellucid.runs.replay import LiveLog
 from pellucid.runs.stored_run import finished, keep_end
@@ -53,7 +53,7 @@ class House:
 @pytest.fixture(scope="module")
 def house() -> Iterator[House]:
     with pytest.MonkeyPatch.context() as patch, asyncio.Runner() as runner:
-        patch.setattr(writing, "PAUSE", (0.002, 0.01))
+        patch.setattr(driving, "PAUSE", (0.002, 0.01))
         patch.setattr(driving, "RETRY_SECONDS", 0.002)
         made = House(runner)
         yield made

@@ -30,11 +30,9 @@ from pellucid.parts import Origin, TextPart
 from pellucid.relay import MemoryRelay
 from pellucid.run import Minter
 from pellucid.runs import Batch, LiveRun, Stage
-from pellucid.runs.driving import Driver
-from pellucid.runs.lease import Lease
+from pellucid.runs.driving import Driver, Lease, LogWriter
 from pellucid.runs.log import unpack
 from pellucid.runs.replay import FinishedLog, LiveLog
-from pellucid.runs.writing import LogWriter
 from pellucid.settings import ModelCall
 from pellucid.storage import Store, StoredResponse, open_store
 from tests.replicas.runs_kit import row_of

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pellucid.server.compacted import LEAD
+from pellucid.server.prepare import LEAD
 from tests.openresponses.openresponses_kit import schemas
 from tests.scripted import Call, Script, Upstream, delta, say, serve
 from tests.scripted.gateway import Gateway, Reply, Served

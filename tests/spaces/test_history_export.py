@@ -20,8 +20,7 @@ from pellucid.envelopes import DIALECTS, DialectName, Envelope, read
 from pellucid.envelopes.judging import Mode
 from pellucid.errors import RequestError
 from pellucid.spaces.past.exporting import export_format, reasoning_form
-from pellucid.spaces.past.history import History
-from pellucid.spaces.past.replaying import Stretch
+from pellucid.spaces.past.history import History, Stretch
 from pellucid.spaces.past.training import REASONING_FORMS, ReasoningForm
 from tests.envelopes.life_kit import conversations, said, seed_flow
 from tests.examples import costly

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from pellucid.envelopes import Envelope, context
 from pellucid.envelopes.shown import Subscriber
 from pellucid.errors import RequestError
-from pellucid.spaces.past.history import History
-from pellucid.spaces.past.replaying import Stretch
+from pellucid.spaces.past.history import History, Stretch
 from tests.envelopes.life_kit import conversations, said
 from tests.examples import costly
 from tests.service_postgres import postgres_server

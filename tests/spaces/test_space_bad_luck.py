@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 
 from pellucid.envelopes import Envelope
 from pellucid.envelopes.verdict import Place
-from pellucid.spaces.runtime import clock as steady_clock
-from pellucid.spaces.runtime.clock import Steady
+from pellucid.spaces.runtime import space as space_module
 from pellucid.spaces.runtime.living import REBASE_BYTES, Living
 from pellucid.spaces.runtime.settings import SpaceSettings
-from pellucid.spaces.runtime.space import Space
+from pellucid.spaces.runtime.space import Space, Steady
 from pellucid.spaces.runtime.state import SpaceState
 from pellucid.storage import StoredEnvelope
 from tests.spaces.space_kit import Sink, frame, opened, sat, whole_log
@@ -29,7 +28,7 @@ async def heard(space: Space, sink: Sink, count: int = 1, kind: str = "chat") ->
 
 def test_a_clock_that_is_put_back_keeps_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
     now, ticks = [1_000_000.0], [0.0]
-    monkeypatch.setattr(steady_clock, "monotonic", lambda: ticks[0])
+    monkeypatch.setattr(space_module, "monotonic", lambda: ticks[0])
 
     async def scene() -> None:
         settings = {"idle_seconds": 0.5, "grace_seconds": 0.1}

@@ -14,13 +14,12 @@ from pellucid.envelopes import Defaults, Flag, read, write
 from pellucid.envelopes.dialects import DIALECTS
 from pellucid.envelopes.glimpse import LOOKED_AT, glimpse
 from pellucid.relay import open_relay
-from pellucid.spaces.past.history import History
-from pellucid.spaces.past.replaying import Stretch
+from pellucid.spaces.past.history import History, Stretch
 from pellucid.spaces.runtime.keeper import Pace
 from pellucid.spaces.runtime.living import RECENT
 from pellucid.spaces.runtime.making import make
-from pellucid.spaces.runtime.notes import note_of
 from pellucid.spaces.runtime.seats import Seat
+from pellucid.spaces.runtime.state import note_of
 from pellucid.storage import open_store
 from tests.spaces.space_kit import OWNER, Sink, chat, frame, opened, replica, sat
 from tests.waiting import eventually

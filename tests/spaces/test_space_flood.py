@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pellucid.envelopes import closing
 from pellucid.errors import PellucidError
 from pellucid.spaces.runtime import hearing, seats
-from pellucid.spaces.runtime.flood import QUIET, Guard
+from pellucid.spaces.runtime.hearing import QUIET, Guard
 from pellucid.spaces.runtime.settings import FloodLimits, Rate
 from tests.examples import by_circle
 from tests.spaces.space_kit import chat, frame, opened, sat, whole_log

@@ -13,10 +13,9 @@ import pytest
 from pellucid.errors import PellucidError
 from pellucid.spaces.runtime import spaces as runtime_spaces
 from pellucid.spaces.runtime.making import declare, make
-from pellucid.spaces.runtime.notes import note_of
 from pellucid.spaces.runtime.settings import read_settings
 from pellucid.spaces.runtime.space import Space
-from pellucid.spaces.runtime.state import SpaceState
+from pellucid.spaces.runtime.state import SpaceState, note_of
 from pellucid.storage import Append, StoredEnvelope
 from pellucid.storage.errors import StoreError, Unanswered
 from tests.spaces.space_kit import OWNER, QUICK, Sink, chat, frame, opened, opened_store, sat, whole_log

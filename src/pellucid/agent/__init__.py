@@ -1,11 +1,16 @@
 """Agents: a model with instructions, tools and an output, run to its end or step by step."""
 
 from .agent import Agent, EventStream
-from .errors import UnexpectedModelBehavior, UsageLimitExceeded
-from .limits import RunUsage, UsageLimits
 from .nodes import CallToolsNode, End, ModelRequestNode
 from .output import NativeOutput, PromptedOutput, ToolOutput
-from .results import AgentRunResult, AgentRunResultEvent
+from .results import (
+    AgentRunResult,
+    AgentRunResultEvent,
+    RunUsage,
+    UnexpectedModelBehavior,
+    UsageLimitExceeded,
+    UsageLimits,
+)
 from .running import AgentRun, StreamedRunResult
 from .starting import Start, Startable, StateDeps
 

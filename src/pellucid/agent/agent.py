@@ -5,11 +5,14 @@
     result.output, result.thinking, result.all_messages(), result.usage
 
 Settings are merged shallowly: the model's own, then the agent's, then the run's; the later one wins.
+
+Who is told of events while a run goes on: `handler(event)`, for each, or `handler(ctx, events)`, for all.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -17,7 +20,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from inspect import isawaitable
-from typing import Any, Generic, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Generic, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 from msgspec import structs
 
@@ -28,14 +31,39 @@ from ..parts import ModelMessage, ModelRequest, ModelRequestPart, SystemPromptPa
 from ..settings import ModelCall, ModelSettings, ToolChoice, ToolDefinition, checked_settings, merge_settings
 from ..tools import AnyTool, DeferredToolResults, Rules, RunContext, Tool, Toolbox
 from ..tools.functions import takes_context
-from .handlers import EventHandler, handle
-from .limits import UsageLimits
 from .nodes import CallToolsNode, End, ModelRequestNode, nodes
 from .output import OutputSpec, output_of
-from .results import AgentRunResult, AgentRunResultEvent
-from .resuming import went_on
+from .results import AgentRunResult, AgentRunResultEvent, UsageLimits
 from .running import AgentRun, Plan, StreamedRunResult, warn
-from .starting import Start, name_taken
+from .starting import Start, name_taken, went_on
+
+EventHandler: TypeAlias = (
+    Callable[[Event], Awaitable[None] | None] | Callable[[RunContext[Any], AsyncIterator[Event]], Awaitable[None]]
+)
+
+
+async def handle(handler: EventHandler, context: RunContext[Any], events: AsyncIterator[Event]) -> None:
+    """Tell `handler` of all `events`; what it does not read is read here."""
+    tell: Callable[..., Any] = handler
+    if _parameters(handler) >= 2:
+        result = tell(context, events)
+        if inspect.isawaitable(result):
+            await result
+        async for _ in events:
+            pass
+    else:
+        async for event in events:
+            result = tell(event)
+            if inspect.isawaitable(result):
+                await result
+
+
+def _parameters(handler: Callable[..., Any]) -> int:
+    """How many arguments it must be, or can be, given by place."""
+    places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(handler).parameters.values()
+    return sum(parameter.kind in places and parameter.default is parameter.empty for parameter in parameters)
+
 
 Out = TypeVar("Out")
 F = TypeVar("F", bound=Callable[..., Any])

@@ -1,12 +1,89 @@
-"""What a run gave, whole."""
+"""What a run gave, whole.
+
+What a run used, and what it may use.
+
+What can go wrong in an agent's run beyond the model's own faults.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import ClassVar, Generic, Literal, TypeVar
 
-from ..parts import ModelMessage, ModelResponse, messages_to_json
-from .limits import RunUsage
+from ..errors import ErrorInfo, PellucidError
+from ..parts import ModelMessage, ModelResponse, Usage, messages_to_json
+
+
+class UnexpectedModelBehavior(PellucidError):
+    """The model did what an agent cannot go on from: too many wrong calls, no answer, an answer that was cut off.
+
+    `said` is what the model, or a tool, had to say of it: in the exception's text, and in no lesser view.
+    """
+
+    def __init__(self, message: str, code: str, said: str | None = None) -> None:
+        super().__init__(ErrorInfo("model_error", message, code=code, said=said))
+
+
+class UsageLimitExceeded(PellucidError):
+    """The run used, or was about to use, more than its `UsageLimits` allow."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorInfo("too_large", message, code="usage_limit"))
+
+
+class RunUsage(Usage, frozen=True):
+    """Tokens over all turns of a run, and how often what was done."""
+
+    requests: int = 0
+    """How often the model was asked."""
+    tool_calls: int = 0
+    """How many functions were called."""
+
+
+def run_usage(usage: Usage, requests: int, tool_calls: int) -> RunUsage:
+    tokens = {name: getattr(usage, name) for name in Usage.__struct_fields__}
+    return RunUsage(**tokens, requests=requests, tool_calls=tool_calls)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UsageLimits:
+    """The most that a run may use; None: as much as it likes. Tokens that a provider does not report do not count.
+
+    Requests and calls are refused before they are made; tokens can only be counted after a turn.
+    """
+
+    request_limit: int | None = 50
+    tool_calls_limit: int | None = None
+    input_tokens_limit: int | None = None
+    output_tokens_limit: int | None = None
+    total_tokens_limit: int | None = None
+
+    def check_request(self, usage: RunUsage) -> None:
+        """Before the model is asked once more. Raises `UsageLimitExceeded`."""
+        if self.request_limit is not None and usage.requests >= self.request_limit:
+            raise UsageLimitExceeded(
+                f"the next request would be one more than the request_limit of {self.request_limit}"
+            )
+        self.check_tokens(usage)
+
+    def check_calls(self, usage: RunUsage, more: int) -> None:
+        """Before `more` functions are called. Raises `UsageLimitExceeded`."""
+        if self.tool_calls_limit is not None and usage.tool_calls + more > self.tool_calls_limit:
+            raise UsageLimitExceeded(
+                f"{usage.tool_calls + more} tool calls would exceed the tool_calls_limit of {self.tool_calls_limit}"
+            )
+
+    def check_tokens(self, usage: RunUsage) -> None:
+        """After a turn. Raises `UsageLimitExceeded`."""
+        for kind, limit in (
+            ("input", self.input_tokens_limit),
+            ("output", self.output_tokens_limit),
+            ("total", self.total_tokens_limit),
+        ):
+            used: int | None = getattr(usage, f"{kind}_tokens")
+            if limit is not None and used is not None and used > limit:
+                raise UsageLimitExceeded(f"{used} {kind} tokens are more than the {kind}_tokens_limit of {limit}")
+
 
 Out = TypeVar("Out")
 

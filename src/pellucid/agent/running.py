@@ -59,10 +59,8 @@ from ..tools import (
 )
 from ..tools.calling import Result, arguments_of
 from ..tools.functions import takes_context
-from .errors import UnexpectedModelBehavior
-from .limits import RunUsage, UsageLimits, run_usage
 from .output import Output
-from .results import AgentRunResult
+from .results import AgentRunResult, RunUsage, UnexpectedModelBehavior, UsageLimits, run_usage
 
 Out = TypeVar("Out")
 

@@ -11,6 +11,11 @@ A client sends the whole conversation each time, and gets one run: nothing is ke
 
 A web page of another origin is kept out by its visitor's browser, which asks before it posts JSON for such a page, and
 is given no leave here; `starlette.middleware.cors` gives it, where that is wanted.
+
+Whether each answer of a run's input has an interrupt, and each interrupt its answer.
+
+Nothing is kept of the run before, so what waits is what the conversation ends with: calls without a result. Each takes
+one answer: by its own id, or, unless its tool is the client's, by that of the interrupt which asks leave for it.
 """
 
 from __future__ import annotations
@@ -21,15 +26,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
-from ..agent.interrupts import approvals_of
-from ..agent.starting import Start, Startable, with_state
+from ..agent.interrupts import approvals_of, call_of
+from ..agent.starting import Start, Startable, unanswered, with_state
 from ..data_directory import default_seal_keys
 from ..errors import ErrorInfo, PellucidError, RequestError
 from ..models.door import close_door
 from ..parts import ModelResponse, Origin, SealedPart, ToolCallPart
 from ..protocols import agui
 from ..protocols.agui import DialectName, Encoder, Request, dialect_of, parse_input
-from ..protocols.agui.history import belongs
+from ..protocols.agui.history import belongs, history_of
 from ..protocols.agui.proto import MEDIA_TYPE, accepted, delta_frames, encode_frame
 from ..runs.seal_stage import SealStage
 from ..sealing import Attached, KeyFile, Keys, Sealed, Sealer, SealError, attach, env_keys
@@ -38,8 +43,43 @@ from ..telemetry import log, place_of
 from ..tools import DeferredToolResults
 from ..view import Reader, Redactor, View, redact_error, view_of
 from . import http
-from .resume import check_resume
 from .streaming import FAULT, ASGIWriter, BodyWriter, is_client_error, serve_stream
+
+_OWN = "; an agent with interrupts of its own takes their answers where `deps` is a function"
+
+
+def check_resume(request: Request, *, understood: bool) -> None:
+    """Raises `RequestError`, with the place.
+
+    `understood`: whether the agent sees answers to interrupts of its own, which no call shows.
+    """
+    if not request.resume:
+        return
+    waiting = unanswered(history_of(request.input.messages))
+    answered: dict[str, int] = {}
+    for index, entry in enumerate(request.resume):
+        at, id = f"resume[{index}].interruptId", entry.interrupt_id
+        call = call_of(id)
+        if call is None and id not in waiting and understood:
+            continue
+        if call not in waiting or waiting[call].tool_name in request.own_tools:
+            call = id
+        if call not in waiting:
+            own = "" if understood else _OWN
+            what = f"{at}: no call at the end of the conversation waits for an answer to {id!r}{own}"
+            raise RequestError(what, code="no_such_interrupt", param=at)
+        if call in answered:
+            what = f"{at}: resume[{answered[call]}] is an answer to the same call; give one"
+            raise RequestError(what, code="invalid_value", param=at)
+        answered[call] = index
+    for id, left in waiting.items():
+        if id not in answered:
+            what = (
+                f"resume: the call {id!r} of {left.tool_name!r} waits as well; answer all that waits, with an "
+                "entry for each interrupt, and a tool message for each call of a tool of yours"
+            )
+            raise RequestError(what, code="missing", param="resume")
+
 
 DIALECT_HEADER = "ag-ui-dialect"
 _TENANT = "agent"

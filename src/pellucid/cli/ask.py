@@ -33,8 +33,7 @@ from ..server.config import Config
 from ..settings import Effort, ModelCall, ModelSettings
 from ..upstream import UpstreamClient
 from .local import embedded_model
-from .options import model_options, read_options
-from .terminal import CONTROLS
+from .options import CONTROLS, model_options, read_options
 
 EFFORTS = ["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 

@@ -14,7 +14,7 @@ from ..errors import ErrorInfo, RequestError
 from ..events import ModelEvent
 from ..fold import Fold, fold
 from ..parts import Usage
-from ..providers.loose import loose_json
+from ..providers.fitting import loose_json
 from ..providers.profiles import Profile, builtin_profiles
 from ..providers.wires import decode as decode_answer
 from ..text import meant

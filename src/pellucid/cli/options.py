@@ -1,4 +1,7 @@
-"""Options that several commands share, and how they become a configuration."""
+"""Options that several commands share, and how they become a configuration.
+
+What may be written to a terminal of what somebody else said.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,14 @@ from ..errors import ConfigError
 from ..providers.profiles import builtin_profiles
 from ..server.config import Config, check_config, read_config
 from ..text import meant
+
+# A model has no business with the terminal itself: all controls but line break and tab are left out.
+CONTROLS = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)])
+
+
+def visible(text: str) -> str:
+    return text.translate(CONTROLS)
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 

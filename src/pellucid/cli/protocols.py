@@ -16,7 +16,7 @@ from ..events import Event, ModelEvent
 from ..framing import SSEDecoder
 from ..parts import ModelRequest, UserPromptPart
 from ..protocols import agui, ai_sdk, chat, chat_completions, openresponses
-from ..protocols.agui.rules import RULES
+from ..protocols.agui.sequence import RULES
 from ..protocols.agui.verify import Verifier
 from ..protocols.ai_sdk.verify import verify as verify_ai_sdk
 from ..protocols.chat.verify import verify as verify_chat

@@ -25,8 +25,7 @@ from ..record import (
     env_record_keys,
     read_public_keys,
 )
-from ..record.checkpoint import Signed
-from ..record.keys import key_id, public_pem
+from ..record.keys import Signed, key_id, public_pem
 from ..record.lines import decode_line, encode_line
 from ..storage import AlreadyStored, Store
 from .kept import configuration, json_option, print_json, record_keys, recording_of, where, with_store

@@ -26,7 +26,7 @@ from ..server.space_config import USUAL
 from ..spaces.runtime import making
 from ..spaces.runtime.settings import SpaceSettings, check_name, read_settings
 from ..storage import Store, StoredParticipant, StoredSpace
-from . import space_export, space_join, space_replay, space_say, space_tail
+from . import space_export, space_join, space_tail
 from .greeting import address_of
 from .kept import configuration, date, json_option, print_json, print_table, recording_of, where, with_store
 from .space_options import TOKEN
@@ -236,5 +236,5 @@ def _shown(row: StoredSpace, participants: Sequence[StoredParticipant]) -> dict[
     }
 
 
-for _taking_part in (space_join.join, space_tail.tail, space_say.say, space_replay.replay, space_export.export):
+for _taking_part in (space_join.join, space_tail.tail, space_join.say, space_tail.replay, space_export.export):
     space.add_command(_taking_part)

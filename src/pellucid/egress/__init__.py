@@ -4,7 +4,6 @@ Nothing here runs for an address that the operator wrote into the configuration:
 policy stands here; `fetching`, `connector` and `httpx`, which need aiohttp, are imported by those who fetch.
 """
 
-from .errors import EgressError
-from .policy import EgressPolicy
+from .policy import EgressError, EgressPolicy
 
 __all__ = ["EgressError", "EgressPolicy"]

@@ -2,18 +2,28 @@
 
 The names of hosts are resolved once for each connection, and the addresses that are judged are the ones handed on to
 the socket: there is no second look-up for a name to answer differently in. No proxies, no cache of names.
+
+One GET, with its limits: redirects, time, bytes, media types.
+
+* Each redirect is a request of its own, judged like the first; nothing of ours goes along but what we accept.
+* The answer's head is judged before its body is read; the body is counted while it comes.
+* Compressed answers are not read: a small one may be a large one.
 """
 
 from __future__ import annotations
 
+import asyncio
 import socket
+from collections.abc import Sequence
 from ipaddress import IPv4Address
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
+import msgspec
 from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
 
-from .policy import EgressPolicy
+from .policy import EgressError, EgressPolicy, bad_url, failed
 
 if TYPE_CHECKING:
     from aiohttp.client_reqrep import ClientRequest
@@ -60,3 +70,125 @@ class EgressConnector(aiohttp.TCPConnector):
         # Here, because addresses that are written out are never resolved, and redirects come by here too.
         self._policy.check(req.url)
         return await super().connect(req, traces, timeout)
+
+
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+
+
+class Fetched(msgspec.Struct, frozen=True):
+    """What came of a GET."""
+
+    data: bytes
+    media_type: str
+    """Without parameters, in lower case; `application/octet-stream` where the server did not say."""
+    final_url: str
+    """Where it came from, after all redirects."""
+
+
+async def fetch(
+    policy: EgressPolicy,
+    url: str,
+    *,
+    max_bytes: int,
+    seconds: float,
+    accept: Sequence[str] = (),
+    max_redirects: int = 5,
+    param: str | None = None,
+) -> Fetched:
+    """GET a URL, with all redirects.
+
+    Args:
+        max_bytes: The most that the body may hold.
+        seconds: The most that all of it may take.
+        accept: Media types (`application/pdf`, `image/*`); none: any.
+        param: The parameter that an error names.
+
+    Raises:
+        EgressError: The policy refuses it, it could not be fetched, or it is over a limit.
+    """
+    try:
+        return await _fetch(policy, url, max_bytes, seconds, tuple(accept), max_redirects)
+    except EgressError as error:
+        if param is None:
+            raise
+        info = error.info
+        raise EgressError(info.message, kind=info.kind, code=info.code or "egress_failed", param=param) from error
+
+
+async def _fetch(
+    policy: EgressPolicy, url: str, max_bytes: int, seconds: float, accept: tuple[str, ...], max_redirects: int
+) -> Fetched:
+    at = policy.check(url)
+    headers = {"Accept": ", ".join(accept) or "*/*", "Accept-Encoding": "identity", "User-Agent": "pellucid"}
+    try:
+        async with (
+            asyncio.timeout(seconds),
+            aiohttp.ClientSession(
+                connector=EgressConnector(policy, force_close=True),
+                headers=headers,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=aiohttp.ClientTimeout(total=None),
+                auto_decompress=False,
+                max_line_size=32_768,
+            ) as session,
+        ):
+            for _ in range(max_redirects + 1):
+                async with session.get(at, allow_redirects=False) as answer:
+                    if answer.status not in _REDIRECTS:
+                        return Fetched(*await _read(answer, at, max_bytes, accept), str(at))
+                    at = policy.check(_next(at, answer.headers.get("Location", "")))
+    except TimeoutError:
+        raise EgressError(
+            f"{where(at)} did not give all within {seconds:g} s", kind="timeout", code="egress_timeout"
+        ) from None
+    except aiohttp.InvalidURL:
+        raise bad_url(f"{where(at)} cannot be asked for that") from None
+    except (aiohttp.ClientError, OSError) as error:
+        raise failed(f"{where(at)} could not be fetched from ({type(error).__name__})") from error
+    raise failed(f"{where(at)} redirects more than {max_redirects} times")
+
+
+async def _read(answer: aiohttp.ClientResponse, at: URL, max_bytes: int, accept: tuple[str, ...]) -> tuple[bytes, str]:
+    if answer.status != 200:
+        raise failed(f"{where(at)} answered {answer.status}, not 200")
+    if answer.headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
+        raise failed(f"{where(at)} answered with a compressed body, though asked not to")
+    media_type = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if accept and not any(_fits(media_type, pattern) for pattern in accept):
+        raise EgressError(
+            f"{where(at)} gives {_printable(media_type) or 'something without a type'}; allowed: {', '.join(accept)}",
+            kind="invalid_request",
+            code="bad_media_type",
+        )
+    too_large = EgressError(f"{where(at)} gives more than {max_bytes} bytes", kind="too_large", code="egress_too_large")
+    if (answer.content_length or 0) > max_bytes:
+        raise too_large
+    pieces, size = [], 0
+    async for piece in answer.content.iter_any():
+        size += len(piece)
+        if size > max_bytes:
+            raise too_large
+        pieces.append(piece)
+    return b"".join(pieces), media_type or "application/octet-stream"
+
+
+def _fits(media_type: str, pattern: str) -> bool:
+    return pattern == "*/*" or media_type == pattern or (pattern.endswith("/*") and media_type.startswith(pattern[:-1]))
+
+
+def _printable(text: str) -> str:
+    return "".join(c for c in text if c.isascii() and c.isprintable())[:80]
+
+
+def _next(at: URL, location: str) -> str:
+    if not location:
+        raise failed(f"{where(at)} redirects to nowhere")
+    try:
+        return str(at.join(URL(location, encoded=location.isascii())))
+    except ValueError:
+        raise bad_url(f"{where(at)} redirects to what is no URL") from None
+
+
+def where(at: URL) -> str:
+    """The URL without what may be secret in it."""
+    return str(at.origin()) if at.is_absolute() and at.raw_host else "the URL"

@@ -13,8 +13,7 @@ import httpx2
 from yarl import URL
 
 from .connector import EgressConnector
-from .errors import EgressError
-from .policy import EgressPolicy
+from .policy import EgressError, EgressPolicy
 
 
 class AnswerTooLarge(httpx2.StreamError):

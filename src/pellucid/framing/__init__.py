@@ -4,8 +4,7 @@ Sans-IO, independent of how the bytes were cut, with a size limit.
 """
 
 from .eventstream import EventStreamDecoder, EventStreamMessage, eventstream_message
-from .ndjson import NDJSONDecoder
-from .sse import SSEDecoder, sse_event
+from .sse import NDJSONDecoder, SSEDecoder, sse_event
 
 __all__ = [
     "EventStreamDecoder",

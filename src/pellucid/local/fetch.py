@@ -7,6 +7,8 @@
 * Nothing takes its final name before its sha256 is right. A wrong hash throws the partial file away.
 * Two processes: the second waits for the first, then finds the file.
 * This room prints nothing: ``progress`` is told.
+
+Where the weights live on this machine, and the lock that keeps two processes from fetching at once.
 """
 
 from __future__ import annotations
@@ -21,14 +23,60 @@ import tempfile
 import time
 import zipfile
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
 
-from . import cache
-from .catalogue import Model, Part
-from .errors import FetchError
+from .catalogue import FetchError, Model, Part
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _try_lock(fd: int) -> bool:
+        try:
+            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+else:
+    import fcntl
+
+    def _try_lock(fd: int) -> bool:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+
+def cache_directory() -> Path:
+    """``PELLUCID_CACHE`` if it is set, else ``pellucid`` in the user's cache directory (XDG)."""
+    if own := os.environ.get("PELLUCID_CACHE"):
+        return Path(own).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "pellucid"
+
+
+@asynccontextmanager
+async def lock(path: Path, waiting: Callable[[], None] | None = None) -> AsyncIterator[None]:
+    """Hold the lock file at ``path``; calls ``waiting`` once if another process holds it.
+
+    The system drops the lock when its holder dies, however it dies. The file itself stays: removing it would
+    let a third process lock a new file of the same name.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        if not _try_lock(fd):
+            if waiting:
+                waiting()
+            while not _try_lock(fd):  # noqa: ASYNC110 (another process holds it: there is nothing to wait on)
+                await asyncio.sleep(0.1)
+        yield
+    finally:
+        os.close(fd)
+
 
 CONNECT_SECONDS = 3.0
 """How long the hub has to accept a connection: where it is blocked, the wait must be short."""
@@ -92,7 +140,7 @@ async def fetch(
             "no_cache",
         ) from error
     meter = _Meter(model, progress or (lambda _: None))
-    async with cache.lock(target.parent / ".lock", lambda: meter.tell("waiting")):
+    async with lock(target.parent / ".lock", lambda: meter.tell("waiting")):
         if found := cached(model, root):
             return found
         await _from_sources(model, target, meter)
@@ -101,7 +149,7 @@ async def fetch(
 
 
 def _target(model: Model, root: Path | None) -> Path:
-    return (root or cache.root()) / "models" / model.name / model.file
+    return (root or cache_directory()) / "models" / model.name / model.file
 
 
 def _own(path: Path) -> Path:

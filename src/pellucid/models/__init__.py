@@ -2,8 +2,17 @@
 
 from .door import close_door
 from .infer import infer_model
-from .model import Asked, HTTPModelStream, Model, ModelEventReceiver, ModelRead, ModelStream, TextReceiver, TextWriter
-from .stream_reader import StreamReader
+from .model import (
+    Asked,
+    HTTPModelStream,
+    Model,
+    ModelEventReceiver,
+    ModelRead,
+    ModelStream,
+    StreamReader,
+    TextReceiver,
+    TextWriter,
+)
 
 __all__ = [
     "Asked",

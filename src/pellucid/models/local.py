@@ -6,14 +6,13 @@ from pathlib import Path
 
 from ..errors import ConfigError, ModelError
 from ..local import catalogue, fetch
-from ..local.errors import LocalError
+from ..local.catalogue import LocalError
 from ..local.supervise import Engine
 from ..parts import Origin
 from ..settings import ModelCall, ModelSettings
 from ..upstream import UpstreamClient
-from .door import door
+from .door import Held, door
 from .embedded import EmbeddedModel, embedded_warnings
-from .held import Held
 from .model import ModelStream
 
 

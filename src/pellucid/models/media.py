@@ -108,7 +108,7 @@ class Media:
         self._forget(now)
         found = self._remembered.get(name)
         if found is None:
-            from ..egress.fetching import fetch
+            from ..egress.connector import fetch
 
             fetched = await fetch(
                 self._policy, url, max_bytes=MAX_BYTES, seconds=SECONDS, accept=_ACCEPT[type(content)], param="input"

@@ -2,11 +2,16 @@
 
 What is sent is made by a pure function of the call (`Model.request`); `Model.warnings` names the settings that the
 request does not honour.
+
+Read a `ModelStream` by iterating: for programs that pull, where a run would push.
+
+The upstream is paused but while the program waits.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sized
 from contextlib import suppress
 from time import time_ns
@@ -17,7 +22,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..errors import ErrorInfo, ModelError, RequestError
-from ..events import ErrorEvent, ModelEvent, PartDeltaEvent
+from ..events import ErrorEvent, ModelEvent, PartDeltaEvent, ResponseEndEvent
 from ..parts import Origin
 from ..providers.faults import fault_of_response
 from ..providers.frame_template import Template
@@ -29,6 +34,52 @@ from ..telemetry.names import UPSTREAM_ID_HEADERS
 from ..upstream import Limits, UpstreamClient, UpstreamResponse
 from .door import door
 from .sigv4 import sign
+
+
+class StreamReader:
+    """The events of one turn, read by read."""
+
+    def __init__(self, stream: ModelStream) -> None:
+        self._stream = stream
+        self._started = False
+        self._queue: deque[list[ModelEvent]] = deque()
+        self._fault: Exception | None = None
+        self._is_complete = False
+        self._came = asyncio.Event()
+
+    async def read(self) -> list[ModelEvent] | None:
+        """What came next; None after the end of the turn."""
+        if not self._started:
+            self._started = True
+            self._stream.start(self._receive)
+        while not self._queue:
+            if self._fault is not None:
+                raise self._fault
+            if self._is_complete:
+                return None
+            self._came.clear()
+            self._stream.resume()
+            if not self._queue:
+                await self._came.wait()
+        return self._queue.popleft()
+
+    def cancel(self) -> None:
+        """Stop now; whoever reads gets what has come, and then None. Idempotent."""
+        self._stream.cancel()
+        self._is_complete = True
+        self._came.set()
+
+    def _receive(self, events: ModelRead) -> None:
+        if events is None:
+            self._is_complete = True
+        elif isinstance(events, Exception):
+            self._fault = events
+        else:
+            self._queue.append(events)
+            self._is_complete = bool(events) and type(events[-1]) is ResponseEndEvent
+            self._stream.pause()
+        self._came.set()
+
 
 MAX_ERROR_BODY = 64 * 1024
 

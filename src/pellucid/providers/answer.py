@@ -23,8 +23,8 @@ from ..framing import NDJSONDecoder, SSEDecoder
 from ..framing.sse import DEFAULT_LIMIT, SSE
 from ..parts import Origin
 from .faults import beginning, turn_failed
+from .fitting import loose_json
 from .frame_template import TRIES, FrameTemplate, SkipRule, Template, Unread
-from .loose import loose_json
 
 Frame: TypeAlias = SSE
 """A frame has a name (mostly none) and its bytes, whatever the framing."""

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from ..errors import ErrorInfo, ErrorKind
-from .loose import loose_json
+from .fitting import loose_json
 
 _KIND_OF_STATUS: dict[int, ErrorKind] = {
     400: "invalid_request",

@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from .loose import REFUSED
+from .fitting import REFUSED
 
 _decode = msgspec.json.Decoder(str).decode
 

@@ -19,11 +19,10 @@ No input or output here, but for the file of the key (`keyfile`); no clock, and 
 from __future__ import annotations
 
 from .chain import Entry, Head, follow, genesis
-from .checkpoint import Checkpoint, signed
 from .digest import SALT_BYTES, canonical, digest, framed
 from .findings import Finding, Report, ScopeReport
 from .keyfile import RecordKeys, ensure_record_keys, env_record_keys, read_public_keys, read_record_keys
-from .keys import Recording, Signer, Trusted
+from .keys import Checkpoint, Recording, Signer, Trusted, signed
 from .lines import Begin, CheckpointLine, End, EntryLine, KeyLine, Line, ScopeLine, UnrecordedLine
 from .verify import Verifier
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from .checkpoint import Signed
 from .digest import unhex
 from .findings import Finding
-from .keys import Trusted
+from .keys import Signed, Trusted
 from .lines import CheckpointLine
 
 

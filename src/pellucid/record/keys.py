@@ -2,6 +2,15 @@
 
 A signing key also seals: a seal is an HMAC by which the holder of the key, and nobody else, knows the end of a chain
 again that no checkpoint covers yet. Who changes a store without the key can neither sign nor seal.
+
+Checkpoints: a signature over how far chains have come.
+
+One names the heads of an owner's chains that went on since the one before, whose hash it holds (`previous`): so an
+owner's checkpoints are a chain themselves, and a scope that is named in one cannot vanish. It also holds the hash of
+the checkpoint that the gateway made before it, whoever's (`before`), so that no owner can vanish with all theirs.
+
+What is signed is the line `pellucid/checkpoint/1` and the checkpoint as canonical JSON; its hash is SHA-256 over that
+JSON and the signature.
 """
 
 from __future__ import annotations
@@ -12,6 +21,7 @@ from hashlib import sha256
 from hmac import compare_digest
 from hmac import digest as hmac
 
+import msgspec
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import (
@@ -26,6 +36,60 @@ from cryptography.hazmat.primitives.serialization import (
 from ..errors import ConfigError
 from .chain import Head
 from .digest import canonical
+
+_SIGNED = b"pellucid/checkpoint/1\n"
+
+
+class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is signed."""
+
+    owner: str
+    number: int
+    """Of the owner's checkpoints, from 1."""
+    previous: str
+    """The hash of the owner's one before; empty: it is the first."""
+    serial: int
+    """Of the gateway's checkpoints, from 1."""
+    before: str
+    """The hash of the gateway's one before; empty: it is the first."""
+    at: int
+    """In milliseconds since 1970."""
+    key: str
+    """The id of the key that signs."""
+    heads: dict[str, tuple[int, str]]
+    """How far each chain has come that went on: number and hash (hexadecimal) of its newest entry, by scope."""
+
+    def body(self) -> bytes:
+        return canonical(msgspec.to_builtins(self))
+
+
+class Signed(msgspec.Struct, frozen=True):
+    """A checkpoint with its signature."""
+
+    checkpoint: Checkpoint
+    signature: bytes
+
+    @property
+    def hash(self) -> str:
+        return sha256(self.checkpoint.body() + self.signature).hexdigest()
+
+    def holds(self, trusted: Trusted) -> bool:
+        """Whether its key, which is one of these, signed it."""
+        return trusted.signed(self.checkpoint.key, _SIGNED + self.checkpoint.body(), self.signature)
+
+
+def signed(signer: Signer, checkpoint: Checkpoint) -> Signed:
+    return Signed(checkpoint, signer.sign(_SIGNED + checkpoint.body()))
+
+
+def read_body(body: bytes) -> Checkpoint | None:
+    """The checkpoint that has this body; None if none has exactly this."""
+    try:
+        checkpoint = msgspec.json.decode(body, type=Checkpoint)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+    return checkpoint if checkpoint.body() == body else None
+
 
 _BLOCK = re.compile(rb"-----BEGIN ([A-Z ]+)-----.+?-----END \1-----", re.DOTALL)
 _SEAL = b"pellucid/record/seal/1\n"

@@ -14,7 +14,7 @@ import msgspec
 
 from ..errors import RequestError
 from .chain import Entry
-from .checkpoint import Checkpoint
+from .keys import Checkpoint
 
 FORMAT = "pellucid/record/1"
 

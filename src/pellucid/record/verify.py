@@ -15,10 +15,9 @@ from collections.abc import Iterable
 from itertools import chain as both
 
 from .checking import Scope
-from .checkpoint import Signed
 from .findings import Finding, Report, ScopeReport
 from .heads import Heads
-from .keys import Recording, Trusted, read_signers
+from .keys import Recording, Signed, Trusted, read_signers
 from .lines import (
     FORMAT,
     Begin,

@@ -24,8 +24,7 @@ from ..fold import fold
 from ..relay import Fenced, LogEntry, LogLost, Relay
 from ..storage import Store, StoredResponse
 from ..telemetry import log, place_of
-from .driving import LOG_SECONDS, Driver
-from .lease import PREFIX, name_of, of_name
+from .driving import LOG_SECONDS, PREFIX, Driver, name_of, of_name
 from .log import encode_batch, events_of, readable, unpack
 from .replay import LiveLog
 from .source import Batch, RunSource, clock_ms

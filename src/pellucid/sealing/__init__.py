@@ -7,12 +7,11 @@ text. Only `keyfile` touches the disk.
 
 from .attach import Attached, Opener, attach
 from .content import decrypt, decrypt_text, encrypt
-from .errors import SealCode, SealError
 from .items import seal_item
 from .keyfile import KeyFile, change_keys, ensure_keys, env_keys, read_keys
 from .keys import Key, Keys
 from .seal import Sealed, Sealer
-from .token import MAX_TOKEN
+from .token import MAX_TOKEN, SealCode, SealError
 
 __all__ = [
     "MAX_TOKEN",

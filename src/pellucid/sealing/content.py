@@ -9,8 +9,8 @@ import struct
 from datetime import datetime
 
 from . import token as tokens
-from .errors import SealError
 from .keys import Keys
+from .token import SealError
 
 _PURPOSE = "content"
 _LENGTH = struct.Struct(">I")

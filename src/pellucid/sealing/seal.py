@@ -15,8 +15,8 @@ import msgspec
 
 from ..parts import ModelResponsePart, Origin
 from . import token as tokens
-from .errors import SealError
 from .keys import Keys
+from .token import SealError
 
 MAX_DEPTH = 500
 """Levels of JSON. What can be written can then be read, however deep in a program that happens."""

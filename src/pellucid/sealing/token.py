@@ -10,6 +10,8 @@
   part of what the model thought about (CRIME is that); a token that is unpacked could also be a bomb. For the same
   reason the length is rounded up (Padmé: by 12 % at most), so that it tells little of the text's.
 * Total: any string at all is opened or gives a `SealError`.
+
+What can be wrong with a token that came back. Each is the caller's to mend, and says how.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import os
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -30,8 +32,29 @@ from joserfc.errors import JoseError
 from joserfc.jwk import OctKey
 from joserfc.util import urlsafe_b64decode
 
-from .errors import SealError
+from ..errors import RequestError
 from .keys import Key, Keys
+
+SealCode: TypeAlias = Literal[
+    "seal_broken",  # changed, cut, or never a token of ours
+    "seal_foreign",  # sealed for somebody else, or for another thread or entity
+    "seal_key_unknown",  # sealed with a key that is not among ours
+    "seal_key_retired",  # sealed with a key that opens nothing any more
+    "seal_too_large",  # longer than is ever read or written
+]
+
+
+class SealError(RequestError):
+    """A token that cannot be opened, or an item that cannot be sealed. Nothing of its content is in the message."""
+
+    def __init__(self, code: SealCode, message: str, *, param: str | None = None) -> None:
+        super().__init__(message, code=code, param=param)
+        self.code = code
+
+    def at(self, param: str) -> SealError:
+        """The same, with the request's field in which the token stood (`input[2].encrypted_content`)."""
+        return SealError(self.code, f"{param}: {self.info.message}", param=param)
+
 
 MAX_TOKEN = 16 * 1024 * 1024
 """Characters. Longer tokens are neither written nor read."""

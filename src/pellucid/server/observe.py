@@ -26,7 +26,7 @@ from ..parts import Origin, RetryPromptPart, ToolCallPart, ToolReturnPart
 from ..settings import ModelCall
 from ..telemetry import log, names, spans
 from ..telemetry.lines import Line, request_id
-from ..telemetry.metrics import OTHER, Metrics
+from ..telemetry.names import OTHER, Metrics
 from ..telemetry.spans import Tracing
 from .access import Principal
 from .config import TelemetryConfig

@@ -9,9 +9,8 @@ from ..errors import RequestError
 from ..protocols import openresponses
 from .access import visible
 from .exchange import Door, Exchange
-from .negotiation import prefers_html
 from .openapi import document
-from .page import Page, built
+from .page import Page, built, prefers_html
 from .routing import route
 from .services import Services
 

@@ -7,6 +7,11 @@
 
 What is refused is a `PellucidError` whose place is the protocol's; what cannot be done and is no reason to refuse is a
 warning. What a protocol goes on from (a store, a thread) is its endpoint's own.
+
+What stands in for earlier turns, as a model is told it: the user's words, first of all, so that any model takes it.
+
+Every model reads what a user says, and many take no conversation that begins with their own. A compaction that a
+provider made is left as it is: only that provider knows what it holds.
 """
 
 from __future__ import annotations
@@ -17,8 +22,17 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from ..asgi.http import warned
+from ..conversation import joined
 from ..models import Asked
-from ..parts import ModelMessage, ModelResponse, SealedPart
+from ..parts import (
+    CompactionPart,
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    ModelResponsePart,
+    SealedPart,
+    UserPromptPart,
+)
 from ..run import Mint
 from ..runs import RunSource
 from ..runs.server_tools import NamedServers
@@ -27,9 +41,41 @@ from ..settings import ModelCall, ToolDefinition
 from ..storage import StoredResponse
 from ..tools import AnyTool
 from ..view import Reader, View
-from .compacted import told
 from .exchange import Exchange
 from .services import Services, definitions
+
+LEAD = "This is what was said before, told again in less:\n\n"
+
+
+def told(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+    """The conversation, in which compactions of ours are words of the user's."""
+    return joined(*(_told(message) for message in messages))
+
+
+def _told(message: ModelMessage) -> list[ModelMessage]:
+    if not isinstance(message, ModelResponse) or not any(map(_ours, message.parts)):
+        return [message]
+    out: list[ModelMessage] = []
+    rest: list[ModelResponsePart] = []
+    for part in message.parts:
+        if not _ours(part):
+            rest.append(part)
+            continue
+        if rest:
+            out.append(replace(message, parts=rest))
+            rest = []
+        assert isinstance(part, CompactionPart)
+        out.append(ModelRequest([UserPromptPart(f"{LEAD}{part.content}")]))
+    return [*out, replace(message, parts=rest)] if rest else out
+
+
+def _ours(part: ModelResponsePart) -> bool:
+    return (
+        isinstance(part, CompactionPart)
+        and bool(part.content)
+        and part.provider_name is None
+        and part.signature is None
+    )
 
 
 class ClientRequest(Protocol):

@@ -31,7 +31,6 @@ from ..record import Recording
 from . import contents, record, search, tables, turns
 from .chains import branch
 from .contents import RESPONSE
-from .database import Database
 from .errors import ChatBusy, ChatGone, ChatMoved
 from .names import check_names, finds
 from .responses import (
@@ -45,7 +44,7 @@ from .responses import (
     new_one,
     read_response,
 )
-from .statement import Ask, Op, Params, Row, Statement, each, given
+from .statement import Ask, Database, Op, Params, Row, Statement, each, given
 
 
 class StoredChat(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,9 +20,8 @@ import sqlalchemy as sa
 from ..record import Recording
 from . import contents, record, tables
 from .contents import ITEM
-from .database import Database
 from .names import check_names, finds
-from .statement import Ask, Op, Params, Row, Statement, each, given, written
+from .statement import Ask, Database, Op, Params, Row, Statement, each, given, written
 
 
 class StoredConversation(msgspec.Struct, frozen=True, kw_only=True):

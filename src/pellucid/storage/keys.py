@@ -10,9 +10,8 @@ import msgspec
 import sqlalchemy as sa
 
 from . import tables
-from .database import Database
 from .names import check_names, finds
-from .statement import Ask, Op, Params, Row, Statement, each, given
+from .statement import Ask, Database, Op, Params, Row, Statement, each, given
 
 
 class StoredKey(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,9 +14,8 @@ import sqlalchemy as sa
 from ..record import Recording, canonical
 from . import chats, conversations, envelopes, responses, tables
 from .contents import ENVELOPE, ITEM, RESPONSE
-from .database import Database
 from .record import milliseconds
-from .statement import Ask, Op, Params, Statement, each, given, written
+from .statement import Ask, Database, Op, Params, Statement, each, given, written
 
 STEP = 200
 """So many go in one transaction."""

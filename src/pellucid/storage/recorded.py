@@ -9,13 +9,12 @@ from collections.abc import Callable, Sequence
 
 from ..record import Begin, Head, KeyLine, Line, Recording, Signer
 from . import record, record_erasing, record_signing, record_telling
-from .database import Database
 from .errors import StoreError
 from .names import storable
 from .record import milliseconds
 from .record_signing import Accepting, Signing
 from .record_telling import Telling
-from .statement import each
+from .statement import Database, each
 
 
 class Signatures:

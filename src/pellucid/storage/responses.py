@@ -29,10 +29,9 @@ from . import contents, record, search, tables, turns
 from .chains import chain
 from .contents import RESPONSE
 from .conversations import ConversationEntry, add, appending
-from .database import Database
 from .errors import AlreadyStored
 from .names import check_names, finds
-from .statement import Ask, Op, Params, Row, Statement, each, given, written
+from .statement import Ask, Database, Op, Params, Row, Statement, each, given, written
 
 ResponseStatus: TypeAlias = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 UNFINISHED: tuple[ResponseStatus, ...] = ("queued", "in_progress")

@@ -13,13 +13,13 @@ from ..errors import RequestError
 from ..record import Recording
 from . import appends, envelopes, links, rooms, search, walks
 from .appends import Append, Head
-from .database import Database
 from .envelopes import StoredEnvelope
 from .errors import AlreadyStored, SpaceGone
 from .names import check_names, finds, storable
 from .portions import Portion
 from .record import milliseconds
 from .rooms import StoredParticipant, StoredSpace
+from .statement import Database
 from .walks import Wanted
 
 STEP = 100

@@ -2,12 +2,14 @@
 
 A `Statement` is SQLAlchemy Core, compiled once for each dialect. An `Op` is a generator that yields an `Ask` and is
 sent the rows; what it returns is the answer. A driver (`sqlite`, `postgres`) carries it out.
+
+What a driver is to those who ask.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB
@@ -118,3 +120,19 @@ def each(op: Callable[[A], Op[R]]) -> Bulk[A, R]:
         return results
 
     return many
+
+
+class Database(Protocol):
+    transactions: int
+    """Of writes, begun so far by this process."""
+
+    async def read(self, op: Callable[[A], Op[R]], argument: A) -> R:
+        """Carry out an op that writes nothing. It may be begun twice."""
+
+    async def write(self, op: Bulk[A, R], argument: A) -> R:
+        """Carry it out together with others that wait. When this returns, it is on the disk.
+
+        A caller that is cancelled meanwhile does not take it back."""
+
+    async def aclose(self) -> None:
+        """Finish what waits, and let go of everything."""

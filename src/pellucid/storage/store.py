@@ -14,14 +14,13 @@ from ..record import Recording
 from . import retention, search
 from .chats import Chats
 from .conversations import Conversations
-from .database import Database
 from .keys import Keys
 from .names import finds
 from .recorded import Record
 from .responses import Responses
 from .spaces import Spaces
 from .sqlite import Sqlite
-from .statement import Ask, Op, Params, Statement, each
+from .statement import Ask, Database, Op, Params, Statement, each
 
 _ANYTHING = Statement(sa.select(sa.literal_column("1")))
 

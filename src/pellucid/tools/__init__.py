@@ -12,11 +12,9 @@ from .deferred import (
     ToolApproved,
     ToolDenied,
 )
-from .entry_points import load_tools
-from .functions import ModelRetry, Tool
+from .functions import ModelRetry, Shape, Tool, shape_of
 from .protocol import AnyTool, ToolFailed
-from .serving import ServerTools, gather
-from .shapes import Shape, shape_of
+from .serving import ServerTools, gather, load_tools
 
 __all__ = [
     "AnyTool",

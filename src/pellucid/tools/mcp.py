@@ -8,6 +8,13 @@
   then is told as failed and not made again: it may have been carried out. One that the server cannot have heard is.
 * Arguments are checked by the server, not here; what it says about wrong ones goes to the model.
 * A server that a request names is reached under a policy (`policy`); one that the operator names, wherever it is.
+
+What an MCP server returns, as a tool's result: plain JSON or text, and parts where there is more than text to it.
+
+* Structured content is the result, where the rest is only its text again.
+* Text alone is text. With pictures, sounds or files it is a list of content parts, in order.
+* Links are kept as the JSON they are: nothing is fetched here.
+* A result past the limit is refused whole: half a result reads like a whole one.
 """
 
 from __future__ import annotations
@@ -19,8 +26,11 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import msgspec
+
 from ..egress import EgressPolicy
 from ..errors import ErrorInfo, PellucidError, RequestError
+from ..parts import Audio, File, Image, Text, UserContent, json_text
 from ..settings import ToolDefinition
 from ..telemetry import log, place_of
 from .context import RunContext
@@ -28,6 +38,47 @@ from .protocol import ToolFailed
 
 if TYPE_CHECKING:
     from .mcp_session import Session, Streams
+
+
+def result_of(result: Any, max_bytes: int) -> Any:
+    """The value of a `CallToolResult`. Raises `ToolFailed` for one that is an error, or too large."""
+    blocks: list[Any] = list(result.content)
+    structured = result.structured_content
+    texts = [block.text for block in blocks if block.type == "text"]
+    value: Any
+    if structured is not None and len(texts) == len(blocks) and not result.is_error:
+        value = structured
+    elif len(texts) == len(blocks):
+        value = "\n".join(texts)
+    else:
+        value = [_content(block) for block in blocks]
+    size = len(value) if isinstance(value, str) else len(msgspec.json.encode(value))
+    if size > max_bytes:
+        raise ToolFailed(f"The result is too large: {size} bytes, and at most {max_bytes} are taken.")
+    if result.is_error:
+        raise ToolFailed(value or "The tool failed, and did not say why.")
+    return value
+
+
+def _content(block: Any) -> UserContent:
+    match block.type:
+        case "text":
+            return Text(block.text)
+        case "image":
+            return Image(data=block.data, media_type=block.mime_type)
+        case "audio":
+            return Audio(data=block.data, media_type=block.mime_type)
+        case "resource" if getattr(block.resource, "text", None) is not None:
+            return Text(block.resource.text)
+        case "resource":
+            kind = block.resource.mime_type or "application/octet-stream"
+            if kind.startswith("image/"):
+                return Image(data=block.resource.blob, media_type=kind)
+            name = str(block.resource.uri).rpartition("/")[2] or None
+            return File(data=block.resource.blob, media_type=kind, filename=name)
+        case _:
+            return Text(json_text(block.model_dump(mode="json", by_alias=True, exclude_none=True)))
+
 
 MAX_TOOLS = 2_000
 """How many tools a server may list."""
@@ -141,7 +192,6 @@ class MCPServer:
         """Call one of its tools, by the server's name for it. Raises `ToolFailed` in words that the model may read."""
         if self._allowed is not None and tool not in self._allowed:
             raise ToolFailed(f"The tool {tool!r} is not allowed here.")
-        from .mcp_results import result_of
         from .mcp_session import quietly
 
         for last in (False, True):

@@ -7,8 +7,7 @@ receiver's side), `reader` (the same, pulled), `errors` (what can go wrong).
 
 from .client import RETRY_STATUSES, UpstreamClient
 from .limits import Limits, Seconds
-from .reader import BodyReader
-from .response import BodyReceiver, UpstreamResponse
+from .response import BodyReader, BodyReceiver, UpstreamResponse
 
 __all__ = [
     "RETRY_STATUSES",

@@ -1,17 +1,27 @@
-"""Parts, errors and numbers, one at a time: what of each a reader gets."""
+"""Parts, errors and numbers, one at a time: what of each a reader gets.
+
+Whole messages, as one reader gets them: what the redacted stream of the same turn would fold into.
+
+What enrichment added (seals and our summaries) is in no message; who is to have it reads the events.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
+from ..emit import items_of
 from ..errors import ErrorInfo
+from ..events import ITEM_OF
 from ..parts import (
     BuiltinToolCallPart,
     BuiltinToolReturnPart,
     FilePart,
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
     ModelResponsePart,
     RefusalPart,
     SealedPart,
@@ -100,3 +110,42 @@ def redact_error(error: ErrorInfo, reader: Reader) -> ErrorInfo:
     ours = error.said is None and error.native is None and error.status is None
     code = error.code if ours or error.code in _KNOWN_CODES else None
     return _SHOWN_ERROR(error, code=code, param=error.param if ours else None)
+
+
+_REQUEST, _RESPONSE = rule(ModelRequest), rule(ModelResponse)
+
+
+def redact_messages(messages: Sequence[ModelMessage], reader: Reader) -> list[ModelMessage]:
+    """A conversation, for this reader. It is for reading: a model is to get the messages as they were."""
+    return [
+        redact_response(message, reader)
+        if isinstance(message, ModelResponse)
+        else message
+        if reader.view == "raw"
+        else _REQUEST(message)
+        for message in messages
+    ]
+
+
+def redact_response(response: ModelResponse, reader: Reader) -> ModelResponse:
+    """One turn, for this reader."""
+    usage = redact_usage(response.usage, reader)
+    if reader.view == "raw":
+        return response if usage is response.usage else replace(response, usage=usage)
+    parts = [part for item in items_of(response.parts) for part in _item(item, reader.view)]
+    return _RESPONSE(response, parts=parts, usage=usage)
+
+
+def _item(parts: list[ModelResponsePart], view: View) -> list[ModelResponsePart]:
+    """What is left of the parts of one item."""
+    shown = [shown_part(part) for part in parts if leaves(part, view) and not _unsaid(part)]
+    if shown or view == "hidden" or ITEM_OF[type(parts[0])] != "reasoning":
+        return shown
+    # That there was a thought, and whether it was whole.
+    whole = all(getattr(part, "complete", True) for part in parts)
+    return [ThinkingPart("", complete=whole, item_id=parts[0].item_id)]
+
+
+def _unsaid(part: ModelResponsePart) -> bool:
+    """Whether a thought says nothing to whoever cannot read what is opaque in it."""
+    return isinstance(part, ThinkingPart) and not part.content

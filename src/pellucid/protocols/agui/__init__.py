@@ -9,7 +9,6 @@ whether a sequence of events is legal.
 from .chunks import Expander
 from .dialects import DIALECTS, Dialect, DialectName, dialect_for, dialect_of
 from .encode import Encoder
-from .errors import error_body, status_of
 from .events import (
     ActivityDeltaEvent,
     ActivitySnapshotEvent,
@@ -56,6 +55,7 @@ from .events import (
     decode_event,
     encode_event,
 )
+from .marks import error_body, status_of
 from .messages import (
     ActivityMessage,
     AssistantMessage,

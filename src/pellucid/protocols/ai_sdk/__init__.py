@@ -4,8 +4,8 @@ The protocol of the npm packages `ai` and `@ai-sdk/react` (versions 5 to 7) betw
 blocks of its own in it, and `providerMetadata` carries what is sealed to the page and back.
 """
 
+from .chunks import error_body, status_of
 from .encode import Encoder
-from .errors import error_body, status_of
 from .request import PROTOCOL, Request, parse_request, recognises
 
 HEADER = (b"x-vercel-ai-ui-message-stream", b"v1")

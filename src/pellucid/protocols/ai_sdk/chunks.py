@@ -1,6 +1,19 @@
 """The chunks of the AI SDK's UI message stream, version 1: the fields that its versions 5, 6 and 7 all know.
 
 Version 5 was strict about fields at first, so nothing stands here that only a later one reads.
+
+What was refused before a stream began: an HTTP status, and the sentence itself as the body.
+
+The AI SDK makes an error of the status whose message is the body as it is, and pages show that message: so it is plain
+text, for a person.
+
+What is ours in `providerMetadata`, and what a client may make of it before it comes back.
+
+    {"pellucid": {"item": ID, "sealed": TOKEN, "form": "summary" | "redacted", "complete": false, "refusal": true}}
+
+Each only where it says something: `item` is the public id of the item; `sealed` what its maker will want to see again;
+`form` what a reasoning text is, if it is not the thought itself; `complete` is false where the model was cut off;
+`refusal` marks words by which it declined. The same stands in the `data` of a `data-pellucid` part.
 """
 
 from __future__ import annotations
@@ -9,6 +22,10 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
+
+from ...errors import ErrorInfo
+from ...parts import Form
+from ..statuses import STATUSES
 
 FinishReason = Literal["stop", "length", "content-filter", "tool-calls", "error", "other"]
 
@@ -163,3 +180,42 @@ AnyChunk = (
     | AbortChunk
     | FinishChunk
 )
+
+
+def status_of(error: ErrorInfo) -> int:
+    """The HTTP status for an error that comes before anything was streamed."""
+    return STATUSES[error.kind]
+
+
+def error_body(error: ErrorInfo) -> str:
+    """The sentence."""
+    return error.told
+
+
+OURS = "pellucid"
+
+_FORMS: dict[str, Form] = {"summary": "summary", "redacted": "redacted"}
+"""What a text may say that it is; if it says nothing that is known, it is the thought."""
+
+
+class Mark:
+    """What was found there. Anybody may have written it, so nothing of it is believed that could not be."""
+
+    __slots__ = ("complete", "form", "item", "refusal", "sealed")
+
+    def __init__(self, value: Any) -> None:
+        fields = value if isinstance(value, dict) else {}
+        self.item = _text(fields.get("item"))
+        self.sealed = _text(fields.get("sealed"))
+        self.form = _FORMS.get(_text(fields.get("form")) or "", "raw")
+        self.complete = fields.get("complete") is not False
+        self.refusal = fields.get("refusal") is True
+
+
+def mark_of(metadata: Any) -> Mark:
+    """The mark in a part's `providerMetadata`; an empty one where there is none of ours."""
+    return Mark(metadata.get(OURS) if isinstance(metadata, dict) else None)
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None

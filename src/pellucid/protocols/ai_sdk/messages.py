@@ -50,7 +50,7 @@ from ...parts import (
 )
 from ...text import brief
 from ..decoding import convert
-from .marks import OURS, Mark, mark_of
+from .chunks import OURS, Mark, mark_of
 
 DATA = f"data-{OURS}"
 """The part that holds what is sealed of something that this protocol does not show."""

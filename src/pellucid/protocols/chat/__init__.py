@@ -7,12 +7,24 @@ encoder.event                                    the canonical event: `answer` g
 question(…)                                      that of the question
 """
 
-from .canonical import answer, question
-from .encode import Encoder
-from .errors import error_body, status_of
-from .ids import ANSWER, CONVERSATION, QUESTION, answer_id, question_id
+from .encode import Encoder, answer, question
+from .frames import error_body, status_of
 from .request import THINKING, Request, parse_request
-from .types import LONGEST_TITLE, Answer, Ask, Change, Effort, Question, Segment, View
+from .types import (
+    ANSWER,
+    CONVERSATION,
+    LONGEST_TITLE,
+    QUESTION,
+    Answer,
+    Ask,
+    Change,
+    Effort,
+    Question,
+    Segment,
+    View,
+    answer_id,
+    question_id,
+)
 
 __all__ = [
     "ANSWER",

@@ -65,8 +65,7 @@ from ...text import shown, writable
 from .. import beside
 from . import frames as f
 from . import types as t
-from .calls import Call, Calls
-from .ledger import Ledger
+from .calls import Call, Calls, Ledger
 
 APART = "\n\n"
 

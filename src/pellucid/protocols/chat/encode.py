@@ -12,20 +12,25 @@ What happened is the account's to say (`account`); here it is written. Deltas of
 else from the types. An encoder is pure, and how events are batched changes nothing but the times, which are the
 batches': a stream that is told again is the same, and `after` leaves out what its reader has. It is total over text:
 what UTF-8 cannot hold (half a surrogate pair, from somebody's Python) is shown as U+FFFD.
+
+Canonical events without a stream: what was kept of an answer, as one reader gets it; and a question.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from ...events import Event, PartDeltaEvent, SideEvent
 from ...text import shown, writable
 from . import frames as f
 from . import types as t
 from .account import Account, Writing
+from .frames import started
+from .types import question_id
 
 QUEUED = b": queued\n\n"
 
@@ -147,3 +152,34 @@ def _data(frame: Any) -> bytes:
         return _json(frame)
     except (UnicodeEncodeError, TypeError, ValueError, RecursionError):
         return _json(writable(frame))
+
+
+def answer(
+    event_id: str,
+    conversation_id: str,
+    model: str,
+    created_at: int,
+    batches: Iterable[tuple[int, Sequence[Event]]],
+    *,
+    view: t.View = "raw",
+    effort_level: str | None = None,
+) -> t.Answer:
+    """The event that a stream of these batches would bring last. Each has its time before it, and is redacted."""
+    account = Account(started(event_id, conversation_id, model, created_at, view, effort_level))
+    for now, events in batches:
+        account.read(events, now)
+    return account.answer
+
+
+def question(
+    event_id: str, conversation_id: str, text: str, created_at: int, versions: Sequence[str] = ()
+) -> t.Question:
+    """The question whose answer is `event_id`. `versions`: the answers to it and to those asked in its place."""
+    id = question_id(event_id)
+    return t.Question(
+        id=id,
+        conversation_id=conversation_id,
+        created_at=created_at,
+        segments=[t.TextSegment(id=f"{id}_text", text=shown(text))],
+        versions=list(versions) if len(versions) > 1 else UNSET,
+    )

@@ -1,6 +1,8 @@
 """The events of an answer while it comes, each with exactly the fields that the specification gives it.
 
 `event_id` is the answer's, `segment_id` that of the segment that will hold it in the end.
+
+Errors before a stream: `{"error": {message, code, param?}}` and an HTTP status.
 """
 
 from __future__ import annotations
@@ -11,7 +13,9 @@ from typing import Any, Literal, TypeAlias, get_args
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from ...errors import CONVERSATION_BUSY, CONVERSATION_MOVED, ErrorInfo
 from ...text import shown
+from ..statuses import STATUSES
 from .types import Answer, View
 
 PREVIEW = 500
@@ -213,3 +217,18 @@ Tell: TypeAlias = Callable[[Any], None]
 
 NAMES: dict[type[Any], str] = {frame: str(frame.__struct_config__.tag) for frame in get_args(Frame)}
 """What each is called, as an event and as its `type`."""
+
+
+CONFLICTS = (CONVERSATION_BUSY, CONVERSATION_MOVED)
+"""The request is right, and the chat is not as it would have to be."""
+
+
+def status_of(error: ErrorInfo) -> int:
+    """The HTTP status for an error that comes before anything was streamed."""
+    return 409 if error.code in CONFLICTS and error.kind == "invalid_request" else STATUSES[error.kind]
+
+
+def error_body(error: ErrorInfo) -> dict[str, Any]:
+    """The body beside it; `code` is always there."""
+    payload: dict[str, Any] = {"message": error.told, "code": error.code or error.kind}
+    return {"error": payload if error.param is None else {**payload, "param": error.param}}

@@ -14,7 +14,7 @@ from ...parts import ModelMessage, ModelRequest, SealedPart, UserPromptPart
 from ...settings import ModelCall, ModelSettings, ThinkingLevel, ToolDefinition
 from ..decoding import convert, read_json
 from . import types as t
-from .ids import answer_id
+from .types import answer_id
 
 THINKING: dict[t.Effort, ThinkingLevel] = {
     "off": False,

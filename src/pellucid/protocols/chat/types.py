@@ -3,6 +3,12 @@
 `segments` are those of the specification's persisted example, field by field. Optional means absent, never null. Times
 are in milliseconds since 1970. `output_index` is a segment's place in `segments`; `sequence_number` is the message's
 one counter, from 0, taken by each segment and each part of reasoning as it opens.
+
+The ids of a chat: a question and its answer share one, each with its own prefix, so that either names the other.
+
+chat_XXXX   a conversation
+ask_XXXX    the question's event
+evt_XXXX    the answer's event, and the turn of both
 """
 
 from __future__ import annotations
@@ -11,6 +17,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
+
+from ...errors import RequestError
+from ...text import brief
 
 View = Literal["raw", "summary", "sealed", "hidden"]
 """In what form reasoning is told, from most to least."""
@@ -205,3 +214,27 @@ class Change(msgspec.Struct, forbid_unknown_fields=True):
     title: Annotated[str, Meta(min_length=1, max_length=LONGEST_TITLE)] | UnsetType = UNSET
     head: Annotated[str, Meta(pattern="^(evt|ask)_.")] | UnsetType = UNSET
     """The answer that ends the branch to be shown (or its question)."""
+
+
+CONVERSATION = "chat"
+ANSWER = "evt"
+QUESTION = "ask"
+
+
+def question_id(id: str) -> str:
+    """The id of the question's event. Raises `RequestError` if `id` is no event's."""
+    return f"{QUESTION}_{_same(id, None)}"
+
+
+def answer_id(id: str, param: str | None = None) -> str:
+    """The id of the answer's event. Raises `RequestError` if `id` is no event's; `param` says where it stood."""
+    return f"{ANSWER}_{_same(id, param)}"
+
+
+def _same(id: str, param: str | None) -> str:
+    prefix, _, rest = id.partition("_")
+    if prefix not in (ANSWER, QUESTION) or not rest:
+        at = f"{param}: " if param is not None else ""
+        right = f"one begins with '{ANSWER}_' (an answer) or '{QUESTION}_' (a question)"
+        raise RequestError(f"{at}{brief(id)!r} is no event's id; {right}", code="invalid_value", param=param)
+    return rest

@@ -5,8 +5,7 @@ OpenAI's protocol with the fields that its relatives added for reasoning: `reaso
 """
 
 from .encode import Encoder
-from .errors import error_body, error_payload, status_of
 from .request import Request, parse_request
-from .types import ReasoningFields
+from .types import ReasoningFields, error_body, error_payload, status_of
 
 __all__ = ["Encoder", "ReasoningFields", "Request", "error_body", "error_payload", "parse_request", "status_of"]

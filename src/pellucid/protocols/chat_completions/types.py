@@ -3,6 +3,9 @@
 Chunks are written from templates (`encode`); a test holds them against the schemas made here and against the official
 client's types. In what is written, optional means absent, never null; nullable fields are always there. What a request
 holds beside the fields named here is ignored, as every server of this protocol does.
+
+Errors as OpenAI says them: `{"error": {message, type, param, code}}` and an HTTP status; in a stream, the same
+object as the data of an event.
 """
 
 from __future__ import annotations
@@ -11,6 +14,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
+
+from ...errors import ErrorInfo, ErrorKind
+from ..statuses import STATUSES
 
 ReasoningFields = Literal["both", "reasoning_content", "reasoning"]
 """Which field carries readable reasoning: DeepSeek's, OpenRouter's and vLLM's, or both with the same text."""
@@ -397,3 +403,39 @@ class CreateChatCompletion(msgspec.Struct, kw_only=True):
     function_call: Any = None
     web_search_options: Any = None
     moderation: Any = None
+
+
+_TYPE: dict[ErrorKind, str] = {
+    "invalid_request": "invalid_request_error",
+    "unauthorized": "authentication_error",
+    "forbidden": "permission_error",
+    "not_found": "invalid_request_error",
+    "too_large": "invalid_request_error",
+    "slow_request": "invalid_request_error",
+    "unsupported": "invalid_request_error",
+    "too_many_requests": "rate_limit_error",
+    "model_error": "model_error",
+    "unavailable": "model_error",
+    "timeout": "model_error",
+    "server_error": "server_error",
+}
+"""OpenAI has no type for what is behind a gateway: `model_error` is ours."""
+
+
+def status_of(error: ErrorInfo) -> int:
+    """The HTTP status for an error that comes before anything was streamed, and for a whole answer that failed."""
+    return STATUSES[error.kind]
+
+
+def error_payload(error: ErrorInfo) -> dict[str, Any]:
+    """The `error` object."""
+    return {
+        "message": error.told,
+        "type": _TYPE[error.kind],
+        "param": error.param,
+        "code": error.code or error.kind,
+    }
+
+
+def error_body(error: ErrorInfo) -> dict[str, Any]:
+    return {"error": error_payload(error)}

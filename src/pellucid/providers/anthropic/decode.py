@@ -21,11 +21,10 @@ from ...errors import ErrorInfo
 from ...parts import FinishReason, Form, Origin
 from ..answer import AnswerDecoder, EventFrames, Reader
 from ..faults import fault_of_value
+from ..fitting import loose_json
 from ..frame_template import Unread
-from ..loose import loose_json
 from ..profiles import Profile
-from .blocks import Block, Context, block
-from .frames import Delta, Frame, read_frame
+from .blocks import Block, Context, Delta, Frame, block, read_frame
 from .usage import merge_usage, read_usage
 
 FINISH_REASONS: dict[str, FinishReason] = {

@@ -4,10 +4,9 @@ Blocks have an index and an end, but only tool calls have a beginning; a piece o
 the block itself; what is opaque comes as bytes. What the models behind it want differently is in the row.
 """
 
-from .address import path
 from .decode import decoder
 from .encode import encode, setting_fields
-from .invoke import InvokedDecoder, invoke_body, invoke_path
+from .invoke import InvokedDecoder, invoke_body, invoke_path, path
 
 __all__ = [
     "InvokedDecoder",

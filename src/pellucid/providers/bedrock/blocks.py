@@ -15,8 +15,8 @@ from ...emit import Emitter, Key
 from ...parts import BuiltinToolReturnPart, FilePart, OpaquePart, json_text
 from ..profiles import Profile
 from ..tagged import family_of
-from .blob import joined, signature_of
 from .chunk import Delta, dict_of, dicts_of, text_of
+from .media import joined, signature_of
 
 THINKING, REDACTED, TEXT, CALL, BUILTIN, UNNAMED, GATHERED = (
     "thinking", "redacted", "text", "call", "builtin", "unnamed", "gathered",

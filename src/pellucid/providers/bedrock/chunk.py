@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ..loose import REFUSED, loose_json
+from ..fitting import REFUSED, loose_json
 
 
 class Thought(msgspec.Struct, gc=False, rename="camel"):

@@ -46,13 +46,12 @@ from ...parts import (
 from ...settings import ModelCall, OutputFormat, ToolDefinition
 from .. import history
 from ..effort import thinking_off
+from ..fitting import REFUSED
 from ..functions import offered
-from ..loose import REFUSED
 from ..profiles import Profile
 from ..setting_fields import Body, SettingFields, Settings
 from ..tagged import as_tagged
-from .blob import redacted_content
-from .media import Media
+from .media import Media, redacted_content
 from .thinking import NAMES, ask, claim_thinking, thinks
 
 _INFERENCE = {

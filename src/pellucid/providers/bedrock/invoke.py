@@ -3,12 +3,15 @@
 The body is the model's own, less the model and the wish to stream, which the path says. A streamed answer is an event
 stream of `chunk` messages, each with one event of the model's own wire in base64. `InvokedDecoder` takes them out and
 hands them, as server-sent events, to the decoder of that wire, whichever it is.
+
+Where a request goes: the model stands in the path, and whether to stream, too.
 """
 
 from __future__ import annotations
 
 from base64 import b64decode
 from typing import Any, Protocol
+from urllib.parse import quote
 
 import msgspec
 
@@ -17,11 +20,22 @@ from ...events import Cause, ModelEvent
 from ...framing import sse_event
 from ...framing.eventstream import DEFAULT_LIMIT, EventStreamDecoder, EventStreamMessage
 from ...settings import ModelCall
-from ..loose import loose_json
+from ..fitting import loose_json
 from ..profiles import Profile
-from .address import quoted_model
 from .chunk import read_object
 from .wrong import fault_of_message, not_this_wire
+
+
+def path(call: ModelCall, row: Profile) -> str:
+    """The URL's path. A model may be an ARN: its slashes are quoted, or the request reaches another operation."""
+    return (row.path if call.stream else row.path_whole).replace("{model}", quoted_model(call))
+
+
+def quoted_model(call: ModelCall) -> str:
+    """The model, or the inference profile that stands for it."""
+    model: str = call.settings.get("bedrock_inference_profile") or call.model  # type: ignore[assignment]
+    return quote(model, safe="")
+
 
 ANTHROPIC_VERSION = "bedrock-2023-05-31"
 

@@ -6,6 +6,11 @@ whether it is thought or text. The plan that older models make before they call 
 
 A citation belongs to the text it is about, which is the last one unless it says otherwise; citations of anything else
 stay with the response.
+
+What is read of an event, or of a whole response, which has no `type`.
+
+What is inside a message stays plain values: the same field holds an object in an event and a list in a response, and
+unknown blocks ride through whole.
 """
 
 from __future__ import annotations
@@ -13,16 +18,47 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from ...emit import Key
 from ...errors import ErrorInfo
 from ...parts import FinishReason, OpaquePart, Origin, Usage
 from ..answer import AnswerDecoder, EventFrames, Reader
 from ..faults import fault_of_value
-from ..fitting import fit
+from ..fitting import fit, loose_json, struct_reader
 from ..frame_template import SkipRule
-from ..loose import loose_json
 from ..profiles import Profile
-from .event import Delta, Event, Message, read_event
+
+
+class Message(msgspec.Struct, gc=False):
+    content: Any = None
+    tool_plan: str | None = None
+    tool_calls: Any = None
+    citations: Any = None
+
+
+class Delta(msgspec.Struct, gc=False):
+    message: Message | None = None
+    finish_reason: str | None = None
+    usage: dict[str, Any] | None = None
+    error: Any = None
+
+
+class Event(msgspec.Struct, gc=False):
+    type: str | None = None
+    id: str | None = None
+    index: int | None = None
+    delta: Delta | None = None
+    logprobs: Any = None
+    # A whole response, or an error (then `message` is a text).
+    message: Any = None
+    finish_reason: str | None = None
+    usage: dict[str, Any] | None = None
+    error: Any = None
+
+
+read_event = struct_reader(Event)
+
 
 FINISH_REASONS: dict[str, FinishReason] = {
     "COMPLETE": "stop",

@@ -30,10 +30,8 @@ from ..faults import TURN_FAILED, a_word, fault_of_value
 from ..frame_template import NUMBER, SkipRule, unread
 from ..profiles import Profile
 from . import grounding
-from .chunk import Candidate, Chunk, Object, Part, native_part, read_chunk, snake
+from .chunk import Candidate, Chunk, Object, Part, PartialCall, native_part, read_chunk, read_usage, snake
 from .interactions import InteractionsReader, is_interaction
-from .partial import PartialCall
-from .usage import read_usage
 
 FINISH_REASONS: dict[str, FinishReason] = {
     "STOP": "stop",

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from ...errors import ErrorInfo
 from ...parts import BuiltinToolCallPart, BuiltinToolReturnPart, FilePart, FinishReason, Form, OpaquePart, Usage
 from ..faults import TURN_FAILED, fault_of_value
-from ..loose import loose_json
+from ..fitting import loose_json
 
 if TYPE_CHECKING:
     from ..answer import Reader

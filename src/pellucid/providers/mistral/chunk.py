@@ -1,6 +1,8 @@
 """What is read of a chunk, or of a whole response: a whole response is one large chunk.
 
 The chunks *inside* a content list stay plain values: their types are many, and unknown ones ride through whole.
+
+Function calls, mostly whole, sometimes in fragments: what belongs to which call.
 """
 
 from __future__ import annotations
@@ -9,7 +11,9 @@ from typing import Any
 
 import msgspec
 
+from ...emit import Emitter, is_json
 from ..fitting import struct_reader
+from ..functions import arguments_text
 
 
 class Function(msgspec.Struct, gc=False):
@@ -60,3 +64,71 @@ class Chunk(msgspec.Struct, gc=False):
 
 
 read_chunk = struct_reader(Chunk)
+
+
+class _Call:
+    __slots__ = ("id", "key", "named", "pieces")
+
+    def __init__(self, key: tuple[str, int], id: str | None) -> None:
+        self.key = key
+        self.id = id
+        self.named = False
+        self.pieces: list[str] = []
+        """The arguments so far."""
+
+
+class Calls:
+    """Reads fragments into an emitter. Calls are told apart by index and id; either may be missing."""
+
+    def __init__(self, emit: Emitter) -> None:
+        self._emit = emit
+        self._known: list[_Call] = []
+        self._latest: dict[int, _Call] = {}
+
+    @property
+    def any(self) -> bool:
+        """Whether the model called a function."""
+        return bool(self._known)
+
+    def read(self, fragment: ToolCall) -> None:
+        function = fragment.function
+        if function is None:
+            return
+        # Later fragments repeat an empty name.
+        name, args = function.name or None, function.arguments
+        id = fragment.id if fragment.id != "null" else None
+        call = self._call_of(fragment.index or 0, id or None, name)
+        text = arguments_text(args)
+        if call.named:
+            self._emit.tool_call(call.key, text)
+        elif name is not None:
+            # Nothing can open before the function has a name: what came earlier is told now.
+            call.named = True
+            whole = args if isinstance(args, dict) and not call.pieces else "".join(call.pieces) + text
+            self._emit.tool_call(call.key, whole, name=name, call_id=call.id)
+        call.pieces.append(text)
+
+    def flush(self) -> None:
+        """Open what never got a name."""
+        for call in self._known:
+            if not call.named and any(call.pieces):
+                call.named = True
+                self._emit.tool_call(call.key, "".join(call.pieces), name="", call_id=call.id)
+
+    def _call_of(self, index: int, id: str | None, name: str | None) -> _Call:
+        call = self._latest.get(index)
+        if call is None or _begins_another(call, id, name):
+            call = self._latest[index] = _Call(("call", len(self._known)), id)
+            self._known.append(call)
+        elif call.id is None:
+            call.id = id
+        return call
+
+
+def _begins_another(call: _Call, id: str | None, name: str | None) -> bool:
+    """Only what has a name begins a call: if it has another id, or the call is whole already."""
+    if name is None or not call.named:
+        return False
+    if id is not None and call.id is not None:
+        return id != call.id
+    return is_json("".join(call.pieces))

@@ -17,12 +17,11 @@ from ...errors import ErrorInfo
 from ...parts import FinishReason, OpaquePart, Origin, Usage
 from ..answer import AnswerDecoder, EventFrames, Reader
 from ..faults import fault_of_value
+from ..fitting import loose_json
 from ..frame_template import SkipRule
-from ..loose import loose_json
 from ..profiles import Profile
 from ..tagged import TEXT, TaggedText
-from .calls import Calls
-from .chunk import Choice, Chunk, Delta, read_chunk
+from .chunk import Calls, Choice, Chunk, Delta, read_chunk
 
 FINISH_REASONS: dict[str, FinishReason] = {
     "stop": "stop",

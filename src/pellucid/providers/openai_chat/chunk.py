@@ -2,14 +2,17 @@
 
 Only the fields that mean something here are decoded; msgspec skips the rest without building it. Fields that
 servers fill with several types are typed loosely.
+
+Token counts, from the many places where this wire's dialects put them.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
+from ...parts import Usage
 from ..fitting import struct_reader
 
 
@@ -70,3 +73,53 @@ class Chunk(msgspec.Struct, gc=False):
 
 read_chunk = struct_reader(Chunk)
 """The chunk, or None when the bytes are not a JSON object at all."""
+
+
+def read_usage(raw: dict[str, Any], counted: Literal["inside", "outside", "by_total"] = "inside") -> Usage:
+    """Token counts. `details` keeps what else the provider counted, under its own names."""
+    prompt, completion, total = (_int(raw, name) for name in ("prompt_tokens", "completion_tokens", "total_tokens"))
+    of_prompt, of_completion = _dict(raw, "prompt_tokens_details"), _dict(raw, "completion_tokens_details")
+    reasoning = _first(_int(of_completion, "reasoning_tokens"), _int(raw, "reasoning_tokens"))
+    output = completion
+    if completion is not None and reasoning:
+        beside = counted == "by_total" and prompt is not None and total == prompt + completion + reasoning
+        if counted == "outside" or beside:
+            output = completion + reasoning
+    details = {
+        name: value
+        for name, value in (*raw.items(), *of_completion.items())
+        if name not in _STANDARD and type(value) is int
+    }
+    return Usage(
+        input_tokens=prompt,
+        output_tokens=output,
+        output_reasoning_tokens=reasoning,
+        cache_read_tokens=_first(
+            _int(of_prompt, "cached_tokens"), _int(raw, "cached_tokens"), _int(raw, "prompt_cache_hit_tokens")
+        ),
+        cache_write_tokens=_int(of_prompt, "cache_write_tokens"),
+        input_audio_tokens=_int(of_prompt, "audio_tokens"),
+        output_audio_tokens=_int(of_completion, "audio_tokens"),
+        details=details,
+    )
+
+
+# Counts that have a field of their own; the others keep their own names in `details`.
+_STANDARD = frozenset({"prompt_tokens", "completion_tokens", "total_tokens", "cached_tokens"})
+
+
+def _int(raw: dict[str, Any], name: str) -> int | None:
+    value = raw.get(name)
+    return value if type(value) is int else None
+
+
+def _dict(raw: dict[str, Any], name: str) -> dict[str, Any]:
+    value = raw.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _first(*values: int | None) -> int | None:
+    for value in values:
+        if value is not None:
+            return value
+    return None

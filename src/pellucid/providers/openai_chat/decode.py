@@ -12,16 +12,14 @@ from ...framing.sse import DEFAULT_LIMIT
 from ...parts import FinishReason, OpaquePart, Origin
 from ..answer import AnswerDecoder, EventFrames, Reader
 from ..faults import fault_of_value
+from ..fitting import loose_json
 from ..frame_template import WORD, SkipRule, unread
-from ..loose import loose_json
 from ..profiles import Profile
 from ..tagged import TEXT
 from .calls import CallsReader
-from .chunk import Choice, Chunk, Delta, ToolCall, read_chunk
-from .content import REASONING, Content, content_reader
+from .chunk import Choice, Chunk, Delta, ToolCall, read_chunk, read_usage
+from .content import REASONING, Content, Merge, Told, content_reader
 from .details import DetailsReader
-from .merge import Merge, Told
-from .usage import read_usage
 
 FINISH_REASONS: dict[str, FinishReason] = {
     "stop": "stop",

@@ -34,7 +34,6 @@ from . import same_origin
 from .attempts import Attempts
 from .book import KeyBook, KeyStore
 from .config import AccessConfig, is_loopback
-from .cookies import cookie
 from .cors import Cors
 from .credentials import credential
 from .errors import AccessError, Header, forbidden, unauthorized
@@ -44,7 +43,7 @@ from .limits import Counting, Rates, counted, tokens_of
 from .oidc import Oidc
 from .pepper import find_pepper
 from .policy import Principal
-from .session import COOKIE, ByKey, ByProvider, Session, Sessions, over
+from .session import COOKIE, ByKey, ByProvider, Session, Sessions, cookie, over
 
 LOCAL = "local"
 """The owner of what is made where nobody needs a key."""

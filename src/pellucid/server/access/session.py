@@ -5,22 +5,57 @@
   as itself. One by a provider holds the owner and the policy's name.
 * It opens with the seal keys that the replicas share, for this purpose alone, and until it ends.
 * A session that was begun under other rules is over: the provider, its claims, the policies they lead to.
+
+Cookies: read from a request, and written for its answer. No script can read one.
 """
 
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import sha256
-from typing import TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from ...sealing import Keys, SealError
 from ...sealing import token as tokens
 from .config import AccessConfig
-from .errors import AccessError, unauthorized
+from .errors import AccessError, Header, unauthorized
 from .jwt import Who
+
+MAX_COOKIE = 4096
+"""Bytes; browsers keep no longer ones."""
+
+
+def cookie(scope: Mapping[str, Any], name: str) -> str | None:
+    """Its value. Raises `AccessError` (unauthorized) for two that differ: a neighbour's page can have set one."""
+    start, found = name.encode() + b"=", set()
+    for header, value in scope["headers"]:
+        if header == b"cookie":
+            pairs = (pair.strip() for pair in value.split(b";"))
+            found |= {pair[len(start) :] for pair in pairs if pair.startswith(start)}
+    found.discard(b"")
+    if not found:
+        return None
+    if len(found) > 1:
+        raise unauthorized(f"the request brings two different cookies {name}; delete them both", "invalid_credentials")
+    value = found.pop()
+    return value.decode() if len(value) <= MAX_COOKIE and value.isascii() else None
+
+
+def cookie_header(
+    name: str, value: str, *, path: str, seconds: float, same_site: Literal["Strict", "Lax"], secure: bool
+) -> Header:
+    """Sets it; with no `seconds`, takes it away."""
+    text = f"{name}={value}; Path={path}; Max-Age={int(seconds)}; HttpOnly; SameSite={same_site}"
+    return b"set-cookie", (text + "; Secure" if secure else text).encode()
+
+
+def over_https(scope: Mapping[str, Any]) -> bool:
+    """Whether the browser came over https, as far as can be told: what stands before us may have ended it."""
+    return scope.get("scheme") == "https" or dict(scope["headers"]).get(b"origin", b"").startswith(b"https://")
+
 
 COOKIE = "pellucid_session"
 PATH = "/api"

@@ -25,9 +25,9 @@ from ..exchange import Exchange
 from ..minting import new_minter
 from ..prepare import Prepared, prepare
 from ..services import Services
+from .conversations import title_of
 from .header import Header, encode_header, is_chat, no_event
 from .telling import tell
-from .title import title_of
 
 
 class Place(NamedTuple):

@@ -17,8 +17,8 @@ from ...errors import PellucidError, RequestError
 from ...protocols import chat
 from ...protocols.decoding import decode
 from ..access import AccessError, Principal, oidc, same_origin, session
-from ..access.cookies import cookie, cookie_header, over_https
 from ..access.errors import Header
+from ..access.session import cookie, cookie_header, over_https
 from ..exchange import Door, Endpoint, Exchange
 from ..page import notice
 from ..routing import route

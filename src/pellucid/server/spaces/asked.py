@@ -16,7 +16,7 @@ import msgspec
 from ...envelopes import DIALECTS, DialectName, dialect_named
 from ...envelopes.shown import SpaceView, space_view
 from ...errors import RequestError
-from ...spaces.past.replaying import Stretch
+from ...spaces.past.history import Stretch
 from ...text import meant
 from ..exchange import Exchange
 

@@ -1,22 +1,57 @@
-"""A space as HTTP has it: which there are, who is in one, and saying something in it."""
+"""A space as HTTP has it: which there are, who is in one, and saying something in it.
+
+The paths of MEW's own gateway: `POST /participants/{id}/messages?space=` and `GET /participants?space=`.
+
+Its clients read errors as `{"error": CODE, "message": …}`.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ...envelopes import time_text, write
-from ...errors import RequestError
-from ...spaces.runtime.identity import PREFIX, digest_of
+from ...errors import ErrorInfo, RequestError
+from ...protocols.statuses import STATUSES
+from ...spaces.runtime.ids import PREFIX, digest_of
 from ...spaces.runtime.settings import SpaceSettings
 from ...storage import StoredSpace
 from ..access import Principal
 from ..access.credentials import credential
-from ..access.errors import unauthorized
+from ..access.errors import forbidden, unauthorized
 from ..exchange import Exchange
 from ..services import Services
 from . import asked
 from .door import Inside
 from .telling import tell, told
+
+
+class MewForm:
+    """How MEW says what was wrong."""
+
+    def error_body(self, error: ErrorInfo) -> dict[str, Any]:
+        return {"error": error.code or error.kind, "message": error.message}
+
+    def status_of(self, error: ErrorInfo) -> int:
+        return STATUSES[error.kind]
+
+
+class Mew:
+    def __init__(self, services: Services) -> None:
+        self._post = Endpoints(services).post
+
+    async def message(self, exchange: Exchange, inside: Inside) -> None:
+        """An envelope, from the participant whose token it is."""
+        named = exchange.params["id"]
+        if named != inside.participant:
+            raise forbidden(
+                f"this token is {inside.participant!r}'s, who cannot speak as {named!r}", "sender_mismatch", "id"
+            )
+        await self._post(exchange, inside)
+
+    async def participants(self, exchange: Exchange, inside: Inside) -> None:
+        """Who may come in, and who is there."""
+        await exchange.answer({"space": inside.space.name, "participants": inside.space.members()})
+
 
 _SECRET = ("redact", "always")
 """What of a space's settings is the operator's alone: patterns say what they look for."""

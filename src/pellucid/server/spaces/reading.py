@@ -2,6 +2,8 @@
 
 All of it comes out of `spaces.past`, which shows a reader what they may see and nothing else; here stands what HTTP
 makes of it. Envelopes are written in the dialect that is asked for (`?dialect=`), MEW's otherwise.
+
+The history of a space for one participant, as the doors hand it out.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ from ...asgi import http
 from ...envelopes import USUAL, DialectName, encode, write
 from ...envelopes.context import parse as path_of
 from ...envelopes.kinds import normal
-from ...errors import RequestError
+from ...envelopes.shown import SpaceView
+from ...errors import PellucidError, RequestError
 from ...spaces.past.exporting import export_format, reasoning_form
 from ...spaces.past.history import History
 from ...spaces.past.reading import Which
@@ -21,8 +24,31 @@ from ..exchange import Exchange, whole_number
 from ..services import Services
 from . import asked
 from .door import Inside
-from .past import history_of
 from .telling import tell, told
+
+
+def history_of(services: Services, inside: Inside, view: SpaceView, token: str | None) -> History:
+    """`token`: with which other spaces are looked into, for what is referred to there."""
+
+    async def elsewhere(name: str) -> History | None:
+        if token is None:
+            return None
+        try:
+            other = Inside(*await services.spaces.admit(name, token))
+        except PellucidError:
+            return None
+        return history_of(services, other, "full", None)
+
+    space = inside.space
+    return History(
+        services.store,
+        space.owner,
+        space.name,
+        space.reader(inside.participant, view),
+        advisory=space.advisory,
+        elsewhere=elsewhere,
+    )
+
 
 USUALLY = 100
 """Envelopes on one page. Who asks for more than `history.MOST_PAGE` gets so many, and is told that there are more."""

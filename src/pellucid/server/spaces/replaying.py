@@ -15,14 +15,14 @@ from ...envelopes.envelope import EnvelopeError
 from ...envelopes.said import error, welcome
 from ...envelopes.shown import SpaceView
 from ...errors import PellucidError
-from ...spaces.past.replaying import Stretch
+from ...spaces.past.history import Stretch
 from ...spaces.runtime.ids import new_id
 from ...spaces.runtime.outlet import frame_of
 from ...telemetry import log, place_of
 from ..services import Services
 from .door import Inside
 from .outlets import SMALL, DirectOutlet, QueuedOutlet
-from .past import history_of
+from .reading import history_of
 
 
 class Replaying:

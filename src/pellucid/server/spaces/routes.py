@@ -9,8 +9,7 @@ from ..page import Page, built
 from ..routing import route
 from ..services import Services
 from .door import Answer, Doors
-from .endpoints import Endpoints
-from .mew import Mew, MewForm
+from .endpoints import Endpoints, Mew, MewForm
 from .reading import Reading
 from .socket import SpaceSocket
 

@@ -13,16 +13,36 @@ The rules:
 * Whoever cancels its reasoning, or the question (`chat/cancel`), ends the run. Nothing is answered then.
 * A tool of the agent's own that asks for approval (`ApprovalRequired`) is a proposal: whoever requests what it proposes
   agrees, and gets the response; whoever rejects it denies it.
+
+What concerns an agent in a space: which of the things that are said there it is to answer.
+
+* A chat that is addressed to it. But not an agent's answer to what it said itself: two agents would thank each other
+  for ever.
+* A chat in the main conversation, to everybody, from somebody who is no agent, unless it answers what somebody else
+  said.
+
+An agent is whoever was heard reasoning, or answering a request, which people do not. `answers` says otherwise: the ids
+of those who are answered, whoever else is there; or a function, which decides alone about all chats of others.
+
+An agent's run, told as thoughts: its events in, what is to be said of them in the space out.
+
+* Each paragraph of its thinking is one thought, said as soon as it is whole.
+* Text before a call of a tool is a thought too: the answer is what comes last.
+* A call of one of the agent's own tools is a thought, and what came of it an observation. (Calls of others' tools are
+  envelopes of their own.)
+
+Text is never cut. Reasoning that cannot be read (sealed, redacted) is not told.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import uuid
-from collections import deque
-from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -30,18 +50,147 @@ from ...agent import Agent, AgentRunResult
 from ...envelopes import kinds, mcp, text_of
 from ...envelopes.envelope import Envelope
 from ...errors import ErrorInfo, PellucidError
-from ...parts import ModelRequest, ToolCallPart, ToolReturnPart
+from ...events import (
+    Event,
+    FunctionToolCallEvent,
+    FunctionToolResultEvent,
+    PartDeltaEvent,
+    PartEndEvent,
+    PartStartEvent,
+    ResponseStartEvent,
+    TextPartDelta,
+    ThinkingPartDelta,
+)
+from ...parts import ModelRequest, TextPart, ThinkingPart, ToolCallPart, ToolReturnPart
 from ...settings import ToolDefinition
 from ...telemetry import log, place_of
 from ...tools import DeferredToolRequests, DeferredToolResults, ToolDenied
 from ...tools.calling import arguments_of
 from ..client.participant import Participant, Thinking
 from ..client.refusals import Cancelled, SpaceClosed
-from ..client.whom import among
+from ..client.voice import among
 from .borrowed import Borrowed, Offer
-from .concerns import Concerns
-from .narration import Narration, first_words
 from .offers import ToolsInSpace
+
+_PARAGRAPH = re.compile(r"\n[ \t]*\n\s*")
+
+
+class Told(NamedTuple):
+    kind: str
+    payload: dict[str, Any]
+
+
+class Narration:
+    """Of one run. `others`: the tools that are not the agent's own."""
+
+    def __init__(self, others: Container[str] = ()) -> None:
+        self._others = others
+        self._thinking = ""
+        self._text = ""
+
+    def feed(self, events: Iterable[Event]) -> Iterator[Told]:
+        for event in events:
+            match event:
+                case PartStartEvent(part=ThinkingPart(content=str(text))):
+                    self._thinking += text
+                case PartDeltaEvent(delta=ThinkingPartDelta(content_delta=str(text))):
+                    self._thinking += text
+                    if "\n" in text:
+                        yield from self._paragraphs()
+                case PartEndEvent(part=ThinkingPart()):
+                    yield from self._paragraphs(all=True)
+                case ResponseStartEvent():
+                    self._text = ""
+                case PartStartEvent(part=TextPart(content=text)):
+                    self._text += text
+                case PartDeltaEvent(delta=TextPartDelta(content_delta=text)):
+                    self._text += text
+                case PartStartEvent(part=ToolCallPart()):
+                    yield from self._aside()
+                case FunctionToolCallEvent(part=call) if call.tool_name not in self._others:
+                    yield _thought(f"Calling {call.tool_name}({_written(call.args)})")
+                case FunctionToolResultEvent(result=result) if result.tool_name not in self._others:
+                    yield Told(kinds.OBSERVATION, {"content": _written(result.content), "tool": result.tool_name})
+                case _:
+                    pass
+
+    def _paragraphs(self, all: bool = False) -> Iterator[Told]:
+        *whole, rest = _PARAGRAPH.split(self._thinking)
+        self._thinking = "" if all else rest
+        for text in [*whole, rest] if all else whole:
+            if text.strip():
+                yield _thought(text.strip())
+
+    def _aside(self) -> Iterator[Told]:
+        text, self._text = self._text.strip(), ""
+        if text:
+            yield _thought(text)
+
+
+def first_words(text: str) -> str:
+    """The first paragraph."""
+    return _PARAGRAPH.split(text.strip(), 1)[0]
+
+
+def _thought(text: str) -> Told:
+    return Told(kinds.THOUGHT, {"message": text})
+
+
+def _written(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
+
+
+REMEMBERED = 10_000
+"""So many ids of one's own envelopes are known again."""
+
+
+class Concerns:
+    def __init__(self, answers: Callable[[Envelope], bool] | Collection[str] | None = None) -> None:
+        self._decides = answers if callable(answers) else None
+        self._people = frozenset(answers) if answers is not None and not callable(answers) else None
+        self._agents: set[str] = set()
+        self._mine: OrderedDict[str, None] = OrderedDict()
+        self._asked: OrderedDict[str, str] = OrderedDict()
+        """Questions, and who asked."""
+
+    def hear(self, envelope: Envelope, me: str) -> bool:
+        """Whether it is to be answered. Is to be given every envelope, in order."""
+        if envelope.sender == me:
+            _remember(self._mine, envelope.id, None)
+            return False
+        if envelope.family == "reasoning" or envelope.kind == kinds.RESPONSE:
+            self._agents.add(envelope.sender)
+            return False
+        if envelope.replayed or envelope.kind != kinds.CHAT or not self._is_for(envelope, me):
+            return False
+        _remember(self._asked, envelope.id, envelope.sender)
+        return True
+
+    def may_cancel(self, envelope: Envelope, question: str) -> bool:
+        """Whoever asked may take it back."""
+        return self._asked.get(question) == envelope.sender
+
+    def _is_for(self, envelope: Envelope, me: str) -> bool:
+        if self._decides is not None:
+            return self._decides(envelope)
+        to_mine = any(id in self._mine for id in envelope.correlation_id)
+        if self._people is not None and envelope.sender not in self._people:
+            return False
+        is_agent = self._people is None and envelope.sender in self._agents
+        if me in envelope.to:
+            return not (is_agent and to_mine)
+        if envelope.to or envelope.context is not None or is_agent:
+            return False
+        return to_mine or not envelope.correlation_id
+
+
+def _remember(table: OrderedDict[str, str] | OrderedDict[str, None], id: str, value: str | None) -> None:
+    table[id] = value  # type: ignore[assignment]
+    if len(table) > REMEMBERED:
+        table.popitem(last=False)
+
 
 DISCOVERY_SECONDS = 2.0
 """How long a run waits for those who were asked for their tools."""

@@ -4,6 +4,8 @@ One task hears (`_run`), one for each connection sends. What is heard goes throu
 somebody waits for (`Outbox`), to the `Roster`, and then to whoever hears (`Hearers`). A gap that the space tells of is
 read from the history before anything after it; where that cannot be had, the connection is made anew from before the
 gap.
+
+Who is in a space, as one of them is told: by each welcome, and by who came and left since.
 """
 
 from __future__ import annotations
@@ -19,18 +21,47 @@ from websockets.exceptions import ConnectionClosed
 
 from ...envelopes import closing, kinds
 from ...envelopes.envelope import Envelope, EnvelopeError
+from ...envelopes.payloads import Presence, Present, Welcome
 from ...envelopes.shown import SpaceView
 from ...envelopes.translate import read
 from ...errors import PellucidError
 from ...telemetry import log, place_of
 from .address import Address
-from .arrivals import Arrivals
-from .dialing import Broken, closed_for_good, dial
-from .hearers import Hearers
+from .dialing import Arrivals, Broken, closed_for_good, dial
+from .inbox import Hearers
 from .outbox import Outbox
 from .refusals import Kicked, SpaceClosed
 from .remote import SpaceReader
-from .roster import Roster
+
+
+class Roster:
+    """`me` is this participant with what it may; `others` are the rest, by id."""
+
+    def __init__(self) -> None:
+        self.me = Present("")
+        self.others: dict[str, Present] = {}
+        self.head = 0
+        """Where the space stood at the last welcome: up to there it is known who is here."""
+
+    def welcomed(self, welcome: Envelope, head: int) -> None:
+        """Raises `msgspec.ValidationError` for what is none."""
+        said = msgspec.convert(welcome.payload, Welcome)
+        self.me = said.you
+        self.others = {one.id: one for one in said.participants if one.id != said.you.id}
+        self.head = head
+
+    def hear(self, envelope: Envelope) -> None:
+        """Somebody may have come or left."""
+        if envelope.kind != kinds.PRESENCE or envelope.seq <= self.head:
+            return
+        said = msgspec.convert(envelope.payload, Presence)
+        if said.participant.id == self.me.id:
+            return
+        if said.event == "join":
+            self.others[said.participant.id] = said.participant
+        elif said.event == "leave":
+            self.others.pop(said.participant.id, None)
+
 
 WELCOME_SECONDS = 15.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0

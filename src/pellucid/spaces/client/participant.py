@@ -32,8 +32,7 @@ from ...envelopes import kinds, mcp
 from ...envelopes.envelope import Envelope
 from ...text import brief
 from .refusals import CallFailed, Cancelled
-from .voice import Voice
-from .whom import Answers, To, among, recipients
+from .voice import Answers, To, Voice, among, recipients
 
 LAST_WORD_SECONDS = 5.0
 """How long a block that raised waits for its cancel to be stored."""

@@ -1,5 +1,7 @@
 """Somebody's voice and ears in a space: being there, hearing what is said, and saying an envelope. What else one does
 in a space is made of these (`participant`).
+
+Whom an envelope is for and what it is about, as whoever sends it may write that.
 """
 
 from __future__ import annotations
@@ -8,9 +10,9 @@ import asyncio
 import contextlib
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from ...envelopes import kinds
 from ...envelopes.capability import Held, decide, read_capability
@@ -22,7 +24,27 @@ from .address import address
 from .inbox import Inbox
 from .link import Link
 from .remote import SpaceReader
-from .whom import Answers, To, ids_of, recipients
+
+To: TypeAlias = str | Sequence[str]
+"""Participants, by id. None: everybody."""
+
+Answers: TypeAlias = str | Envelope | Sequence[str | Envelope]
+"""Envelopes, or their ids."""
+
+
+def recipients(to: To) -> tuple[str, ...]:
+    return (to,) if isinstance(to, str) else tuple(to)
+
+
+def ids_of(answers: Answers) -> tuple[str, ...]:
+    """Each once."""
+    several = (answers,) if isinstance(answers, str | Envelope) else answers
+    return tuple(dict.fromkeys(one.id if isinstance(one, Envelope) else one for one in several))
+
+
+def among(heard: Envelope, me: str) -> tuple[str, ...]:
+    """To whom an answer goes: to those who heard what is answered. Nobody: to everybody."""
+    return tuple(one for one in dict.fromkeys((heard.sender, *heard.to)) if one != me) if heard.to else ()
 
 
 class Voice:

@@ -9,21 +9,60 @@ Export for training and for telemetry is made of it. Its rules:
 * What others said in the context was heard in its place. What they responded to the owner's requests is the result of
   the call; a proposal that somebody fulfilled is a call, too.
 * What erasure left, what says nothing in words, and what only stands for other thoughts in it, is not there.
+
+The words of an envelope, for people and models to read: what its sender said, without the field names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from ...envelopes import GATEWAY, Envelope, kinds
+from ...envelopes import GATEWAY, Envelope, kinds, text_of
 from ...envelopes.mcp import given_to, text_in, tool_of
 from ...envelopes.tree import Tree
 from .grown import Grown, in_order
 from .reading import Log
-from .wording import json_text, words
+
+BRIEF = 200
+"""Characters of what is said in one line."""
+
+_BESIDE: Mapping[str, tuple[str, ...]] = {
+    kinds.START: ("approach",),
+    kinds.OBSERVATION: ("details",),
+    kinds.HYPOTHESIS: ("evidence",),
+    kinds.CONCLUSION: ("decision", "key_factors", "recommendation"),
+}
+"""What else a kind says in words."""
+
+
+def words(envelope: Envelope) -> str:
+    """All that it says; empty if it says nothing in words."""
+    said = [text_of(envelope)]
+    for name in _BESIDE.get(envelope.kind, ()):
+        said += _lines(envelope.payload.get(name))
+    return "\n".join(dict.fromkeys(line for line in said if line))
+
+
+def brief(envelope: Envelope) -> str:
+    """The beginning of it, on one line; an ellipsis where more was said."""
+    text = " ".join(text_of(envelope).split())
+    return text if len(text) <= BRIEF else f"{text[: BRIEF - 1]}…"
+
+
+def json_text(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _lines(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, list):
+        return [f"- {one if isinstance(one, str) else json_text(one)}" for one in value]
+    return [] if value is None else [json_text(value)]
+
 
 _CALLS = frozenset({kinds.REQUEST, kinds.PROPOSAL})
 _LOOKED_BACK = 20

@@ -7,6 +7,11 @@
 * `otel`: an event of OpenTelemetry's GenAI conventions for each (`telling`).
 
 What is said while it is read is not in it. Of one reasoning, at most `grown.MOST` envelopes are.
+
+A reasoning as OpenTelemetry's GenAI conventions tell it: the event with the messages of a model's turn.
+
+Parts keep their order: `reasoning`, `tool_call`, `tool_call_response`, `text`. What the model said last is the output;
+all before it is the input.
 """
 
 from __future__ import annotations
@@ -17,15 +22,63 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
 
-from ...envelopes import USUAL, DialectName, encode, kinds
+from ...envelopes import USUAL, DialectName, encode, kinds, time_text
 from ...envelopes.tree import Tree
 from ...errors import RequestError
 from ...text import meant
-from . import telling, training
-from .dialogue import Dialogue, dialogue
+from . import training
+from .dialogue import Answer, Called, Dialogue, Heard, Thought, dialogue
 from .grown import Grown, read_tree
 from .reading import Log
 from .shapes import nested
+
+EVENT = "gen_ai.client.inference.operation.details"
+
+
+def event(said: Dialogue, about: Mapping[str, Any]) -> dict[str, Any]:
+    """`about`: further attributes."""
+    told = _messages(said)
+    output = told.pop() if told and told[-1]["role"] == "assistant" else None
+    attributes: dict[str, Any] = {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.provider.name": "pellucid",
+        "gen_ai.agent.name": said.owner,
+        **about,
+        "gen_ai.input.messages": told,
+    }
+    if output is not None:
+        calls = any(part["type"] == "tool_call" for part in output["parts"])
+        finish = "stop" if said.answered else "tool_call" if calls else "incomplete"
+        attributes["gen_ai.output.messages"] = [output | {"finish_reason": finish}]
+    return {"event_name": EVENT, "timestamp": time_text(said.first.ts), "attributes": attributes}
+
+
+def _messages(said: Dialogue) -> list[dict[str, Any]]:
+    told: list[dict[str, Any]] = []
+    calls = 0
+
+    def add(role: str, part: dict[str, Any], **more: Any) -> None:
+        if told and told[-1]["role"] == role and all(told[-1].get(name) == one for name, one in more.items()):
+            told[-1]["parts"].append(part)
+        else:
+            told.append({"role": role, "parts": [part], **more})
+
+    for turn in said.turns:
+        match turn:
+            case Heard(speaker, text):
+                add("user", {"type": "text", "content": text}, name=speaker)
+            case Thought(text):
+                add("assistant", {"type": "reasoning", "content": text})
+            case Called(name, arguments, result):
+                calls += 1
+                id = f"call_{calls}"
+                add("assistant", {"type": "tool_call", "id": id, "name": name, "arguments": arguments})
+                if result is not None:
+                    add("tool", {"type": "tool_call_response", "id": id, "response": result})
+            case Answer(text):
+                add("assistant", {"type": "text", "content": text})
+    return told
+
 
 ExportFormat: TypeAlias = Literal["jsonl", "chat-jsonl", "otel"]
 EXPORT_FORMATS: tuple[ExportFormat, ...] = get_args(ExportFormat)
@@ -114,7 +167,7 @@ async def events(log: Log, *, after: int = 0, before: int | None = None) -> Asyn
             "pellucid.space.context": tree.path,
             "pellucid.space.status": tree.status,
         }
-        yield _encode(telling.event(said, about)) + b"\n"
+        yield _encode(event(said, about)) + b"\n"
 
 
 async def _dialogues(log: Log, after: int, before: int | None) -> AsyncIterator[tuple[Grown, Tree, Dialogue]]:

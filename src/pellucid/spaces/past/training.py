@@ -24,8 +24,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
 from ...envelopes import time_text
-from .dialogue import Answer, Called, Dialogue, Heard, Thought, Turn
-from .wording import json_text
+from .dialogue import Answer, Called, Dialogue, Heard, Thought, Turn, json_text
 
 ReasoningForm: TypeAlias = Literal["reasoning_content", "thinking", "reasoning", "think", "none"]
 REASONING_FORMS: tuple[ReasoningForm, ...] = get_args(ReasoningForm)

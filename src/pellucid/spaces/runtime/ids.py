@@ -1,9 +1,14 @@
-"""Ids of what the gateway says, and of what came without one. They can name a context."""
+"""Ids of what the gateway says, and of what came without one. They can name a context.
+
+Tokens of participants: made here, told once, kept as a digest.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
+import secrets
 
 _random = random.Random(os.urandom(32))
 """Asking the system for each would cost more than all else that is done with an envelope. Nothing is kept safe by an
@@ -16,3 +21,15 @@ if hasattr(os, "register_at_fork"):
 
 def new_id() -> str:
     return f"env-{_random.getrandbits(128):032x}"
+
+
+PREFIX = "pst_"
+
+
+def new_token() -> str:
+    return PREFIX + secrets.token_urlsafe(32)
+
+
+def digest_of(token: str) -> bytes:
+    """What is kept of a token. It is random and long: a plain digest cannot be guessed back."""
+    return hashlib.sha256(token.encode(errors="surrogatepass")).digest()

@@ -18,7 +18,7 @@ from ...envelopes import ids
 from ...envelopes.capability import read_capabilities
 from ...storage import AlreadyStored, Spaces, StoredParticipant, StoredSpace
 from ...storage.rooms import ParticipantOrigin
-from .identity import digest_of, new_token
+from .ids import digest_of, new_token
 from .settings import SpaceSettings, check_name, check_settings
 
 Capability: TypeAlias = str | dict[str, Any]

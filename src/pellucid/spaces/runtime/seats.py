@@ -18,8 +18,7 @@ from ...envelopes import USUAL, DialectName, Envelope, EnvelopeError, closing, s
 from ...envelopes.kinds import HEARTBEAT
 from ...envelopes.shown import Subscriber
 from ...errors import ErrorInfo, PellucidError
-from .flood import Bucket
-from .hearing import Heard, TooMuch
+from .hearing import Bucket, Heard, TooMuch
 from .ids import new_id
 from .inbox import Answer, Item
 from .outlet import Outlet, frame_of

@@ -2,6 +2,10 @@
 
 The log is the store's; the state is the fold of it (`state`), kept by one writer (`writer`). What is stored goes to
 those who sit there (`delivery`).
+
+Time in a space, which does not go back: where the machine's clock is put back, it goes on from what it was.
+
+Silence and absence are measured by it, also beyond a restart: the log says how late it was.
 """
 
 from __future__ import annotations
@@ -22,7 +26,6 @@ from ...errors import ErrorInfo, PellucidError, RequestError
 from ...relay import Relay
 from ...storage import Store, StoredEnvelope
 from ...telemetry import log, place_of
-from .clock import Steady
 from .compression import Compressing
 from .configuration import Configuration
 from .delivery import Seating, consequences_of
@@ -36,6 +39,22 @@ from .seats import Seat
 from .settings import SpaceSettings
 from .turns import Turns
 from .writer import Writer
+
+
+class Steady:
+    """Seconds since 1970 by `clock`, and never before `since`, nor before what was said last."""
+
+    def __init__(self, clock: Callable[[], float], since: float = 0.0) -> None:
+        self._clock = clock
+        self._last = since
+        self._ticks = monotonic()
+
+    def __call__(self) -> float:
+        now, ticks = self._clock(), monotonic()
+        self._last = now if now >= self._last else self._last + (ticks - self._ticks)
+        self._ticks = ticks
+        return self._last
+
 
 CLOSING = 5.0
 """Seconds in which a space that closes still says who leaves."""

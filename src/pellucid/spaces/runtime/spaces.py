@@ -20,7 +20,7 @@ from ...storage import SpaceGone, Store
 from ...telemetry import log, place_of
 from .compression import Compressing, Compressor
 from .configuration import Configuration
-from .identity import digest_of
+from .ids import digest_of
 from .keeper import Pace
 from .living import Living, load
 from .space import Space

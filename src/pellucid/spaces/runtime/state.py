@@ -7,11 +7,18 @@ It is the fold of the log and of nothing else, so every replica has the same; wh
 through the log too (`kinds.CONFIGURED`). The order of judging: whether the proposals refuse it; whether its sender may
 send it, and what it does about rights; whether anybody of those it is to is in the space; whether it has its place in
 a context; what it does to proposals. What is refused changes nothing.
+
+What is kept beside an envelope: what the gateway found when it took it.
+
+Whom a chat is to: a chat that nobody of the space would hear is refused, by the code that MEW has for it.
+
+Who may come in counts, whether they are there or not, and so does who was invited. Of several, those who are nobody are
+flagged, and the others hear it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -20,18 +27,82 @@ from msgspec.structs import replace
 from ...envelopes import GATEWAY, Envelope, kinds
 from ...envelopes.capability import read_capabilities
 from ...envelopes.changes import Change
+from ...envelopes.envelope import Flag
 from ...envelopes.grants import Ledger, LedgerState
 from ...envelopes.judging import LifecycleSettings
+from ...envelopes.kinds import CHAT
 from ...envelopes.lifecycle import Lifecycle
 from ...envelopes.proposals import Proposal, Proposals
 from ...envelopes.reasoning import State as Contexts
 from ...envelopes.shown import SpaceView, Subscriber
-from ...envelopes.verdict import Names
+from ...envelopes.verdict import Ended, Names
 from ...errors import ErrorInfo, PellucidError
 from ...storage import StoredEnvelope
-from .notes import Note, note_of
+from ...text import brief, meant
 from .settings import SpaceSettings
-from .targets import target_not_found, unheard, unknown_targets
+
+MOST = 256
+"""Among so many the nearest is looked for."""
+TOLD = 8
+"""How many names a sentence lists."""
+
+
+def unknown_targets(envelope: Envelope, ledger: Ledger) -> tuple[str, ...]:
+    if envelope.kind != CHAT or envelope.sender == GATEWAY:
+        return ()
+    return tuple(one for one in envelope.to if one != GATEWAY and not ledger.is_member(one))
+
+
+def target_not_found(strangers: Sequence[str], members: Sequence[str]) -> ErrorInfo:
+    right = meant(strangers[0], members[:MOST])
+    return ErrorInfo(
+        "not_found",
+        f"to: {_listed(strangers)} is in this space; {right}",
+        code="target_not_found",
+        param="to",
+    )
+
+
+def unheard(strangers: Sequence[str]) -> tuple[Flag, ...]:
+    return (Flag("target_not_found", f"to: {_listed(strangers)} is in this space"),) if strangers else ()
+
+
+def _listed(strangers: Sequence[str]) -> str:
+    more = f" and {len(strangers) - TOLD} more" if len(strangers) > TOLD else ""
+    return f"nobody called {' or '.join(repr(brief(one)) for one in strangers[:TOLD])}{more}"
+
+
+class Note(msgspec.Struct, frozen=True, omit_defaults=True):
+    flags: tuple[Flag, ...] = ()
+    """What is to be seen about it."""
+    ended: tuple[Ended, ...] = ()
+    """The contexts that it ended."""
+    links: tuple[str, ...] = ()
+    """The contexts that it came out of."""
+    proposals: tuple[str, ...] = ()
+    """The proposals that it made, settled or answered."""
+    by: dict[str, Any] | None = None
+    """The capability that allowed it, as it was written."""
+    source: str | None = None
+    """Where that is from: `door`, the id of a grant, or `gateway`."""
+    redacted: tuple[str, ...] = ()
+    """The names of the operator's patterns that found something in it, which was taken out."""
+
+    meaning: dict[str, Any] = {}
+    """Of what changes rights, and of what the gateway says: the payload without its remarks. It outlives the payload's
+    erasure, so that the log still folds to the same state."""
+
+    def dump(self) -> bytes:
+        return msgspec.json.encode(self)
+
+
+def note_of(kept: bytes) -> Note:
+    """What was kept; an empty note for what cannot be read."""
+    try:
+        return msgspec.json.decode(kept, type=Note)
+    except msgspec.DecodeError:
+        return Note()
+
 
 _RIGHTS = frozenset({kinds.GRANT, kinds.REVOKE, kinds.GRANT_ACK, kinds.INVITE, kinds.KICK})
 _REMARKS = frozenset({"reason", "email"})
