@@ -14,8 +14,11 @@ from joserfc.jwk import ECKey, Key, KeySet, RSAKey
 
 from pellucid.errors import ErrorKind
 from pellucid.relay.memory import MemoryRelay
-from pellucid.server.access import AccessConfig, AccessError, Guard, Hasher, Policy, Principal, check_access, new_key
-from pellucid.server.access.policy import write_policy
+from pellucid.server.access.config import AccessConfig, check_access
+from pellucid.server.access.errors import AccessError
+from pellucid.server.access.guard import Guard
+from pellucid.server.access.keys import Hasher, new_key
+from pellucid.server.access.policy import Policy, Principal, write_policy
 from pellucid.storage import Store, StoredKey
 
 PEPPER = "5a" * 32

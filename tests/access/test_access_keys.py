@@ -14,8 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.errors import PellucidError
-from pellucid.server.access import AccessError, Hasher, Policy, book, new_key
-from pellucid.server.access.keys import id_of
+from pellucid.server.access import book
+from pellucid.server.access.errors import AccessError
+from pellucid.server.access.keys import Hasher, id_of, new_key
+from pellucid.server.access.policy import Policy
 from pellucid.storage import Store, StoreError, open_store
 from tests.access.access_kit import ENVIRON, HASHER, Clock, guard, make_key, refusal, scope
 from tests.service_postgres import PostgresServer, postgres

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from pellucid.parts import Usage
 from pellucid.relay import Relay, RelayError, open_relay
 from pellucid.relay.memory import MemoryRelay
-from pellucid.server.access import AccessError, Guard, Policy, Principal, headers_of
+from pellucid.server.access.errors import AccessError, headers_of
+from pellucid.server.access.guard import Guard
 from pellucid.server.access.limits import COUNTERS, Rates, counted, tokens_of
+from pellucid.server.access.policy import Policy, Principal
 from tests.access.access_kit import Clock, guard, principal
 from tests.service_redis import RedisService, redis_service
 from tests.waiting import eventually

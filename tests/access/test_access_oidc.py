@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from joserfc.jwk import RSAKey
 
-from pellucid.server.access import AccessConfig, check_access
+from pellucid.server.access.config import AccessConfig, check_access
 from pellucid.server.access.oidc import path_of
 from pellucid.server.config import Config, check_config
 from tests.access.oidc_kit import CLIENT, SECRET, Browser, Provider, providing

@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.server.access import AccessError, Cors, CorsConfig, Policy
-from pellucid.server.access.config import AccessConfig, check_access
+from pellucid.server.access.config import AccessConfig, CorsConfig, check_access
+from pellucid.server.access.cors import Cors
+from pellucid.server.access.errors import AccessError
+from pellucid.server.access.policy import Policy
 from pellucid.server.config import check_config
 from pellucid.storage import Store, StoreError
 from tests.access.access_kit import Clock, guard, make_key, refusal, scope

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.errors import RequestError
-from pellucid.server.access import AccessError, Policy, visible
-from pellucid.server.access.policy import read_policy, write_policy
+from pellucid.server.access.errors import AccessError
+from pellucid.server.access.policy import Policy, read_policy, visible, write_policy
 from tests.access.access_kit import principal
 
 MOST = st.none() | st.integers(1, 2**53)

@@ -15,8 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.sealing import Keys, encrypt
-from pellucid.server.access import AccessConfig, AccessError, new_key
 from pellucid.server.access.attempts import MOST
+from pellucid.server.access.config import AccessConfig
+from pellucid.server.access.errors import AccessError
+from pellucid.server.access.keys import new_key
 from pellucid.server.access.session import ByKey, Sessions
 from pellucid.server.config import check_config
 from pellucid.storage import Store, open_store

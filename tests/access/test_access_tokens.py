@@ -20,9 +20,11 @@ from hypothesis import strategies as st
 from joserfc import jwt
 from joserfc.jwk import ECKey, Key, KeySet, OctKey, OKPKey, RSAKey
 
-from pellucid.server.access import AccessError, Guard, Policy
 from pellucid.server.access.config import AccessConfig
+from pellucid.server.access.errors import AccessError
+from pellucid.server.access.guard import Guard
 from pellucid.server.access.jwt import Tokens
+from pellucid.server.access.policy import Policy
 from tests.access.access_kit import AUDIENCE, Clock, Issuer, ec, guard, refusal, rsa, scope
 from tests.waiting import eventually
 

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from pellucid.cli.keys import keys
 from pellucid.errors import ConfigError, PellucidError
-from pellucid.server.access import find_pepper
+from pellucid.server.access.pepper import find_pepper
 from pellucid.storage import open_store
 from tests.access.access_kit import guard, refusal, scope
 

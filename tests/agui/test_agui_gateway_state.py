@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from pellucid.server.access import Policy
+from pellucid.server.access.policy import Policy
 from pellucid.telemetry import log
 from pellucid.view import VIEWS
 from tests.agui.agui_gateway_kit import ON, USER, WEATHER, asked, begin, plainly, post, refused, run, streamed, texts

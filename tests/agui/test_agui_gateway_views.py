@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from pellucid.protocols import agui
 from pellucid.protocols.agui import DialectName, side
-from pellucid.server.access import Policy
+from pellucid.server.access.policy import Policy
 from pellucid.server.config import check_config
 from pellucid.view.less import SIDES
 from tests.agui.agui_gateway_kit import ON, USER, WEATHER, Agent, asked, post, run, streamed, texts

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pellucid.server.access import Policy
+from pellucid.server.access.policy import Policy
 from tests.chat_server.chat_server_kit import Chatter, event_id, final, refused, texts, whole
 from tests.scripted import Reply, Upstream, say
 from tests.scripted.gateway import Served, serve

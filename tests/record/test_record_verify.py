@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import asdict, replace
-from pellucid.record.checkpoint import Signed
 
 from pellucid.errors import ConfigError, RequestError
 from pellucid.record import (
@@ -36,7 +35,7 @@ from pellucid.record import (
     genesis,
     signed,
 )
-from pellucid.record.keys import key_id, public_pem, read_signers
+from pellucid.record.keys import Signed, key_id, public_pem, read_signers
 from pellucid.record.lines import decode_line, encode_line
 from pellucid.storage import open_store
 from tests.examples import costly

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pellucid.server.access import Hasher, Policy, new_key
+from pellucid.server.access.keys import Hasher, new_key
 from pellucid.server.access.pepper import find_pepper
-from pellucid.server.access.policy import write_policy
+from pellucid.server.access.policy import Policy, write_policy
 from pellucid.storage import StoredKey, open_store
 from tests.scripted import Call, Script, Upstream, delta
 from tests.scripted.gateway import Gateway, Reply, Served, serve

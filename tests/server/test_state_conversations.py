@@ -10,7 +10,7 @@ from typing import Any
 import openai
 import pytest
 
-from pellucid.server.access import Policy
+from pellucid.server.access.policy import Policy
 from tests.scripted import Upstream, say
 from tests.scripted.gateway import Served
 from tests.server.state_kit import (

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 import sqlalchemy as sa
 
-from pellucid.server.access import Policy
+from pellucid.server.access.policy import Policy
 from pellucid.storage import Store, open_store
 from tests.scripted import Upstream, say
 from tests.scripted.commands import PELLUCID, Serving

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from pellucid.server.access import Policy
+from pellucid.server.access.policy import Policy
 from tests.scripted import Upstream, say
 from tests.scripted.gateway import Reply
 from tests.server.state_kit import Caller, hangs, make_keys, message, serving, url_of

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pellucid.relay.memory import MemoryRelay
-from pellucid.server.access import Policy
+from pellucid.server.access.policy import Policy
 from tests.scripted import Call, Upstream, delta, say
 from tests.scripted.gateway import Reply, Served, serve
 from tests.server.loop_kit import calling, legal, turn

@@ -1,14 +1,11 @@
 """The commands, and how errors leave: one sentence on stderr, exit status 2 for what the caller can mend, 70 for a
 fault of our own, else 1.
-
-A command is loaded when it is named: what one needs, another does not wait for.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from importlib import import_module
 from typing import Any
 
 import click
@@ -16,25 +13,34 @@ import click
 from .. import __version__
 from ..errors import ConfigError, PellucidError
 from ..telemetry import place_of
+from .group import LazyGroup, Row
 
-COMMANDS = (
-    *("serve", "ask", "decode", "translate", "models", "keys", "seal-keys"),
-    *("space", "record", "config", "openapi", "worker"),
-)
-"""Each is in the module of its name."""
+COMMANDS = {
+    "serve": Row(
+        "serve:serve", "Start the gateway. Without any configuration, it answers with a small model of its own."
+    ),
+    "ask": Row(
+        "ask:ask", "Ask a model QUESTION (`-` reads it from standard input), and see it think before it answers."
+    ),
+    "decode": Row("decode:decode", "Decode a provider's answer, streamed or whole, and print it as one JSON object."),
+    "translate": Row(
+        "translate:translate", "Translate a provider's answer into what a client of a protocol would get."
+    ),
+    "models": Row("models:models", "The models that can run inside the gateway."),
+    "keys": Row("keys:keys", "API keys of the gateway: who may ask, and for what."),
+    "seal-keys": Row(
+        "seal_keys:seal_keys",
+        "The keys that seal reasoning: the first seals, all open what they sealed until they are retired.",
+    ),
+    "space": Row("space:space", "Spaces: rooms in which agents and people think aloud (docs/spaces.md)."),
+    "record": Row("record:record", "The tamper-evident record of what is stored (docs/record.md)."),
+    "config": Row("config:config", "The configuration file."),
+    "openapi": Row("openapi:openapi", "Print the OpenAPI document."),
+    "worker": Row("worker:worker", None),
+}
 
 
-class _Commands(click.Group):
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        name = cmd_name.replace("-", "_")
-        command: click.Command = getattr(import_module(f"{__package__}.{name}"), name)
-        return command
-
+class _Main(LazyGroup):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
@@ -58,7 +64,7 @@ class _Commands(click.Group):
             ctx.exit(70)
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Main, rows=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="pellucid")
 def main() -> None:
     """See the model think: the reasoning of any language model, in the protocols that applications already use."""

@@ -8,14 +8,15 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from ..errors import ConfigError
-from ..providers.profiles import builtin_profiles
-from ..server.config import Config, check_config, read_config
 from ..text import meant
+
+if TYPE_CHECKING:
+    from ..server.config import Config
 
 # A model has no business with the terminal itself: all controls but line break and tab are left out.
 CONTROLS = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)])
@@ -56,6 +57,9 @@ def read_options(
     **server: Any,
 ) -> Config:
     """The configuration that the options amount to. Raises `ConfigError`."""
+    from ..providers.profiles import builtin_profiles
+    from ..server.config import check_config, read_config
+
     table: dict[str, Any] = {}
     if provider is None and upstream is None:
         for option, value in (("--upstream-model", upstream_model), ("--api-key-env", api_key_env)):

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import uvloop
 
-from ..models.embedded import EmbeddedModel
-from ..server import Config, create_app
-from ..server.observe_setup import set_up_log
-from ..upstream import UpstreamClient
-from .greeting import greet
-from .http_server import Server, listen
-from .local import local_engine
 from .options import model_options, read_options
-from .workers import supervise
+
+if TYPE_CHECKING:
+    from ..server import Config
 
 
 @click.command()
@@ -26,12 +20,25 @@ from .workers import supervise
 @click.option("--workers", type=int, metavar="N", help="How many processes (1); more than one needs Redis.")
 def serve(host: str | None, port: int | None, workers: int | None, **where: Any) -> None:
     """Start the gateway. Without any configuration, it answers with a small model of its own."""
+    # Imported here, as in `_serve`: `--help` and a mistake in the configuration need none of it.
+    import uvloop
+
+    from ..server.observe_setup import set_up_log
+    from .workers import supervise
+
     config = read_options(**where, host=host, port=port, workers=workers)
     set_up_log(config.telemetry)
     uvloop.run(_serve(config) if config.server.workers == 1 else supervise(config))
 
 
 async def _serve(config: Config) -> None:
+    from ..models.embedded import EmbeddedModel
+    from ..server import create_app
+    from ..upstream import UpstreamClient
+    from .greeting import greet
+    from .http_server import Server, listen
+    from .local import local_engine
+
     sockets = listen(config.server.host, config.server.port)
     transport = UpstreamClient(config.limits)
     engine = await local_engine(config.local) if config.use_local else None

@@ -30,7 +30,7 @@ import msgspec
 from .catalogue import EngineError, Model, QueueFull, data, default_threads
 from .engine import Failed, Ready, Spec
 from .fetch import cache_directory
-from .lending import Readiness, State
+from .readiness import Readiness, State
 
 
 class Queue:

@@ -1,6 +1,11 @@
 """The gateway: models behind one address, in the protocols that applications already speak."""
 
-from .app import create_app
-from .config import Config
+from typing import TYPE_CHECKING
 
-__all__ = ["Config", "create_app"]
+from ..lazy import lazy_names
+
+if TYPE_CHECKING:
+    from .app import create_app as create_app
+    from .config import Config as Config
+
+__getattr__, __dir__ = lazy_names(__name__, {"app": ("create_app",), "config": ("Config",)})

@@ -27,7 +27,7 @@ from ..settings import ModelSettings
 from ..text import meant
 from ..upstream import Limits, Seconds
 from ..view import View
-from .access import OPEN_TO_OTHERS, AccessConfig, check_access
+from .access.config import OPEN_TO_OTHERS, AccessConfig, check_access
 from .space_config import SpaceConfig, check_spaces
 
 Count = Annotated[int, Meta(ge=1)]

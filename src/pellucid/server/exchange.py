@@ -18,8 +18,9 @@ from ..errors import ErrorInfo, PellucidError, RequestError
 from ..telemetry import log, place_of
 from ..text import shown
 from ..view import Reader, View, redact_error, view_of
-from .access import AccessError, Guard, Principal
-from .access.errors import Header
+from .access.errors import AccessError, Header
+from .access.guard import Guard
+from .access.policy import Principal
 from .config import ServerConfig
 from .observe import RequestWatch
 from .uvicorn_adapter import direct_writer, on_disconnect

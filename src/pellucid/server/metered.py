@@ -30,7 +30,8 @@ from ..events import (
 from ..parts import ModelResponsePart, TextPart, ThinkingPart, ToolCallPart, json_text
 from ..runs import Batch, Stage
 from ..runs.later import later
-from .access import Guard, Principal
+from .access.guard import Guard
+from .access.policy import Principal
 
 Clock = Callable[[], float]
 

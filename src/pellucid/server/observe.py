@@ -28,7 +28,7 @@ from ..telemetry import log, names, spans
 from ..telemetry.lines import Line, request_id
 from ..telemetry.names import OTHER, Metrics
 from ..telemetry.spans import Tracing
-from .access import Principal
+from .access.policy import Principal
 from .config import TelemetryConfig
 from .metered import Measured
 

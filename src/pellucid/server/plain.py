@@ -7,7 +7,7 @@ from starlette.routing import BaseRoute
 from .. import __version__
 from ..errors import RequestError
 from ..protocols import openresponses
-from .access import visible
+from .access.policy import visible
 from .exchange import Door, Exchange
 from .openapi import document
 from .page import Page, built, prefers_html

@@ -43,7 +43,8 @@ from ..storage import Store, StoredResponse, open_store
 from ..telemetry import log, place_of
 from ..tools import AnyTool, RunContext, ServerTools, gather
 from ..upstream import UpstreamClient
-from .access import Guard, Principal
+from .access.guard import Guard
+from .access.policy import Principal
 from .catalog import Catalog
 from .config import Config
 from .metered import MeterStage

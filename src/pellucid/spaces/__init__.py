@@ -8,8 +8,9 @@ are first used: whoever takes part in a space needs neither the server's package
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..lazy import lazy_names
 
 if TYPE_CHECKING:
     from .agents.bridge import AgentInSpace as AgentInSpace
@@ -22,24 +23,12 @@ if TYPE_CHECKING:
     from .client.refusals import Refused as Refused
     from .client.refusals import SpaceClosed as SpaceClosed
 
-_ROOM_OF = {
-    "AgentInSpace": "agents.bridge",
-    "ToolsInSpace": "agents.offers",
-    "Participant": "client.participant",
-    "CallFailed": "client.refusals",
-    "Cancelled": "client.refusals",
-    "Kicked": "client.refusals",
-    "Refused": "client.refusals",
-    "SpaceClosed": "client.refusals",
-    "Thinking": "client.participant",
-}
-
-
-def __dir__() -> list[str]:
-    return sorted(_ROOM_OF)
-
-
-def __getattr__(name: str) -> Any:
-    if name in _ROOM_OF:
-        return getattr(import_module(f".{_ROOM_OF[name]}", __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "agents.bridge": ("AgentInSpace",),
+        "agents.offers": ("ToolsInSpace",),
+        "client.participant": ("Participant", "Thinking"),
+        "client.refusals": ("CallFailed", "Cancelled", "Kicked", "Refused", "SpaceClosed"),
+    },
+)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from ..record import Begin, CheckpointLine, End, EntryLine, KeyLine, Line, ScopeLine
-from ..record.checkpoint import read_body
+from ..record.keys import read_body
 from ..record.lines import FORMAT, content_of
 from . import record_contents, record_unknown, tables
 from .commit import COMMIT, SNAPSHOT

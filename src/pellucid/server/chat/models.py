@@ -14,7 +14,7 @@ from ...models import Asked
 from ...protocols.chat import THINKING
 from ...settings import ModelCall
 from ...view import VIEWS, lesser
-from ..access import visible
+from ..access.policy import visible
 from ..exchange import Exchange
 from ..services import Services
 

@@ -27,7 +27,7 @@ from ...storage.names import check_names
 from ...tools import AnyTool
 from ...tools.mcp import MCPServer
 from ...view import Reader
-from ..access import Principal
+from ..access.policy import Principal
 from ..exchange import Exchange
 from ..prepare import Prepared, prepare
 from ..services import Services

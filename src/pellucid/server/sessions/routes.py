@@ -16,8 +16,9 @@ from ...asgi import http
 from ...errors import PellucidError, RequestError
 from ...protocols import chat
 from ...protocols.decoding import decode
-from ..access import AccessError, Principal, oidc, same_origin, session
-from ..access.errors import Header
+from ..access import oidc, same_origin, session
+from ..access.errors import AccessError, Header
+from ..access.policy import Principal
 from ..access.session import cookie, cookie_header, over_https
 from ..exchange import Door, Endpoint, Exchange
 from ..page import notice

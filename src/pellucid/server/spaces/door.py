@@ -17,9 +17,9 @@ from ...errors import PellucidError, RequestError
 from ...protocols import openresponses
 from ...spaces.runtime.space import Space
 from ...view import Reader
-from ..access import Principal
 from ..access.credentials import credential
 from ..access.errors import AccessError, forbidden, unauthorized
+from ..access.policy import Principal
 from ..exchange import Door, Endpoint, ErrorForm, Exchange
 from ..services import Services
 

@@ -15,9 +15,9 @@ from ...protocols.statuses import STATUSES
 from ...spaces.runtime.ids import PREFIX, digest_of
 from ...spaces.runtime.settings import SpaceSettings
 from ...storage import StoredSpace
-from ..access import Principal
 from ..access.credentials import credential
 from ..access.errors import forbidden, unauthorized
+from ..access.policy import Principal
 from ..exchange import Exchange
 from ..services import Services
 from . import asked
