@@ -25,11 +25,10 @@ import msgspec
 
 from ..errors import RequestError
 from ..text import meant
-from .automaton import OutOfSteps, Steps
-from .covering import covers
 from .envelope import GATEWAY, Envelope
 from .kinds import STEPS
-from .patterns import Fields, OneOf, Pattern, allows, is_regex, read, read_text
+from .patterns import AnyText, Fields, Not, OneOf, Pattern, Text, Word, allows, covers, is_regex, read, read_text
+from .regex import OutOfSteps, Steps
 
 DECIDE_STEPS = 200_000
 COVER_STEPS = 200_000
@@ -38,8 +37,11 @@ _KEYS = ("kind", "payload", "to")
 _REMARKS = ("id", "name", "description", "reason")
 """What may stand in a capability and means nothing to us."""
 
-_STEP_KINDS = "|".join(sorted(kind.removeprefix("reasoning/") for kind in STEPS))
-_NAMED_KINDS = {"*": "/[^]*/", "**": "/[^]*/", "reasoning/step": f"/^reasoning\\/({_STEP_KINDS})$/"}
+_NAMED_KINDS: dict[str, Text] = {
+    "*": AnyText(),
+    "**": AnyText(),
+    "reasoning/step": OneOf(tuple(Word(kind) for kind in sorted(STEPS))),
+}
 _ANY_PAYLOAD = Fields(())
 
 
@@ -54,10 +56,14 @@ class Capability(msgspec.Struct, frozen=True, eq=False):
     written: dict[str, Any]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Capability) and self.written == other.written
+        return isinstance(other, Capability) and self._canonical() == other._canonical()
 
     def __hash__(self) -> int:
-        return hash(msgspec.json.encode(self.written, order="sorted"))
+        return hash(self._canonical())
+
+    def _canonical(self) -> bytes:
+        """As JSON, in which true is not 1."""
+        return msgspec.json.encode(self.written, order="sorted")
 
     def allows(self, envelope: Envelope, steps: Steps) -> bool:
         """Raises `OutOfSteps`."""
@@ -69,7 +75,7 @@ class Capability(msgspec.Struct, frozen=True, eq=False):
         return self.payload is None or allows(self.payload, envelope.payload, steps)
 
 
-EVERYTHING = Capability(kind=read_text(_NAMED_KINDS["*"], "kind"), payload=None, to=None, written={"kind": "*"})
+EVERYTHING = Capability(kind=AnyText(), payload=None, to=None, written={"kind": "*"})
 
 
 class Held(NamedTuple):
@@ -133,7 +139,7 @@ def _strings(written: Any, at: str, reader: Any) -> Pattern:
 
 
 def _read_name(written: str, at: str) -> Pattern:
-    return read_text(_NAMED_KINDS["*"] if written == "*" else written, at)
+    return AnyText() if written == "*" else read_text(written, at)
 
 
 def _read_kind(written: str, at: str) -> Pattern:
@@ -145,8 +151,12 @@ def _read_kind(written: str, at: str) -> Pattern:
         bare = re.sub(r"\\(.)", lambda escape: r"\/" if escape[1] == "." else escape[0], bare)
     else:
         bare = bare.replace(".", "/")
-        bare = _NAMED_KINDS.get(bare, bare)
-    return read_text(marks + bare, at)
+    if bare not in _NAMED_KINDS:
+        return read_text(marks + bare, at)
+    pattern = _NAMED_KINDS[bare]
+    for _ in marks:
+        pattern = Not(pattern)
+    return pattern
 
 
 def _wrong(at: str, said: str) -> RequestError:

@@ -28,13 +28,13 @@ from msgspec.structs import replace
 
 from ..errors import ErrorInfo, RequestError
 from . import payloads as p
-from .automaton import OutOfSteps, Steps
 from .capability import COVER_STEPS, EVERYTHING, Capability, Decision, Held, covered, decide, read_capabilities
 from .changes import Acknowledged, Change, Grant, Granted, GrantEnded, Invited, Kicked, Ruling
 from .envelope import GATEWAY, Envelope, EnvelopeError
 from .ids import participant as participant_id
 from .kinds import GRANT, GRANT_ACK, INVITE, KICK, REVOKE, typed
 from .patterns import allows
+from .regex import OutOfSteps, Steps
 
 MANAGING = (GRANT, REVOKE, INVITE, KICK)
 """What participants do to each other's rights."""

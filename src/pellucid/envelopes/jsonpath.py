@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeAlias
 
-from .automaton import Steps
+from .regex import Steps
 
 MAX_STEPS = 20
 

@@ -1,4 +1,5 @@
-"""The pattern language of capabilities: which JSON values a pattern allows.
+"""The pattern language of capabilities: which JSON values a pattern allows, and which patterns allow no more than
+another.
 
     "read_*"  "/^SELECT /"  "!delete_*"  ["a", "b"]  {"params": {"name": "x"}}  {"**": "x"}  {"$.params[*].name": "x"}
 
@@ -8,8 +9,10 @@ which every key it names is there, with an allowed value. A key may be a glob (s
 depth) or a JSONPath (`jsonpath`). Numbers, booleans and null allow themselves. The rules:
 
 * What is not there is not allowed, by a negation either; and a text is allowed by nothing but a string.
-* No pattern makes anybody wait: `allows` spends `Steps`, and raises `OutOfSteps` when there are none left.
-* Which patterns allow no more than another, `covering` decides.
+* No pattern makes anybody wait: `allows` and `covers` spend `Steps`, and raise `OutOfSteps` when there are none left.
+* `covers(wide, narrow)` decides simply, so that nobody grants what they do not have: it never says yes where no is
+  true. A text pattern covers itself, single texts that it allows, and, where it ends with its one wildcard, the globs
+  under it; a negation covers a negation of more, and globs that begin differently; an object is compared rule by rule.
 """
 
 from __future__ import annotations
@@ -21,8 +24,8 @@ from typing import Any, TypeAlias
 import msgspec
 
 from ..errors import RequestError
-from . import globs, jsonpath, regex
-from .automaton import MAX_SIZE, Automaton, Steps, TooLarge
+from . import globs, jsonpath
+from .regex import NotRegular, Regex, Steps
 
 MAX_DEPTH = 16
 MAX_LENGTH = 2_000
@@ -35,6 +38,12 @@ class Same(msgspec.Struct, frozen=True):
     """The number, boolean or null itself."""
 
     value: Any
+    type: type
+    """Its type: to Python, true is 1."""
+
+
+class AnyText(msgspec.Struct, frozen=True):
+    """Every text."""
 
 
 class Word(msgspec.Struct, frozen=True):
@@ -46,7 +55,11 @@ class Word(msgspec.Struct, frozen=True):
 class Texts(msgspec.Struct, frozen=True):
     """The texts of a glob or a regular expression."""
 
-    automaton: Automaton
+    regex: Regex
+    glob: str | None = None
+    """As it is written, where it is one that is not negated."""
+    prefix: str | None = None
+    """What all of them begin with; of a glob only."""
 
 
 class Not(msgspec.Struct, frozen=True):
@@ -64,7 +77,9 @@ class Name(msgspec.Struct, frozen=True):
 
 
 class Names(msgspec.Struct, frozen=True):
-    automaton: Automaton
+    """Every key that the glob matches."""
+
+    texts: Texts
 
 
 class Anywhere(msgspec.Struct, frozen=True):
@@ -88,8 +103,9 @@ class Fields(msgspec.Struct, frozen=True):
     rules: tuple[Rule, ...]
 
 
-Text: TypeAlias = Word | Texts | Not
-Pattern: TypeAlias = Same | Text | OneOf | Fields
+Text: TypeAlias = AnyText | Word | Texts | Not | OneOf
+"""A `OneOf` of texts only."""
+Pattern: TypeAlias = Same | Text | Fields
 Where: TypeAlias = Name | Names | Anywhere | At
 
 
@@ -112,7 +128,7 @@ def _read(written: Any, at: str, depth: int, left: list[int]) -> Pattern:
     if depth > MAX_DEPTH:
         raise _wrong(at, f"values stand in each other at most {MAX_DEPTH} deep")
     if written is None or isinstance(written, bool | int | float):
-        return Same(written)
+        return Same(written, type(written))
     if isinstance(written, str):
         return read_text(written, at)
     if isinstance(written, list | tuple):
@@ -135,7 +151,7 @@ def _rule(key: Any, written: Any, at: str, depth: int, left: list[int]) -> Rule:
             raise _wrong(f"{at}.{key}", f"no JSONPath that can be followed: {error}") from None
         return _along(path, pattern)
     if globs.is_glob(key):
-        return Rule(Names(_automaton(key, False, f"{at}.{key}")), pattern)
+        return Rule(Names(_texts(key, False, f"{at}.{key}")), pattern)
     return Rule(Name(key), pattern)
 
 
@@ -159,7 +175,7 @@ def read_text(written: str, at: str, *, loose: bool = False) -> Text:
             raise _wrong(at, "'!' must be followed by what is not allowed")
         return Not(read_text(written[1:], at, loose=not loose))
     if loose or globs.is_glob(written) or is_regex(written):
-        return Texts(_automaton(written, loose, at))
+        return _texts(written, loose, at)
     return Word(written)
 
 
@@ -168,20 +184,20 @@ def is_regex(written: str) -> bool:
     return len(written) > 2 and written.startswith("/") and written.endswith("/")
 
 
-def _automaton(written: str, loose: bool, at: str) -> Automaton:
+def _texts(written: str, loose: bool, at: str) -> Texts:
     try:
-        return _made(written, loose)
-    except regex.NotRegular as error:
+        return _compiled(written, loose)
+    except NotRegular as error:
         raise _wrong(at, f"{written!r} is no regular expression that can be decided in time: {error}") from None
     except globs.NotGlob as error:
         raise _wrong(at, f"{written!r} is no glob: {error}") from None
-    except TooLarge:
-        raise _wrong(at, f"{written!r} is too large: at most {MAX_SIZE} characters, repetitions written out") from None
 
 
 @lru_cache(maxsize=256)
-def _made(written: str, loose: bool) -> Automaton:
-    return Automaton(regex.parse(written[1:-1]) if is_regex(written) else globs.parse(written, loose))
+def _compiled(written: str, loose: bool) -> Texts:
+    if is_regex(written):
+        return Texts(Regex(written[1:-1]))
+    return Texts(Regex(globs.to_regex(written, loose)), None if loose else written, globs.literal_prefix(written))
 
 
 # --- allowing
@@ -193,8 +209,10 @@ def allows(pattern: Pattern, value: Any, steps: Steps) -> bool:
     match pattern:
         case Word(text):
             return isinstance(value, str) and value == text
-        case Texts(automaton):
-            return isinstance(value, str) and automaton.matches(value, steps)
+        case AnyText():
+            return isinstance(value, str)
+        case Texts(regex):
+            return isinstance(value, str) and regex.matches(value, steps)
         case Not(of):
             return isinstance(value, str) and not allows(of, value, steps)
         case OneOf(options):
@@ -203,7 +221,7 @@ def allows(pattern: Pattern, value: Any, steps: Steps) -> bool:
             return isinstance(value, dict) and all(
                 any(allows(rule.pattern, found, steps) for found in _found(rule.where, value, steps)) for rule in rules
             )
-        case Same(own):
+        case Same(own, _):
             if isinstance(own, bool) or isinstance(value, bool) or own is None:
                 return own is value
             return isinstance(value, int | float) and bool(own == value)
@@ -214,9 +232,75 @@ def _found(where: Where, value: dict[str, Any], steps: Steps) -> Iterator[Any]:
         case Name(key):
             if key in value:
                 yield value[key]
-        case Names(automaton):
-            yield from (entry for key, entry in value.items() if automaton.matches(key, steps))
+        case Names(texts):
+            yield from (entry for key, entry in value.items() if texts.regex.matches(key, steps))
         case Anywhere():
             yield from jsonpath.inside(value, steps)
         case At(path):
             yield from jsonpath.select(path, value, steps)
+
+
+# --- covering
+
+
+def covers(wide: Pattern, narrow: Pattern, steps: Steps) -> bool:
+    """Whether `wide` allows whatever `narrow` does; False also where that is not decided. Raises `OutOfSteps`."""
+    steps.spend()
+    if wide == narrow:
+        return True
+    match narrow:
+        case OneOf(options):
+            return all(covers(wide, option, steps) for option in options)
+        case Same(value, _) | Word(value):
+            return allows(wide, value, steps)
+    match wide:
+        case OneOf(options):
+            return any(covers(option, narrow, steps) for option in options)
+        case AnyText():
+            return isinstance(narrow, Texts | Not)
+        case Texts(glob=str(glob)):
+            return isinstance(narrow, Texts) and narrow.glob is not None and globs.narrows(narrow.glob, glob)
+        case Not(of):
+            return covers(narrow.of, of, steps) if isinstance(narrow, Not) else _disjoint(of, narrow)
+        case Fields(rules):
+            return isinstance(narrow, Fields) and all(_implied(rule, narrow, steps) for rule in rules)
+    return False
+
+
+def _disjoint(one: Pattern, other: Pattern) -> bool:
+    """Whether no text is one of both: globs of which neither's prefix begins the other's. False also if not decided."""
+    if not (isinstance(one, Texts) and isinstance(other, Texts)) or one.prefix is None or other.prefix is None:
+        return False
+    return not (one.prefix.startswith(other.prefix) or other.prefix.startswith(one.prefix))
+
+
+def _implied(rule: Rule, given: Fields, steps: Steps) -> bool:
+    """Whether every object that `given` allows keeps the rule."""
+    if isinstance(rule.where, Anywhere):
+        return _somewhere(rule.pattern, given, steps)
+    where, pattern = rule.where, rule.pattern
+    return any(_reaches(where, one.where, steps) and covers(pattern, one.pattern, steps) for one in given.rules)
+
+
+def _reaches(wide: Name | Names | At, narrow: Where, steps: Steps) -> bool:
+    """Whether what stands at `narrow` stands at `wide`."""
+    match wide, narrow:
+        case Names(texts), Name(key):
+            return texts.regex.matches(key, steps)
+        case Names(texts), Names(inner):
+            return covers(texts, inner, steps)
+        case (Name(), Name()) | (At(), At()):
+            return wide == narrow
+    return False
+
+
+def _somewhere(pattern: Pattern, given: Pattern, steps: Steps) -> bool:
+    """Whether whatever `given` allows holds, or is, something that the pattern allows."""
+    if covers(pattern, given, steps):
+        return True
+    match given:
+        case OneOf(options):
+            return all(_somewhere(pattern, option, steps) for option in options)
+        case Fields(rules):
+            return any(_somewhere(pattern, rule.pattern, steps) for rule in rules)
+    return False

@@ -3,22 +3,34 @@
     redactor = Redactor.of([Redact(name="key", pattern="sk-[A-Za-z0-9]{16,}")])
     envelope, names = redactor.envelope(envelope)        # "… [redacted:key] …", ("key",)
 
-Patterns are looked for in every string of a payload and of what is unknown in an envelope, keys too. None can make
-anybody wait (`envelopes.finding`): a string in which it cannot be found out in time is taken out as a whole.
+Patterns (RE2's, see `envelopes.regex`) are looked for in every string of a payload and of what is unknown in an
+envelope, keys too. None can make anybody wait: a string in which it cannot be found out within `SECONDS` is taken out
+as a whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from time import thread_time
 from typing import Any, Protocol
 
 from msgspec.structs import replace
 
 from ...envelopes import Envelope
-from ...envelopes.automaton import TooLarge
-from ...envelopes.finding import Finder
-from ...envelopes.regex import NotRegular
+from ...envelopes.regex import NotRegular, Regex
 from ...errors import RequestError
+
+SECONDS = 0.05
+"""CPU time of one pattern in one string."""
+
+MAX_SIZE = 5_000
+"""Instructions of one pattern."""
+
+MAX_WORK = 100_000_000
+"""Instructions of a pattern times characters of a text: RE2's slowest way takes a nanosecond for each of them."""
+
+_EACH = 64
+"""Matches between two looks at the clock."""
 
 
 class Rule(Protocol):
@@ -44,8 +56,6 @@ class Redactor:
                 rules.append((one.name, Finder(one.pattern)))
             except NotRegular as error:
                 raise _wrong(f"{where}.pattern", str(error)) from None
-            except TooLarge:
-                raise _wrong(f"{where}.pattern", "it is too long, with its repetitions written out") from None
         return cls(rules)
 
     def __bool__(self) -> bool:
@@ -87,6 +97,34 @@ class Redactor:
                 past = end
             text = "".join((*pieces, text[past:]))
         return text
+
+
+class Finder:
+    """Where a pattern is found in a text: the leftmost places, and at each the longest match.
+
+    Raises `NotRegular`. `clock` gives CPU seconds.
+    """
+
+    def __init__(self, source: str, clock: Callable[[], float] = thread_time) -> None:
+        self._regex = Regex(source, longest=True, max_size=MAX_SIZE)
+        self._clock = clock
+        if self._regex.compiled.search("") is not None:
+            raise NotRegular("it is found in an empty text, so it would be found everywhere")
+
+    def spans(self, text: str) -> list[tuple[int, int]] | None:
+        """From and to, in order. None: it was not found out in time, or the text is no Unicode."""
+        found: list[tuple[int, int]] = []
+        if len(text) * self._regex.size > MAX_WORK:
+            return None
+        until = self._clock() + SECONDS
+        try:
+            for match in self._regex.compiled.finditer(text):
+                found.append(match.span())
+                if len(found) % _EACH == 0 and self._clock() > until:
+                    return None
+        except UnicodeEncodeError:
+            return None
+        return found
 
 
 def _wrong(at: str, said: str) -> RequestError:
