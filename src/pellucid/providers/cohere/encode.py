@@ -4,28 +4,24 @@ from __future__ import annotations
 
 from ...parts import (
     Image,
-    ModelRequest,
     ModelResponse,
     OpaquePart,
     Origin,
     RefusalPart,
-    RetryPromptPart,
-    SystemPromptPart,
     Text,
     TextPart,
     ThinkingPart,
     ToolCallPart,
-    ToolReturnPart,
     UserContent,
-    UserPromptPart,
 )
 from ...settings import ModelCall, OutputFormat
 from .. import history
+from ..chat_request import ChatMessages, ChatRequest, user_message
 from ..effort import thinking_off
 from ..functions import as_function, offered
 from ..media import unsupported, url_of
 from ..profiles import Profile
-from ..setting_fields import Body, SettingFields, Settings
+from ..setting_fields import Body, SettingFields
 from .decode import TOOL_PLAN
 
 _PATHS = {
@@ -40,31 +36,6 @@ _PATHS = {
     "logprobs": "logprobs",
 }
 """Settings that are sent as they are."""
-
-
-def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
-    """The request's JSON body. Raises `RequestError` for what this wire cannot carry."""
-    body: Body = {"model": call.model, "messages": _messages(call, row, target)}
-    if call.stream:
-        body["stream"] = True
-    _write_settings(SettingFields(call.settings, body), row, _tools(call) | _output(call.output))
-    return body
-
-
-def setting_fields(settings: Settings, row: Profile) -> SettingFields:
-    """The fields of the body that come from settings."""
-    fields = SettingFields(settings)
-    _write_settings(fields, row, {})
-    return fields
-
-
-def _write_settings(fields: SettingFields, row: Profile, beside: Body) -> None:
-    """`beside`: fields that come from elsewhere."""
-    fields.put_all(_PATHS)
-    fields.body |= beside
-    _write_thinking(fields, row)
-    fields.put_all(row.own, skip_none=True)
-    fields.put_extra_body()
 
 
 def _write_thinking(fields: SettingFields, row: Profile) -> None:
@@ -111,38 +82,7 @@ def _output(output: OutputFormat) -> Body:
 # --- messages ----------------------------------------------------------------------------------------------------
 
 
-def _messages(call: ModelCall, row: Profile, target: Origin) -> list[Body]:
-    messages: list[Body] = []
-    for message in history.settled(call.messages):
-        if isinstance(message, ModelResponse):
-            said = _assistant(message, row, target)
-            messages += [said] if said is not None else []
-        else:
-            messages += _request(message)
-    return messages
-
-
-def _request(message: ModelRequest) -> list[Body]:
-    out: list[Body] = []
-    if message.instructions:
-        out.append({"role": "system", "content": message.instructions})
-    for part in history.in_words(message.parts):
-        match part:
-            case SystemPromptPart():
-                out.append({"role": "system", "content": part.content})
-            case UserPromptPart():
-                content = part.content if isinstance(part.content, str) else [_content(c) for c in part.content]
-                out.append({"role": "user", "content": content})
-            case ToolReturnPart():
-                out.append(_returned(part.tool_call_id, part.content_as_text()))
-            case RetryPromptPart() if part.tool_name is not None:
-                out.append(_returned(part.tool_call_id, part.content))
-            case RetryPromptPart():
-                out.append({"role": "user", "content": part.content})
-    return out
-
-
-def _returned(call_id: str, content: str) -> Body:
+def _tool_result(call_id: str, name: str, content: str) -> Body:
     return {"role": "tool", "tool_call_id": call_id, "content": content}
 
 
@@ -160,7 +100,7 @@ def _detail(image: Image) -> Body:
     return {"detail": image.detail} if image.detail in ("auto", "low", "high") else {}
 
 
-def _assistant(response: ModelResponse, row: Profile, target: Origin) -> Body | None:
+def _assistant(response: ModelResponse, row: Profile, target: Origin, call: ModelCall) -> Body | None:
     """One earlier answer: content in the order in which it came, plan and calls; None if nothing may be said."""
     content: list[Body] = []
     plans: list[str] = []
@@ -194,3 +134,10 @@ def _assistant(response: ModelResponse, row: Profile, target: Origin) -> Body | 
     if citations:
         body["citations"] = citations
     return body
+
+
+_MESSAGES = ChatMessages(user=user_message(_content), tool_result=_tool_result, assistant=_assistant)
+_REQUEST = ChatRequest(
+    settings=_PATHS, thinking=_write_thinking, messages=_MESSAGES.write, tools=_tools, output=_output
+)
+encode, setting_fields = _REQUEST.encode, _REQUEST.setting_fields

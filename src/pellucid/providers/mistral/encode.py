@@ -16,28 +16,24 @@ from ...parts import (
     Audio,
     File,
     Image,
-    ModelRequest,
     ModelResponse,
     OpaquePart,
     Origin,
     RefusalPart,
-    RetryPromptPart,
-    SystemPromptPart,
     Text,
     TextPart,
     ThinkingPart,
     ToolCallPart,
-    ToolReturnPart,
     UserContent,
-    UserPromptPart,
 )
 from ...settings import ModelCall, OutputFormat
 from .. import history
+from ..chat_request import ChatMessages, ChatRequest, user_message
 from ..effort import levels_at, nearest_effort, thinking_off
 from ..functions import as_function, offered
 from ..media import unsupported, url_of
 from ..profiles import Profile
-from ..setting_fields import Body, SettingFields, Settings
+from ..setting_fields import Body, SettingFields
 from ..tagged import as_tagged
 
 _PATHS = {
@@ -57,31 +53,6 @@ _PATHS = {
     "metadata": "metadata",
 }
 """Settings that are sent as they are."""
-
-
-def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
-    """The request's JSON body. Raises `RequestError` for what this wire cannot carry."""
-    body: Body = {"model": call.model, "messages": _messages(call, row, target)}
-    if call.stream:
-        body["stream"] = True
-    _write_settings(SettingFields(call.settings, body), row, _tools(call) | _output(call.output))
-    return body
-
-
-def setting_fields(settings: Settings, row: Profile) -> SettingFields:
-    """The fields of the body that come from settings."""
-    fields = SettingFields(settings)
-    _write_settings(fields, row, {})
-    return fields
-
-
-def _write_settings(fields: SettingFields, row: Profile, beside: Body) -> None:
-    """`beside`: fields that come from elsewhere."""
-    fields.put_all(_PATHS)
-    fields.body |= beside
-    _THINKING[row.thinking](fields, row)
-    fields.put_all(row.own, skip_none=True)
-    fields.put_extra_body()
 
 
 # --- how to ask for thought --------------------------------------------------------------------------------------
@@ -143,14 +114,7 @@ _BRIDGE = {"role": "assistant", "content": "OK"}
 
 
 def _messages(call: ModelCall, row: Profile, target: Origin) -> list[Body]:
-    messages: list[Body] = []
-    for message in history.settled(call.messages):
-        if isinstance(message, ModelResponse):
-            said = _assistant(message, row, target)
-            if said is not None:
-                messages.append(said)
-        else:
-            messages += _request(message)
+    messages = _MESSAGES.write(call, row, target)
     bridged = messages[:1]
     for before, after in pairwise(messages):
         if before["role"] == "tool" and after["role"] == "user":
@@ -161,27 +125,7 @@ def _messages(call: ModelCall, row: Profile, target: Origin) -> list[Body]:
     return bridged
 
 
-def _request(message: ModelRequest) -> list[Body]:
-    out: list[Body] = []
-    if message.instructions:
-        out.append({"role": "system", "content": message.instructions})
-    for part in history.in_words(message.parts):
-        match part:
-            case SystemPromptPart():
-                out.append({"role": "system", "content": part.content})
-            case UserPromptPart():
-                content = part.content if isinstance(part.content, str) else [_content(c) for c in part.content]
-                out.append({"role": "user", "content": content})
-            case ToolReturnPart():
-                out.append(_returned(part.tool_call_id, part.tool_name, part.content_as_text()))
-            case RetryPromptPart() if part.tool_name is not None:
-                out.append(_returned(part.tool_call_id, part.tool_name, part.content))
-            case RetryPromptPart():
-                out.append({"role": "user", "content": part.content})
-    return out
-
-
-def _returned(call_id: str, name: str, content: str) -> Body:
+def _tool_result(call_id: str, name: str, content: str) -> Body:
     return {"role": "tool", "tool_call_id": nine(call_id), "name": name, "content": content}
 
 
@@ -204,7 +148,7 @@ def _content(content: UserContent) -> Body:
             raise unsupported(content, "to Mistral")
 
 
-def _assistant(response: ModelResponse, row: Profile, target: Origin) -> Body | None:
+def _assistant(response: ModelResponse, row: Profile, target: Origin, call: ModelCall) -> Body | None:
     """One earlier answer, its content in the order in which it came; None when nothing of it may be said."""
     chunks: list[Body] = []
     calls: list[Body] = []
@@ -271,3 +215,14 @@ _NINE = re.compile("[a-zA-Z0-9]{9}")
 def nine(call_id: str) -> str:
     """The id, if it is one that Mistral accepts; else one that follows from it, the same for call and result."""
     return call_id if _NINE.fullmatch(call_id) else blake2b(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:9]
+
+
+_MESSAGES = ChatMessages(user=user_message(_content), tool_result=_tool_result, assistant=_assistant)
+_REQUEST = ChatRequest(
+    settings=_PATHS,
+    thinking=lambda fields, row: _THINKING[row.thinking](fields, row),
+    messages=_messages,
+    tools=_tools,
+    output=_output,
+)
+encode, setting_fields = _REQUEST.encode, _REQUEST.setting_fields

@@ -8,24 +8,21 @@ from __future__ import annotations
 from ...errors import RequestError
 from ...parts import (
     Image,
-    ModelRequest,
     ModelResponse,
     Origin,
     RefusalPart,
-    RetryPromptPart,
-    SystemPromptPart,
     Text,
     TextPart,
     ToolCallPart,
-    ToolReturnPart,
     UserPromptPart,
 )
 from ...settings import ModelCall, OutputFormat
 from .. import history
+from ..chat_request import ChatMessages, ChatRequest
 from ..effort import nearest_effort, thinking_off
 from ..functions import arguments_object, as_function, offered
 from ..profiles import Profile
-from ..setting_fields import Body, SettingFields, Settings
+from ..setting_fields import Body, SettingFields
 
 _PATHS = {
     "max_tokens": "options.num_predict",
@@ -40,29 +37,6 @@ _PATHS = {
     "top_logprobs": "top_logprobs",
 }
 """Settings that are sent as they are."""
-
-
-def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
-    """The request's JSON body. Raises `RequestError` for what this wire cannot carry."""
-    body: Body = {"model": call.model, "messages": _messages(call, row, target), "stream": call.stream}
-    _write_settings(SettingFields(call.settings, body), row, _tools(call) | _output(call.output))
-    return body
-
-
-def setting_fields(settings: Settings, row: Profile) -> SettingFields:
-    """The fields of the body that come from settings."""
-    fields = SettingFields(settings)
-    _write_settings(fields, row, {})
-    return fields
-
-
-def _write_settings(fields: SettingFields, row: Profile, beside: Body) -> None:
-    """`beside`: fields that come from elsewhere."""
-    fields.put_all(_PATHS)
-    fields.body |= beside
-    _write_thinking(fields, row)
-    fields.put_all(row.own, skip_none=True)
-    fields.put_extra_body()
 
 
 def _write_thinking(fields: SettingFields, row: Profile) -> None:
@@ -99,37 +73,7 @@ def _output(output: OutputFormat) -> Body:
 # --- messages ----------------------------------------------------------------------------------------------------
 
 
-def _messages(call: ModelCall, row: Profile, target: Origin) -> list[Body]:
-    messages: list[Body] = []
-    for message in history.settled(call.messages):
-        if isinstance(message, ModelResponse):
-            said = _assistant(message, row, target)
-            messages += [said] if said is not None else []
-        else:
-            messages += _request(message)
-    return messages
-
-
-def _request(message: ModelRequest) -> list[Body]:
-    out: list[Body] = []
-    if message.instructions:
-        out.append({"role": "system", "content": message.instructions})
-    for part in history.in_words(message.parts):
-        match part:
-            case SystemPromptPart():
-                out.append({"role": "system", "content": part.content})
-            case UserPromptPart():
-                out.append(_user(part))
-            case ToolReturnPart():
-                out.append(_returned(part.tool_call_id, part.tool_name, part.content_as_text()))
-            case RetryPromptPart() if part.tool_name is not None:
-                out.append(_returned(part.tool_call_id, part.tool_name, part.content))
-            case RetryPromptPart():
-                out.append({"role": "user", "content": part.content})
-    return out
-
-
-def _returned(call_id: str, name: str, content: str) -> Body:
+def _tool_result(call_id: str, name: str, content: str) -> Body:
     known = {"tool_call_id": call_id} if call_id else {}
     return {"role": "tool", "tool_name": name, **known, "content": content}
 
@@ -159,7 +103,7 @@ def _image(content: object) -> str:
     )
 
 
-def _assistant(response: ModelResponse, row: Profile, target: Origin) -> Body | None:
+def _assistant(response: ModelResponse, row: Profile, target: Origin, call: ModelCall) -> Body | None:
     """One earlier answer; None when nothing of it may be said."""
     parts = history.parts_to_send(response, target, row)
     calls = [part for part in parts if isinstance(part, ToolCallPart)]
@@ -178,3 +122,15 @@ def _assistant(response: ModelResponse, row: Profile, target: Origin) -> Body | 
 def _call(call: ToolCallPart) -> Body:
     known = {"id": call.tool_call_id} if call.tool_call_id else {}
     return {**known, "function": {"name": call.tool_name, "arguments": arguments_object(call)}}
+
+
+_MESSAGES = ChatMessages(user=_user, tool_result=_tool_result, assistant=_assistant)
+_REQUEST = ChatRequest(
+    settings=_PATHS,
+    thinking=_write_thinking,
+    messages=_MESSAGES.write,
+    tools=_tools,
+    output=_output,
+    always_stream=True,
+)
+encode, setting_fields = _REQUEST.encode, _REQUEST.setting_fields

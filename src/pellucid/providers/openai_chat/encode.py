@@ -8,29 +8,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...errors import RequestError
 from ...parts import (
     Audio,
     File,
     Image,
-    ModelRequest,
     ModelResponse,
     ModelResponsePart,
     Origin,
     RefusalPart,
-    RetryPromptPart,
-    SystemPromptPart,
     Text,
     TextPart,
     ThinkingPart,
     ToolCallPart,
-    ToolReturnPart,
     UserContent,
     UserPromptPart,
 )
-from ...settings import ModelCall, OutputFormat, ToolChoice, ToolDefinition
+from ...settings import ModelCall, OutputFormat, ToolDefinition
 from .. import history
+from ..chat_request import ChatMessages, user_message
 from ..effort import SAMPLING, asked_effort, levels_at, may_sample, thinking_off
+from ..functions import offered
 from ..media import data_url, input_audio, unsupported, url_of
 from ..profiles import Profile
 from ..setting_fields import Body, SettingFields, Settings, sampling_silencers
@@ -79,13 +76,13 @@ _OWN = {
 
 def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
     """The request's JSON body. Raises `RequestError` for what this wire cannot carry."""
-    body: Body = {"model": call.model, "messages": _messages(call, row, target)}
+    body: Body = {"model": call.model, "messages": _MESSAGES.write(call, row, target)}
     if call.stream:
         body["stream"] = True
         if row.stream_usage:
             body["stream_options"] = {"include_usage": True}
     fields = SettingFields(call.settings, body)
-    _write_settings(fields, row, _tools(call.tools, call.tool_choice) | _output(call.output))
+    _write_settings(fields, row, _tools(call) | _output(call.output))
     return body
 
 
@@ -214,24 +211,16 @@ def _tool(tool: ToolDefinition) -> Body:
     return {"type": "function", "function": function}
 
 
-def _tools(tools: tuple[ToolDefinition, ...], choice: ToolChoice) -> Body:
+def _tools(call: ModelCall) -> Body:
     """The tools, and whether to call one. Only OpenAI knows how to narrow a choice: others are told of fewer tools."""
+    tools, choice = call.tools, call.tool_choice
     if not tools:
         return {}
-    unknown = sorted(set(choice.names) - {tool.name for tool in tools})
-    if unknown:
-        raise RequestError(
-            f"tool_choice names {', '.join(unknown)}; the tools are: {', '.join(tool.name for tool in tools)}",
-            code="unknown_tool",
-            param="tool_choice",
-        )
-    if choice.names and choice.mode != "none":
-        chosen = tuple(tool for tool in tools if tool.name in choice.names)
-        if len(chosen) == 1 and choice.mode == "required":
-            one: Body = {"type": "function", "function": {"name": chosen[0].name}}
-            return {"tools": [_tool(tool) for tool in tools], "tool_choice": one}
-        tools = chosen
-    return {"tools": [_tool(tool) for tool in tools]} | ({} if choice.mode == "auto" else {"tool_choice": choice.mode})
+    chosen = offered(call)
+    if choice.names and choice.mode == "required" and len(chosen) == 1:
+        one: Body = {"type": "function", "function": {"name": chosen[0].name}}
+        return {"tools": [_tool(tool) for tool in tools], "tool_choice": one}
+    return {"tools": [_tool(tool) for tool in chosen]} | ({} if choice.mode == "auto" else {"tool_choice": choice.mode})
 
 
 def _output(output: OutputFormat) -> Body:
@@ -250,37 +239,12 @@ def _output(output: OutputFormat) -> Body:
 # --- messages ----------------------------------------------------------------------------------------------------
 
 
-def _messages(call: ModelCall, row: Profile, target: Origin) -> list[Body]:
-    messages: list[Body] = []
-    for message in history.settled(call.messages):
-        if isinstance(message, ModelResponse):
-            said = _assistant(message, row, target, thinking_off=thinking_off(call.settings))
-            if said is not None:
-                messages.append(said)
-        else:
-            messages += _request(message, row)
-    return messages
+def _user(part: UserPromptPart) -> Body:
+    return _unnamed(part) | ({"name": part.name} if part.name else {})
 
 
-def _request(message: ModelRequest, row: Profile) -> list[Body]:
-    out: list[Body] = []
-    if message.instructions:
-        out.append({"role": row.system_role, "content": message.instructions})
-    for part in history.in_words(message.parts):
-        match part:
-            case SystemPromptPart():
-                role = part.role if row.system_role == "developer" else "system"
-                out.append({"role": role, "content": part.content})
-            case UserPromptPart():
-                content = part.content if isinstance(part.content, str) else [_content(c) for c in part.content]
-                out.append({"role": "user", "content": content} | ({"name": part.name} if part.name else {}))
-            case ToolReturnPart():
-                out.append({"role": "tool", "tool_call_id": part.tool_call_id, "content": part.content_as_text()})
-            case RetryPromptPart() if part.tool_name is not None:
-                out.append({"role": "tool", "tool_call_id": part.tool_call_id, "content": part.content})
-            case RetryPromptPart():
-                out.append({"role": "user", "content": part.content})
-    return out
+def _tool_result(call_id: str, name: str, content: str) -> Body:
+    return {"role": "tool", "tool_call_id": call_id, "content": content}
 
 
 def _content(content: UserContent) -> Body:
@@ -307,9 +271,13 @@ def _content(content: UserContent) -> Body:
             raise unsupported(content, "over Chat Completions")
 
 
-def _assistant(response: ModelResponse, row: Profile, target: Origin, *, thinking_off: bool) -> Body | None:
+_unnamed = user_message(_content)
+
+
+def _assistant(response: ModelResponse, row: Profile, target: Origin, call: ModelCall) -> Body | None:
     """One earlier answer; None when nothing of it may be said."""
-    parts = history.parts_to_send(response, target, row, thinking_off=thinking_off)
+    off = thinking_off(call.settings)
+    parts = history.parts_to_send(response, target, row, thinking_off=off)
     calls = [part for part in parts if isinstance(part, ToolCallPart)]
     text = "".join(part.content for part in parts if isinstance(part, TextPart | RefusalPart))
     carried = _REPLAY[row.replay](parts, row)
@@ -319,7 +287,7 @@ def _assistant(response: ModelResponse, row: Profile, target: Origin, *, thinkin
     if calls:
         body["tool_calls"] = [_call(call) for call in calls]
     if not carried:
-        carried = _in_field(history.stand_in(row, calls=bool(calls), thinking_off=thinking_off), row)
+        carried = _in_field(history.stand_in(row, calls=bool(calls), thinking_off=off), row)
     return body | carried
 
 
@@ -374,3 +342,5 @@ _REPLAY: dict[str, Callable[[list[ModelResponsePart], Profile], Body]] = {
     "details": _replay_details,
     "carrier": _replay_carrier,
 }
+
+_MESSAGES = ChatMessages(user=_user, tool_result=_tool_result, assistant=_assistant)
