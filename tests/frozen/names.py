@@ -24,7 +24,7 @@ from pellucid import protocols
 from pellucid.cli import main
 from pellucid.envelopes import kinds
 from pellucid.errors import ERROR_KINDS
-from pellucid.protocols.statuses import STATUSES
+from pellucid.protocols.errors import STATUSES
 from pellucid.providers.profiles import builtin_profiles
 from pellucid.relay import PREFIX, scripts
 from pellucid.server.access import oidc, session

@@ -6,9 +6,11 @@ chunks into whole events, `side` carries an event of an agent's through a run. `
 whether a sequence of events is legal.
 """
 
+from ..errors import status_of
 from .chunks import Expander
 from .dialects import DIALECTS, Dialect, DialectName, dialect_for, dialect_of
 from .encode import Encoder
+from .ending import error_body
 from .events import (
     ActivityDeltaEvent,
     ActivitySnapshotEvent,
@@ -55,7 +57,6 @@ from .events import (
     decode_event,
     encode_event,
 )
-from .marks import error_body, status_of
 from .messages import (
     ActivityMessage,
     AssistantMessage,

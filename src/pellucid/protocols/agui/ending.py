@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...errors import ErrorInfo
 from ...events import Event, ItemEndEvent, ItemStartEvent, RunEndEvent
 from ...parts import Usage
 from . import events as e
@@ -63,3 +64,12 @@ def seals_ahead(events: list[Event]) -> dict[int, str]:
                 found[began] = event.seal
             began = None
     return found
+
+
+def error_body(error: ErrorInfo) -> dict[str, Any]:
+    """The body of a refusal before a run began: RUN_ERROR, which clients show as it is.
+
+    `metadata.pellucid.param` says where in the input the mistake stands.
+    """
+    body: dict[str, Any] = {"type": "RUN_ERROR", "message": error.told, "code": error.code or error.kind}
+    return body if error.param is None else {**body, "metadata": {"pellucid": {"param": error.param}}}

@@ -5,10 +5,6 @@
   that has no place of its own has the item's id with another prefix.
 * `metadata.pellucid` of a reasoning message has `form` (`raw`, `summary`, `redacted`: how the text relates to the
   model's real thought) and, where the model was cut off in it, `"complete": false`. Clients from 1.0 keep it.
-
-What was refused before a run began: an HTTP status, and the event that would have said it in a stream.
-
-Clients make an error of the status, and show the body as it is.
 """
 
 from __future__ import annotations
@@ -17,21 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from ...errors import ErrorInfo
 from ...parts import Form
-from ..statuses import STATUSES
-
-
-def status_of(error: ErrorInfo) -> int:
-    """The HTTP status for an error that comes before anything was streamed."""
-    return STATUSES[error.kind]
-
-
-def error_body(error: ErrorInfo) -> dict[str, Any]:
-    """RUN_ERROR; `metadata.pellucid.param` says where in the input it stands."""
-    body: dict[str, Any] = {"type": "RUN_ERROR", "message": error.told, "code": error.code or error.kind}
-    return body if error.param is None else {**body, "metadata": {"pellucid": {"param": error.param}}}
-
 
 METADATA = "pellucid"
 """The key of ours in `metadata`."""

@@ -4,7 +4,8 @@ The protocol of the npm packages `ai` and `@ai-sdk/react` (versions 5 to 7) betw
 blocks of its own in it, and `providerMetadata` carries what is sealed to the page and back.
 """
 
-from .chunks import error_body, status_of
+from ..errors import status_of
+from .chunks import error_body
 from .encode import Encoder
 from .request import PROTOCOL, Request, parse_request, recognises
 

@@ -25,7 +25,6 @@ from msgspec import UNSET, UnsetType
 
 from ...errors import ErrorInfo
 from ...parts import Form
-from ..statuses import STATUSES
 
 FinishReason = Literal["stop", "length", "content-filter", "tool-calls", "error", "other"]
 
@@ -180,11 +179,6 @@ AnyChunk = (
     | AbortChunk
     | FinishChunk
 )
-
-
-def status_of(error: ErrorInfo) -> int:
-    """The HTTP status for an error that comes before anything was streamed."""
-    return STATUSES[error.kind]
 
 
 def error_body(error: ErrorInfo) -> str:

@@ -15,7 +15,7 @@ from msgspec import UNSET, UnsetType
 
 from ...errors import CONVERSATION_BUSY, CONVERSATION_MOVED, ErrorInfo
 from ...text import shown
-from ..statuses import STATUSES
+from ..errors import STATUSES
 from .types import Answer, View
 
 PREVIEW = 500

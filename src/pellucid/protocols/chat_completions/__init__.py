@@ -4,8 +4,9 @@ OpenAI's protocol with the fields that its relatives added for reasoning: `reaso
 (OpenRouter, vLLM), and `reasoning_details` (OpenRouter), in which sealed reasoning goes to the client and comes back.
 """
 
+from ..errors import status_of
 from .encode import Encoder
 from .request import Request, parse_request
-from .types import ReasoningFields, error_body, error_payload, status_of
+from .types import ReasoningFields, error_body, error_payload
 
 __all__ = ["Encoder", "ReasoningFields", "Request", "error_body", "error_payload", "parse_request", "status_of"]

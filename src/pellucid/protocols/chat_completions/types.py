@@ -15,8 +15,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from ...errors import ErrorInfo, ErrorKind
-from ..statuses import STATUSES
+from ...errors import ErrorInfo
+from ..errors import OPENAI_TYPES, error_object
 
 ReasoningFields = Literal["both", "reasoning_content", "reasoning"]
 """Which field carries readable reasoning: DeepSeek's, OpenRouter's and vLLM's, or both with the same text."""
@@ -405,37 +405,11 @@ class CreateChatCompletion(msgspec.Struct, kw_only=True):
     moderation: Any = None
 
 
-_TYPE: dict[ErrorKind, str] = {
-    "invalid_request": "invalid_request_error",
-    "unauthorized": "authentication_error",
-    "forbidden": "permission_error",
-    "not_found": "invalid_request_error",
-    "too_large": "invalid_request_error",
-    "slow_request": "invalid_request_error",
-    "unsupported": "invalid_request_error",
-    "too_many_requests": "rate_limit_error",
-    "model_error": "model_error",
-    "unavailable": "model_error",
-    "timeout": "model_error",
-    "server_error": "server_error",
-}
-"""OpenAI has no type for what is behind a gateway: `model_error` is ours."""
-
-
-def status_of(error: ErrorInfo) -> int:
-    """The HTTP status for an error that comes before anything was streamed, and for a whole answer that failed."""
-    return STATUSES[error.kind]
-
-
 def error_payload(error: ErrorInfo) -> dict[str, Any]:
-    """The `error` object."""
-    return {
-        "message": error.told,
-        "type": _TYPE[error.kind],
-        "param": error.param,
-        "code": error.code or error.kind,
-    }
+    """The `error` object: of a body, and of an event's data."""
+    return error_object(error, OPENAI_TYPES)
 
 
 def error_body(error: ErrorInfo) -> dict[str, Any]:
+    """The body of a refusal."""
     return {"error": error_payload(error)}

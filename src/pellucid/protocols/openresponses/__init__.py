@@ -5,10 +5,11 @@ The specification of 2026-04-24, with its names for raw reasoning (`response.rea
 """
 
 from ..decoding import read_json
+from ..errors import status_of
 from .encode import Dialect, Encoder, Framing
-from .errors import error_body, error_payload, status_of
 from .items import Called, Known, item_messages
 from .request import Request, Server, parse_request, request_of
+from .types import error_body, error_payload
 
 __all__ = [
     "Called",

@@ -56,8 +56,9 @@ from ...parts import (
 )
 from ...text import shown, writable
 from .. import beside
+from ..errors import status_of
 from . import types as t
-from .errors import error_payload, status_of
+from .types import error_payload
 
 Dialect = Literal["openresponses", "openai"]
 """Whose names raw reasoning events get. The fields are the same."""

@@ -11,6 +11,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from ...errors import ErrorInfo
+from ..errors import OPENRESPONSES_TYPES, error_object
+
 Status = Literal["in_progress", "completed", "incomplete"]
 
 # --- content -----------------------------------------------------------------------------------------------------
@@ -394,3 +397,16 @@ class CreateResponse(msgspec.Struct, kw_only=True):
     store: bool | None = None
     service_tier: Literal["auto", "default", "flex", "priority"] | None = None
     top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+
+
+# --- errors ------------------------------------------------------------------------------------------------------
+
+
+def error_payload(error: ErrorInfo) -> dict[str, Any]:
+    """The `error` object: of a body, and of the `error` event."""
+    return error_object(error, OPENRESPONSES_TYPES)
+
+
+def error_body(error: ErrorInfo) -> dict[str, Any]:
+    """The body of a refusal."""
+    return {"error": error_payload(error)}

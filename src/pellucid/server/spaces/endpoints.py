@@ -11,7 +11,7 @@ from typing import Any
 
 from ...envelopes import time_text, write
 from ...errors import ErrorInfo, RequestError
-from ...protocols.statuses import STATUSES
+from ...protocols.errors import STATUSES
 from ...spaces.runtime.ids import PREFIX, digest_of
 from ...spaces.runtime.settings import SpaceSettings
 from ...storage import StoredSpace
