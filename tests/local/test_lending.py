@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.local.catalogue import find
-from pellucid.local.lending import Borrower, FromWorker, Lender, LentEngine, Readiness, ToWorker
+from pellucid.local.lending import Borrower, FromWorker, Lender, LentEngine, ToWorker
+from pellucid.local.readiness import Readiness
 from pellucid.local.supervise import Queue
 from tests.waiting import LIMIT_SECONDS, loop_turns
 

@@ -14,7 +14,7 @@ import pytest
 
 from pellucid.local.catalogue import EngineError, Model
 from pellucid.local.engine import free_memory, group_memory, missing_cpu_features
-from pellucid.local.lending import State
+from pellucid.local.readiness import State
 from pellucid.local.supervise import Engine
 from tests.waiting import LIMIT_SECONDS, eventually
 

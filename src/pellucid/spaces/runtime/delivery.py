@@ -234,7 +234,7 @@ class Resuming:
 
     def wait_for(self, seat: Seat) -> None:
         """Its outlet is full: until it is drained."""
-        seat.task = self._self._spawn(self._drain(seat))
+        seat.task = self._spawn(self._drain(seat))
 
     async def _drain(self, seat: Seat) -> None:
         await seat.outlet.drained()
