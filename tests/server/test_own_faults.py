@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -15,7 +16,6 @@ from pellucid.protocols.openresponses import Encoder
 from pellucid.protocols.openresponses.verify import verify
 from pellucid.providers.answer import AnswerDecoder
 from pellucid.providers.frame_template import Template
-from pellucid.server.openresponses import routes
 from tests.scripted import Call, Upstream, delta, say
 from tests.scripted.gateway import Served
 from tests.waiting import LIMIT_SECONDS
@@ -104,7 +104,7 @@ def test_in_mid_stream(
         (AnswerDecoder, "feed", "models.model"),
         (Fold, "delta", "runs.live_run"),
         (Encoder, "feed", "asgi.streaming"),
-        (routes, "parse_request", "server.openresponses"),
+        (import_module("pellucid.server.openresponses.routes"), "parse_request", "server.openresponses"),
     ],
 )
 def test_before_anything_was_sent(
