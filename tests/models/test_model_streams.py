@@ -43,12 +43,16 @@ class Receiver:
 
     def open_text(self, like: PartDeltaEvent) -> TextWriter:
         assert type(like.delta) is ThinkingPartDelta
-        return TextWriter(lambda text, time_ms: text, self._write)
+        return TextWriter(lambda text, time_ms: text, self._write, self._write_all)
 
     def _write(self, text: str) -> None:
         if self._breaks:
             raise SystemExit
         self.texts.append(text)
+
+    def _write_all(self, texts: list[str]) -> None:
+        for text in texts:
+            self._write(text)
 
     def add_texts(self, texts: list[tuple[str, int]]) -> None:
         self.added += [text for text, _ in texts]

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from itertools import cycle
 from typing import Any, NamedTuple, cast
 
 import pytest
@@ -180,6 +181,7 @@ def compare(row: Profile, steps: Sequence[Step], encoder: str) -> int:
     st.lists(
         st.tuples(st.integers(0, 40), st.sampled_from(["emit", "wait", "push", "break", "stop", "cancel"])), max_size=2
     ),
+    st.lists(st.integers(1, 600), max_size=4),
 )
 def test_with_and_without_it_all_is_equal(
     name: str,
@@ -188,13 +190,39 @@ def test_with_and_without_it_all_is_equal(
     together: int,
     encoder: str,
     others: list[tuple[int, str]],
+    sizes: list[int],
 ) -> None:
+    """Each read is `together` frames; or, with `sizes`, so many bytes in turn, wherever that cuts them."""
     wire = EVERY[name]
     frames = written(wire, script, ends=ends)
     steps: list[Step] = [b"".join(frames[at : at + together]) for at in range(0, len(frames), together)]
+    if sizes:
+        steps = list(pieces(b"".join(frames), sizes))
     for at, other in others:
         steps.insert(at % (len(steps) + 1), other)
     compare(ROWS[wire.row], [*steps, "end"], encoder)
+
+
+def pieces(data: bytes, sizes: Sequence[int]) -> Iterator[bytes]:
+    at = 0
+    for size in cycle(sizes):
+        if at >= len(data):
+            return
+        yield data[at : at + size]
+        at += size
+
+
+@pytest.mark.parametrize("sizes", [[5000], [700, 90, 1], [37]])
+@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("name", EVERY)
+def test_reads_that_are_cut_within_frames_take_it(name: str, encoder: str, sizes: list[int]) -> None:
+    wire = EVERY[name]
+    more = [wire.frame(True, f" tok{number}", number) for number in range(200)]
+    frames = [*wire.begin, *more, *wire.end]
+    reads: list[Step] = list(pieces(b"".join(frames), sizes))
+    taken = compare(ROWS[wire.row], [*reads, "end"], encoder)
+    if name != "google_array":  # nothing but its brackets says where an element ends
+        assert taken > len(reads) * 0.3
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)

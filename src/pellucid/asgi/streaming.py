@@ -198,14 +198,22 @@ class EncodedStream:
     async def deliver(self) -> None:
         """Write the run, but not its end."""
         self._writer.start(self._source)
+        self._begin()
+        await self._source.deliver(self._receive, self)
+
+    def _begin(self) -> None:
+        # A function of its own: nothing keeps the bytes while the run is delivered.
         if begin := self._encoder.start(queued=self._source.queued):
             self._write(begin)
-        await self._source.deliver(self._receive, self)
 
     def open_text(self, like: PartDeltaEvent) -> TextWriter | None:
         """See `TextSink`."""
         encode = None if self._redacts_deltas else self._encoder.text_encoder()
-        return None if encode is None else TextWriter(encode, self._write)
+        return None if encode is None else TextWriter(encode, self._write, self._write_all)
+
+    def _write_all(self, pieces: list[bytes]) -> None:
+        """One read of the upstream, one write."""
+        self._write(b"".join(pieces))
 
     def _receive(self, batch: Batch) -> None:
         events = batch.events

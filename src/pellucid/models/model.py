@@ -235,10 +235,11 @@ class Model:
 
 
 class TextWriter(NamedTuple):
-    """What passes on the text of one more delta: `write(encode(text, time_ms))`."""
+    """What passes on the text of one more delta, `write(encode(text, time_ms))`, or of several that came at once."""
 
     encode: Callable[[str, int], Any]
     write: Callable[[Any], object]
+    write_all: Callable[[list[Any]], object]
 
 
 class TextReceiver(Protocol):
@@ -263,14 +264,14 @@ class TextReceiver(Protocol):
         ...
 
 
-MAX_TEXTS = 64
+MAX_TEXTS = 16
 """So many texts may be passed on before they are added."""
 
 
 class HTTPModelStream:
     """A turn that is read from a connection: a `BodyReceiver` of its response.
 
-    Its text path: while every read is one more delta of the open part and nothing else, its text goes to the receiver's
+    Its text path: while every read is more deltas of the open part and nothing else, their texts go to the receiver's
     writer, and no event is made. What is not text alone takes the ordinary way, once everything was added that went
     before it.
     """
@@ -278,6 +279,7 @@ class HTTPModelStream:
     __slots__ = (
         "_decoder",
         "_encode",
+        "_is_cut",
         "_last_read",
         "_over",
         "_receive",
@@ -288,6 +290,7 @@ class HTTPModelStream:
         "_tried",
         "_waiting",
         "_write",
+        "_write_all",
         "request_id",
     )
 
@@ -307,6 +310,9 @@ class HTTPModelStream:
         """With which it was opened, or was to be opened; None once it was closed."""
         self._encode: Callable[[str, int], Any]
         self._write: Callable[[Any], object]
+        self._write_all: Callable[[list[Any]], object]
+        self._is_cut = False
+        """Whether the next read goes on within a frame."""
         self._waiting: Sized
         self._texts: list[tuple[str, int]] = []
         """Those that are not added yet, and their times."""
@@ -325,7 +331,8 @@ class HTTPModelStream:
         writer = receiver.open_text(like)
         if writer is not None and self._response.redirect(self._text_received):
             self._template = template
-            self._encode, self._write = writer
+            self._is_cut = self._decoder.holds_partial
+            self._encode, self._write, self._write_all = writer
             self._waiting = receiver.waiting
 
     def close_text_path(self) -> None:
@@ -345,16 +352,12 @@ class HTTPModelStream:
         template, texts = self._template, self._texts
         time_ms = time_ns() // 1_000_000
         try:
-            text = None if template is None or self._waiting else template.text_of(data)
-            if text is None:
-                self.close_text_path()
+            text = None if template is None or self._waiting or self._is_cut else template.text_of(data)
         except Exception as fault:
-            with suppress(Exception):
-                self.close_text_path()
-            self._fail(fault)
+            self._fail_text_path(fault)
             return
         if text is None:
-            self.data_received(data)
+            self._texts_received(data, time_ms)
             return
         self._last_read = data
         texts.append((text, time_ms))
@@ -364,10 +367,44 @@ class HTTPModelStream:
             if len(texts) >= MAX_TEXTS:
                 self._add_texts()
         except BaseException as error:  # it is the receiver's, and not the transport's to handle
-            with suppress(Exception):
+            self._fail_writing(error)
+
+    def _texts_received(self, data: bytes, time_ms: int) -> None:
+        """A read that is not one delta: several of them, pieces of one, or what is no text alone."""
+        try:
+            found = None if self._template is None or self._waiting else self._decoder.texts_of(data)
+            if found is None:
                 self.close_text_path()
-            if self._text_receiver is not None:
-                self._text_receiver.fail_text(error)
+        except Exception as fault:
+            self._fail_text_path(fault)
+            return
+        if found is None:
+            self.data_received(data)
+            return
+        self._is_cut = self._decoder.holds_partial
+        texts, last = found
+        if not texts:
+            return
+        self._last_read = last
+        self._texts += [(text, time_ms) for text in texts]
+        encode = self._encode
+        try:
+            self._write_all([encode(text, time_ms) for text in texts])
+            if len(self._texts) >= MAX_TEXTS:
+                self._add_texts()
+        except BaseException as error:  # it is the receiver's, and not the transport's to handle
+            self._fail_writing(error)
+
+    def _fail_text_path(self, fault: Exception) -> None:
+        with suppress(Exception):
+            self.close_text_path()
+        self._fail(fault)
+
+    def _fail_writing(self, error: BaseException) -> None:
+        with suppress(Exception):
+            self.close_text_path()
+        if self._text_receiver is not None:
+            self._text_receiver.fail_text(error)
 
     def pause(self) -> None:
         if not self._over:

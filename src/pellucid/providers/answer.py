@@ -74,6 +74,10 @@ class Reader:
         self.fail(ErrorInfo("model_error", message, code=self.code, said=beginning(data)))
 
 
+MAX_PARTIAL = 16_384
+"""So many bytes of a frame are kept until it is whole, before its pieces are read as they come."""
+
+
 class AnswerDecoder:
     """`feed(bytes)`, then `end(cause)`: any bytes, cut anywhere, give one legal, closed turn."""
 
@@ -87,6 +91,8 @@ class AnswerDecoder:
         """Whether no frame is under way, so that the next read can be taken for itself."""
         self._is_lone = False
         """Whether the last frame that was read in full brought one event."""
+        self._partial = b""
+        """The beginning of a frame whose end has not come: it is looked at when it is whole."""
         self._ended = False
         self.done = False
         """Whether the wire said that nothing more will come."""
@@ -96,6 +102,8 @@ class AnswerDecoder:
     def feed(self, data: bytes) -> list[ModelEvent]:
         reader, emit = self._reader, self._reader.emit
         template = self.text_template
+        if self._partial:
+            data, self._partial = self._partial + data, b""
         if template is not None and (text := template.text_of(data)) is not None:
             self._template.tries = TRIES
             reader.last_skipped = data
@@ -105,20 +113,44 @@ class AnswerDecoder:
             events = emit.events
             emit.events = []
             return events
+        if template is None and self._template.frame is not None:
+            # To the end of the frame under way; then the first frame for itself, to learn what stands around it.
+            for _ in range(1 if self._idle else 2):
+                if 0 < (end := self._frames.cut(data)) < len(data):
+                    self._read(data[:end])
+                    data = data[end:]
         if self._idle and self._template.frame is not None:
-            if template is None and 0 < (end := self._frames.cut(data)) < len(data):
-                # The first frame for itself, to learn what stands around it.
-                self._read(data[:end])
-                data = data[end:]
             texts, last, data = self._template.split(data)
             for text in texts:
                 emit.more(text)
                 self._skip(text, last)
-        if data:
+        if self._idle and self._template.frame is not None and self._is_partial(data):
+            self._partial = data
+        elif data:
             self._read(data)
             self.done = reader.done
         self.text_template = self._template.read if self._idle else None
         return emit.take()
+
+    def texts_of(self, data: bytes) -> tuple[list[str], bytes] | None:
+        """The texts of a read that brings deltas like `text_template` and nothing else, and the last such frame.
+
+        The read may begin and end within a frame: what is not whole is kept. None: it brings something else, or a frame
+        that is too large to wait for; then nothing was taken, and the read is to be fed.
+        """
+        texts, last, rest = self._template.split(self._partial + data)
+        if rest and not self._is_partial(rest):
+            return None
+        self._partial = rest
+        return texts, last
+
+    @property
+    def holds_partial(self) -> bool:
+        """Whether the next read goes on with a frame that has begun."""
+        return bool(self._partial)
+
+    def _is_partial(self, data: bytes) -> bool:
+        return 0 < len(data) <= MAX_PARTIAL and not self._frames.cut(data)
 
     def add_text(self, text: str, last: bytes) -> None:
         """Take the text of reads like `text_template` that were not fed, and whose deltas are on their way already.
@@ -172,6 +204,9 @@ class AnswerDecoder:
         reader = self._reader
         if not self._ended:
             self._ended = True
+            partial, self._partial = self._partial, b""
+            if partial:
+                self._read(partial)
             if cause == "eof" and not reader.emit.failed:
                 self._last_words()
             reader.flush()
@@ -254,7 +289,7 @@ class Frames(Protocol):
         ...
 
 
-_BLANK_LINE = re.compile(rb"\n\r?\n").search
+_BLANK_LINE = re.compile(rb"\n\r?\n|\r\r").search
 
 
 class EventFrames:

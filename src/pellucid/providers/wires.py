@@ -33,6 +33,16 @@ class Decoder(Protocol):
         `last` is the latest of them."""
         ...
 
+    def texts_of(self, data: bytes) -> tuple[list[str], bytes] | None:
+        """The texts of a read that brings deltas like `text_template` and nothing else, and the last such frame; what
+        is not whole at its end is kept. None: it brings something else, and nothing was taken."""
+        ...
+
+    @property
+    def holds_partial(self) -> bool:
+        """Whether the next read goes on with a frame that has begun."""
+        ...
+
     def feed(self, data: bytes) -> list[ModelEvent]: ...
 
     def end(self, cause: Cause = "eof", error: ErrorInfo | None = None) -> list[ModelEvent]: ...

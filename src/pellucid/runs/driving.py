@@ -83,7 +83,11 @@ class LogWriter:
 
     def open_text(self, like: PartDeltaEvent) -> TextWriter:
         """See `TextSink`: each text is a batch of its own."""
-        return TextWriter(batches_like(like), self.add)
+        return TextWriter(batches_like(like), self.add, self._add_all)
+
+    def _add_all(self, batches: list[Batch]) -> None:
+        for batch in batches:
+            self.add(batch)
 
     async def finish(self, batch: Batch) -> bool:
         """Log the last batch; whether the log has its end then. A relay that is away is not waited for for ever."""

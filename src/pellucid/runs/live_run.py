@@ -14,7 +14,6 @@ run is never ahead of its reader.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Collection, Container, Sequence, Sized
 from contextlib import suppress
 from contextvars import Context, copy_context
@@ -151,14 +150,14 @@ class LiveRun:
         self._text_sink: TextSink | None = None
         self._text_like: PartDeltaEvent | None = None
         """What texts are the deltas of that are passed on without events; None if none are."""
-        self._queue: deque[Batch] = deque()
+        self._queue: list[Batch] = []
         self._failure: BaseException | None = None
         """What the receiver or a stage raised."""
         self._broken = 0
         """Up to here, counted from 1, the stages have no part any more: one raised, and what those before it held back
         would follow a batch that was lost."""
         self._waiters: list[asyncio.Future[None]] = []
-        self._side_events: deque[SideEvent] = deque()
+        self._side_events: list[SideEvent] = []
         """Emitted and not delivered yet. Threads append at any moment, so it is emptied and never replaced."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._answering: asyncio.Task[ToolOutcomes] | None = None
@@ -276,7 +275,7 @@ class LiveRun:
                 self.resume()
             else:
                 await self._step()
-        return self._queue.popleft()
+        return self._queue.pop(0)
 
     def _enqueue(self, batch: Batch) -> None:
         self._queue.append(batch)
@@ -574,7 +573,7 @@ class LiveRun:
     def _with_side_events(self, events: list[Event]) -> list[Event]:
         out: list[Event] = []
         while self._side_events:
-            out.append(self._side_events.popleft())
+            out.append(self._side_events.pop(0))
         return [*out, *events]
 
     # --- the end -----------------------------------------------------------------------------------------------

@@ -77,9 +77,13 @@ class InvokedDecoder:
         """See `Decoder`."""
         self.text_template = None
         """Never known: frames of an event stream have checksums."""
+        self.holds_partial = False
 
     def add_text(self, text: str, last: bytes) -> None:
         raise AssertionError("no read is like it")
+
+    def texts_of(self, data: bytes) -> tuple[list[str], bytes] | None:
+        return None
 
     def feed(self, data: bytes) -> list[ModelEvent]:
         events = self._feed(data)
