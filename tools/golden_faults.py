@@ -69,7 +69,7 @@ FAULTS = [
     ),
     Fault(
         "another status for the upstream's 429",
-        "protocols/statuses.py",
+        "protocols/errors.py",
         '"too_many_requests": 429',
         '"too_many_requests": 503',
         ("upstream-errors/*",),
@@ -160,7 +160,7 @@ FAULTS = [
     ),
     Fault(
         "an error of an MCP tool that counts as its result",
-        "tools/mcp_results.py",
+        "tools/mcp.py",
         "    if result.is_error:",
         "    if False:",
         ("tools/*",),
@@ -174,7 +174,7 @@ FAULTS = [
     ),
     Fault(
         "a cookie that pages of others may send",
-        "server/access/cookies.py",
+        "server/access/session.py",
         "HttpOnly; SameSite={same_site}",
         "SameSite={same_site}",
         ("access/session",),

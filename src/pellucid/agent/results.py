@@ -1,9 +1,4 @@
-"""What a run gave, whole.
-
-What a run used, and what it may use.
-
-What can go wrong in an agent's run beyond the model's own faults.
-"""
+"""What a run of an agent gives: its result, what it used and may use, and its own errors."""
 
 from __future__ import annotations
 

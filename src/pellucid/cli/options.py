@@ -1,7 +1,5 @@
-"""Options that several commands share, and how they become a configuration.
-
-What may be written to a terminal of what somebody else said.
-"""
+"""Options that several commands share, how they become a configuration, and what may be written to a terminal of text
+that comes from elsewhere."""
 
 from __future__ import annotations
 

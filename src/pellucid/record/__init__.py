@@ -12,7 +12,7 @@ have come. So:
 
 No input or output here, but for the file of the key (`keyfile`); no clock, and no randomness that is not handed in.
 
-* `digest` is what is hashed, and how; `chain` an entry and what it follows; `keys` who signs; `checkpoint` what is
+* `digest` is what is hashed, and how; `chain` an entry and what it follows; `keys` who signs, and what is
   signed. `lines` is the record as lines of JSON, and `verify` reads them and says what is wrong.
 """
 

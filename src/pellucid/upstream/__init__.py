@@ -2,7 +2,7 @@
 
 From the outside in: `client` (tries), `pool` and `connecting` (connections), `request` (what is sent), `connection`
 (one exchange on a socket), `parsing` and `decoding` (what comes back), `limits` (for how long), `response` (the
-receiver's side), `reader` (the same, pulled), `errors` (what can go wrong).
+receiver's side, pushed or pulled), `errors` (what can go wrong).
 """
 
 from .client import RETRY_STATUSES, UpstreamClient

@@ -6,7 +6,7 @@
 The rules, which `docs/views.md` explains:
 
 * Outside `raw` it is an allow-list, and it fails closed: the fields that leave are named in `fields`, kinds of parts
-  that leave in `values`, kinds of events in `less`, of side events in `sides`. What is new leaves nowhere until
+  that leave in `values`, kinds of events and of side events in `less`. What is new leaves nowhere until
   somebody names it.
 * What leaves is always a legal sequence (`pellucid.fold`), numbered without gaps, however the events were batched.
 * Messages and events are redacted by the same rules: what a redacted stream folds into is the redacted message.

@@ -7,9 +7,7 @@ What is left of a stream is a stream again: items and parts are counted anew, in
   that this reader may hold, it is told as reasoning, with nothing but its start, its end and the seal.
 * A summary is told with its first text. Ours is a part of its own, and waits for the provider's that is under way.
 * Deltas that do not leave are not looked at, and no event leaves whose kind is not in the table below; of side events,
-  what `sides` names.
-
-What of the side events leaves, for readers who may not see raw reasoning.
+  only what is named for them.
 
 An allow-list of names, and of fields within them: what an agent says of its own state, steps, activities and helpers,
 and what it asks people. What could hold a model's words in full (messages, calls, raw and custom events) does not

@@ -3,7 +3,7 @@
     from_pydantic(to_pydantic(messages)) == messages
     to_pydantic(from_pydantic(messages)) == messages
 
-A message is translated, translated back, and the difference to what it was (`difference`) is kept with it, as JSON:
+A message is translated, translated back, and the difference to what it was is kept with it, as JSON:
 
 * on a Pydantic AI message under `pellucid`: of a response's part in its `provider_details`, where it survives history
   processors, stores and front ends; of all else in the message's `metadata`;

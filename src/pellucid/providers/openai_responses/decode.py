@@ -1,4 +1,4 @@
-"""The items of one answer, as their events come.
+"""Bytes of a Responses answer to events, from a stream or a whole body: the items of one answer, as their events come.
 
 * An item is found by its `output_index`, never by its id: some servers give every event another one. Its parts are
   found by `summary_index` or `content_index`.
@@ -9,8 +9,6 @@
 * Items that interleave are held back until the earlier one is over. Where a server says so only at the end of
   everything (`Profile.item_end`), reasoning ends with the next item.
 * An error ends the answer once, in however many forms it is told.
-
-Bytes of a Responses answer to events: a stream, or a whole body. What they mean is in `items`.
 """
 
 from __future__ import annotations

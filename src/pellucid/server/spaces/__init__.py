@@ -5,7 +5,7 @@
 * `socket`: `/spaces/{name}/ws`, and MEW's `/ws`: who comes in, and what they say.
 * `replaying`: the same socket, for who only looks at the history.
 * `door`: who asks over HTTP: a participant's token opens its space, and nothing else does.
-* `endpoints`: which spaces there are, who is in one, and saying something; `reading`: what was said (`past`).
-* `mew`: the two paths of MEW's own.
+* `endpoints`: which spaces there are, who is in one, and saying something, also on the two paths of MEW's own;
+  `reading`: what was said.
 * `telling`, `openapi`: how answers are written, and described.
 """

@@ -4,7 +4,7 @@
   there were, of what, and their SHA-256: so that a file that was cut or changed is seen. With it stands the head of the
   space's record, where one is kept: what `pellucid record verify` knows.
 * `chat-jsonl`: a line of training data for each outermost reasoning (`training`).
-* `otel`: an event of OpenTelemetry's GenAI conventions for each (`telling`).
+* `otel`: an event of OpenTelemetry's GenAI conventions for each.
 
 What is said while it is read is not in it. Of one reasoning, at most `grown.MOST` envelopes are.
 

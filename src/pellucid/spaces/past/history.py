@@ -309,7 +309,7 @@ class History:
     def replay(
         self, what: Stretch = ALL, *, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
     ) -> AsyncIterator[list[Envelope]]:
-        """What was said, in batches, flagged `replayed`: at once, or `speed` times as fast as it was (`replaying`)."""
+        """What was said, in batches, flagged `replayed`: at once, or `speed` times as fast as it was."""
         return replay(self.log, what, sleep)
 
     async def _head_of_record(self) -> Mapping[str, Any] | None:

@@ -2,7 +2,7 @@
 
 * `Spaces` is all of them, `Space` one; a `Seat` is one connection of a participant, its `Outlet` where its frames go.
 * `state` judges and knows no I/O; `writer` appends what was judged, and begins anew where another replica was faster;
-  `seating` has those who sit there, and by `delivery` and `resuming` each is given what it may see, once and in order.
-* `hearing`, `flood`, `redaction` stand before all of it; `keeper` and `presence` say what nobody says: that somebody
+  `delivery` has those who sit there, and each is given what it may see, once and in order.
+* `hearing` and `redaction` stand before all of it; `keeper` and `presence` say what nobody says: that somebody
   came or left, that a context fell silent.
 """
