@@ -1,0 +1,56 @@
+"""Functions, methods, properties and classes of `src` that nothing in `src` uses: what only a test calls is dead code.
+
+    python tools/unused.py
+
+A name of the public interface, or one that a library calls, is a row of `CALLED_FROM_OUTSIDE`. The exit status is 1 if
+something else is unused, or if a row is not needed any more.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from vulture import Vulture  # type: ignore[import-untyped]
+
+HERE = Path(__file__).parents[1]
+
+CALLED_FROM_OUTSIDE = {
+    "the library's interface: `Agent`, its runs and results": (
+        *("all_messages_json", "new_messages_json", "output_validator", "run_stream", "run_sync", "stream_output"),
+        *("tool_plain",),
+    ),
+    "the library's interface: a participant of a space": ("listening", "observation", "reject"),
+    "the library's interface: settings of each provider's models": (
+        *("AnthropicModelSettings", "BedrockModelSettings", "CohereModelSettings", "GoogleModelSettings"),
+        *("GroqModelSettings", "HuggingFaceModelSettings", "MistralModelSettings", "OllamaModelSettings"),
+        *("OpenAIResponsesModelSettings",),
+    ),
+    "what a pool's owner may watch": ("idle_connections",),
+    "Python (PEP 562)": ("__dir__", "__getattr__"),
+    "click, asyncio, httptools, httpx, uvicorn, joserfc": (
+        *("capture_signals", "eof_received", "format_commands", "get_alg", "get_command", "handle_async_request"),
+        *("list_commands", "on_header", "on_status", "send_400_response"),
+    ),
+    "Pydantic AI": ("_get_event_iterator", "_provider_model_profile", "close_stream", "provider_url"),
+}
+DECORATORS = ["@*.command", "@*.group", "@click.command", "@click.group"]
+KINDS = ("class", "function", "method", "property")
+
+
+def main() -> int:
+    finder = Vulture(ignore_decorators=DECORATORS)
+    finder.scavenge([str(HERE / "src")], exclude=["*/migrations/*"])
+    found = [item for item in finder.get_unused_code(min_confidence=60) if item.typ in KINDS]
+    allowed = {name for names in CALLED_FROM_OUTSIDE.values() for name in names}
+    unused = [item for item in found if item.name not in allowed]
+    for item in unused:
+        print(f"{item.filename}:{item.first_lineno}: nothing in src uses the {item.typ} {item.name}")
+    needless = sorted(allowed - {item.name for item in found})
+    for name in needless:
+        print(f"{name} is used, or is gone: take it out of CALLED_FROM_OUTSIDE")
+    return 1 if unused or needless else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
