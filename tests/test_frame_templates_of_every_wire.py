@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import cycle, product
 from typing import Any
 
 import pytest
@@ -116,3 +116,23 @@ def test_a_read_that_holds_its_frame_twice_teaches_nothing() -> None:
     like.learn("", frame, "a", nothing)
     like.learn_read(b": " + frame + b"\ndata: " + frame + b"\n\n", "", frame)
     assert like.read is None
+
+
+@pytest.mark.parametrize("name", EVERY)
+@given(st.lists(st.integers(1, 300), min_size=1, max_size=6))
+def test_a_delta_comes_as_soon_as_its_frame_is_whole(name: str, sizes: list[int]) -> None:
+    """However the frames are cut: nothing whole is waited with, and what comes is what would come without templates."""
+    wire = EVERY[name]
+    frames = [*wire.begin, *(wire.frame(True, f" tok{number}", number) for number in range(12)), *wire.end]
+    with_templates, without = decoder(wire), decoder(wire)
+    without._template.tries = 0
+    short: list[ModelEvent] = []
+    long: list[ModelEvent] = []
+    data, at = b"".join(frames), 0
+    for size in cycle(sizes):
+        if at >= len(data):
+            break
+        read, at = data[at : at + size], at + size
+        short += with_templates.feed(read)
+        long += without.feed(read)
+        assert short == long

@@ -70,7 +70,8 @@ class Regex:
             raise NotRegular("it holds half of a surrogate pair") from None
         except re2.error as error:
             message = error.args[0] if error.args else ""
-            raise NotRegular(message.decode(errors="replace") if isinstance(message, bytes) else str(message)) from None
+            detail = message.decode(errors="replace") if isinstance(message, bytes) else str(message)
+            raise NotRegular(f"RE2 refuses it: {detail}") from None
         self.size: int = self.compiled.programsize
         if self.size > max_size:
             raise NotRegular(f"it is too large: {self.size} instructions, and may have {max_size}")

@@ -150,7 +150,7 @@ class AnswerDecoder:
         return bool(self._partial)
 
     def _is_partial(self, data: bytes) -> bool:
-        return 0 < len(data) <= MAX_PARTIAL and not self._frames.cut(data)
+        return 0 < len(data) <= MAX_PARTIAL and self._frames.cut(data) == 0
 
     def add_text(self, text: str, last: bytes) -> None:
         """Take the text of reads like `text_template` that were not fed, and whose deltas are on their way already.
@@ -279,7 +279,8 @@ class Frames(Protocol):
         ...
 
     def cut(self, data: bytes) -> int:
-        """Where the first frame of `data` seems to end, if none is under way; 0 if it does not seem to."""
+        """Where the first frame of `data` ends, if `data` begins one; 0 if it does not end there, -1 if that cannot be
+        seen. A frame whose end is not there is waited for."""
         ...
 
     def feed(self, data: bytes) -> list[Frame]: ...
@@ -289,7 +290,7 @@ class Frames(Protocol):
         ...
 
 
-_BLANK_LINE = re.compile(rb"\n\r?\n|\r\r").search
+_BLANK_LINE = re.compile(rb"\n\r?\n|\r\r|\n\r\Z").search
 
 
 class EventFrames:

@@ -104,7 +104,7 @@ class MessageFrames:
         """What the headers of the last event called it: thousands share them."""
 
     def cut(self, data: bytes) -> int:
-        return 0
+        return -1
 
     def feed(self, data: bytes) -> list[Frame]:
         if self._whole is None and data:
