@@ -180,7 +180,7 @@ def test_every_event_has_a_place_in_ag_ui(dialect: agui.DialectName) -> None:
     call = ToolCallPart("f", "{}", "c1")
     events: list[Event] = [
         *a_turn(call),
-        *(agui.side(agui.CustomEvent(name="n", value=1)), SideEvent("a", "b", 1)),
+        *(agui.CustomEvent(name="n", value=1).as_side_event(), SideEvent("a", "b", 1)),
         *(FunctionToolCallEvent(call), FunctionToolResultEvent(ToolReturnPart("f", "1", "c1"), "fco_1")),
         *(FinalResultEvent(), ResponseStartEvent(Origin("p", "w", "m"))),
         *(ItemStartEvent(0, "reasoning", id="rs_1"), SummaryEvent(0, "in short"), ItemEndEvent(0)),

@@ -26,7 +26,7 @@ from pellucid.parts import (
     Usage,
 )
 from pellucid.protocols import agui
-from pellucid.protocols.agui import DialectName, Encoder, side
+from pellucid.protocols.agui import DialectName, Encoder
 from pellucid.run import CallTools, Effect, Minter, Run
 from pellucid.settings import ModelCall
 
@@ -92,7 +92,7 @@ def runs(draw: st.DrawFn, sides: bool = True) -> list[list[Event]]:
         for at in sorted(draw(st.lists(st.integers(0, len(SIDES) - 1), unique=True, max_size=6))):
             where = draw(st.integers(0, len(batches) - 2)) if len(batches) > 1 else 0
             batch = batches[where]
-            batch.insert(draw(st.integers(0, max(0, len(batch) - 1))), side(SIDES[at]))
+            batch.insert(draw(st.integers(0, max(0, len(batch) - 1))), SIDES[at].as_side_event())
     return batches
 
 

@@ -22,7 +22,7 @@ from pellucid.events import (
 )
 from pellucid.parts import ModelResponse, SealedPart, ThinkingPart, Usage
 from pellucid.protocols import agui
-from pellucid.protocols.agui import AGUIEvent, DialectName, Encoder, decode_event, encode_event, marks, proto, side
+from pellucid.protocols.agui import AGUIEvent, DialectName, Encoder, decode_event, encode_event, marks, proto
 from pellucid.protocols.agui.history import history_of
 from pellucid.protocols.agui.messages import AssistantMessage, Message, ReasoningMessage, UserMessage
 from pellucid.protocols.agui.verify import verify
@@ -373,13 +373,13 @@ def test_every_event_that_is_handed_in_leaves_or_is_unknown_there(dialect: Diale
         agui.SubagentStartedEvent(subagent_run_id="s", name="n"),
         agui.RawEvent(event=1),
     ):
-        told = types(streamed([[side(event)]], dialect))
+        told = types(streamed([[event.as_side_event()]], dialect))
         assert told[1:] == ([event.type] if event.type in known else [])
 
 
 def test_an_interrupt_is_how_the_run_ends() -> None:
     batches = turn(("text", 0, "May I?"))
-    batches[0].insert(0, side(agui.Interrupt(id="i", reason="tool_call", message="May I?")))
+    batches[0].insert(0, agui.Interrupt(id="i", reason="tool_call", message="May I?").as_side_event())
     finished = streamed(batches)[-1]
     assert finished["outcome"] == {
         "type": "interrupt",

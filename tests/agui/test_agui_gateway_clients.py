@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from pellucid.protocols import agui
-from pellucid.protocols.agui import DialectName, side
+from pellucid.protocols.agui import DialectName
 from tests.agui import agui_client, agui_node
 from tests.agui.agui_client import VERSIONS, Converse, Version
 from tests.agui.agui_gateway_kit import ON, USER, WEATHER, Agent, path_of, plainly, run
@@ -42,13 +42,13 @@ HALT = "agent:weather"
 AGENT = Agent(
     HALT,
     [
-        side(agui.StepStartedEvent(step_name="plan")),
-        side(agui.StateSnapshotEvent(snapshot={"n": 1})),
-        side(agui.ActivitySnapshotEvent(message_id="act", activity_type="plan", content={"done": 0})),
+        agui.StepStartedEvent(step_name="plan").as_side_event(),
+        agui.StateSnapshotEvent(snapshot={"n": 1}).as_side_event(),
+        agui.ActivitySnapshotEvent(message_id="act", activity_type="plan", content={"done": 0}).as_side_event(),
         lambda emitter: emitter.thinking("k", "I must ask."),
-        side(agui.StepFinishedEvent(step_name="plan")),
+        agui.StepFinishedEvent(step_name="plan").as_side_event(),
         lambda emitter: emitter.tool_call("f", "{}", name="weather", call_id="call_w"),
-        side(agui.Interrupt(id="call_w", reason="tool_call", message="May I?", tool_call_id="call_w")),
+        agui.Interrupt(id="call_w", reason="tool_call", message="May I?", tool_call_id="call_w").as_side_event(),
     ],
     [lambda emitter: emitter.text("t", "So be it.")],
 )

@@ -13,7 +13,7 @@ from ag_ui.core import Event as TheirEvent
 from pydantic import TypeAdapter
 
 from pellucid.protocols import agui
-from pellucid.protocols.agui import DialectName, side
+from pellucid.protocols.agui import DialectName
 from pellucid.server.access.policy import Policy
 from pellucid.server.config import check_config
 from pellucid.view.less import SIDES
@@ -31,15 +31,15 @@ DIALECTS: list[DialectName] = ["1.0", "0.x", "thinking", "proposal"]
 STATEFUL = Agent(
     "agent:stateful",
     [
-        side(agui.StateSnapshotEvent(snapshot={"n": 1}, raw_event={"thought": SECRET})),
-        side(agui.StateDeltaEvent(delta=[], metadata={"thought": SECRET})),
-        side(agui.StepStartedEvent(step_name="plan")),
-        side(agui.ActivitySnapshotEvent(message_id="act", activity_type="plan", content={"done": 0})),
-        side(agui.RawEvent(event={"thought": SECRET})),
-        side(agui.CustomEvent(name="thought", value=SECRET)),
-        side(agui.ReasoningMessageChunkEvent(message_id="mused", delta=SECRET)),
-        side(agui.TextMessageChunkEvent(message_id="said", delta=SECRET)),
-        side(agui.MessagesSnapshotEvent(messages=[agui.ReasoningMessage(id="r", content=SECRET)])),
+        agui.StateSnapshotEvent(snapshot={"n": 1}, raw_event={"thought": SECRET}).as_side_event(),
+        agui.StateDeltaEvent(delta=[], metadata={"thought": SECRET}).as_side_event(),
+        agui.StepStartedEvent(step_name="plan").as_side_event(),
+        agui.ActivitySnapshotEvent(message_id="act", activity_type="plan", content={"done": 0}).as_side_event(),
+        agui.RawEvent(event={"thought": SECRET}).as_side_event(),
+        agui.CustomEvent(name="thought", value=SECRET).as_side_event(),
+        agui.ReasoningMessageChunkEvent(message_id="mused", delta=SECRET).as_side_event(),
+        agui.TextMessageChunkEvent(message_id="said", delta=SECRET).as_side_event(),
+        agui.MessagesSnapshotEvent(messages=[agui.ReasoningMessage(id="r", content=SECRET)]).as_side_event(),
         lambda emitter: emitter.thinking("k", SECRET),
         lambda emitter: emitter.text("t", "The answer."),
     ],

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pellucid.errors import IllegalEvent
 from pellucid.events import Event, RunEndEvent
 from pellucid.parts import Usage
-from pellucid.protocols.agui import DialectName, Encoder, Interrupt, side
+from pellucid.protocols.agui import DialectName, Encoder, Interrupt
 from pellucid.protocols.agui import events as e
 from pellucid.protocols.agui.messages import (
     ActivityMessage,
@@ -93,7 +93,7 @@ def told(events: list[Any], dialect: DialectName = "1.0", **options: Any) -> lis
     out = encoder.start()
     for one in events:
         try:
-            out += encoder.feed([side(one)], 1)
+            out += encoder.feed([one.as_side_event()], 1)
         except IllegalEvent:
             continue
     return events_of(out + encoder.feed([DONE], 1))
@@ -123,7 +123,7 @@ def test_so_it_is_between_what_a_model_says(
     batches: list[list[Event]] = [[event] for batch in turn(*script) for event in batch]
     places = sorted(place % len(batches) for place, _ in zip(at, events, strict=False))
     for place, one in reversed(list(zip(places, events, strict=True))):
-        batches.insert(place, [side(one)])
+        batches.insert(place, [one.as_side_event()])
     encoder = Encoder("t", "r", dialect, chunks=chunks)
     out = encoder.start()
     for batch in batches:

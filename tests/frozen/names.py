@@ -184,6 +184,7 @@ def _subclasses(cls: type[msgspec.Struct]) -> Iterator[Struct]:
 
 def request_roots() -> dict[str, dict[str, Struct]]:
     """What each protocol reads whole, by the name it has in this list."""
+    from pellucid.protocols.agui.interrupts import Approval
     from pellucid.protocols.agui.messages import RunAgentInput
     from pellucid.protocols.agui.request import Options
     from pellucid.protocols.ai_sdk import messages as ui
@@ -201,7 +202,7 @@ def request_roots() -> dict[str, dict[str, Struct]]:
     return {
         "openresponses": {"create": CreateResponse},
         "chat_completions": {"create": CreateChatCompletion},
-        "agui": {"run": RunAgentInput, "options": Options},
+        "agui": {"run": RunAgentInput, "options": Options, "approval": Approval},
         "ai_sdk": {"ask": Body, **parts},
         "chat": {"ask": Ask, "change": Change},
     }

@@ -56,6 +56,7 @@ from ..tools import (
     Toolbox,
     ToolDenied,
     call_all,
+    deferred_event,
 )
 from ..tools.calling import Result, arguments_of
 from ..tools.functions import takes_context
@@ -298,11 +299,9 @@ class AgentRun(Generic[Out]):
         gate = self._gate = Gate([call.tool_call_id for call in plan.pending])
         called = await call_all(plan.toolbox, functions, self.ctx, self._attempts, gate)
         if gate.left:
-            from .interrupts import interrupt_of  # a protocol, of which most runs need nothing
-
             self._left = [call for call in calls if call.tool_call_id in gate.left]
             for call in self._left:
-                self._run.emit(interrupt_of(call, gate.left[call.tool_call_id]))
+                self._run.emit(deferred_event(call, gate.left[call.tool_call_id]))
         made = {result.tool_call_id: result for result in (*answers.values(), *called)}
         results = [made[call.tool_call_id] for call in calls if call.tool_call_id in made]
         return ToolOutcomes(results, left=frozenset(gate.left))

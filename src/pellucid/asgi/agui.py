@@ -20,13 +20,12 @@ one answer: by its own id, or, unless its tool is the client's, by that of the i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from inspect import isawaitable
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
-from ..agent.interrupts import approvals_of, call_of
 from ..agent.starting import Start, Startable, unanswered, with_state
 from ..data_directory import default_seal_keys
 from ..errors import ErrorInfo, PellucidError, RequestError
@@ -35,12 +34,14 @@ from ..parts import ModelResponse, Origin, SealedPart, ToolCallPart
 from ..protocols import agui
 from ..protocols.agui import DialectName, Encoder, Request, dialect_of, parse_input
 from ..protocols.agui.history import belongs, history_of
+from ..protocols.agui.interrupts import approval_of, call_of
+from ..protocols.agui.messages import ResumeEntry
 from ..protocols.agui.proto import MEDIA_TYPE, accepted, delta_frames, encode_frame
 from ..runs.seal_stage import SealStage
 from ..sealing import Attached, KeyFile, Keys, Sealed, Sealer, SealError, attach, env_keys
 from ..settings import ModelSettings
 from ..telemetry import log, place_of
-from ..tools import DeferredToolResults
+from ..tools import DeferredToolResults, ToolApproved, ToolDenied
 from ..view import Reader, Redactor, View, redact_error, view_of
 from . import http
 from .streaming import FAULT, ASGIWriter, BodyWriter, is_client_error, serve_stream
@@ -158,7 +159,7 @@ class AGUIApp:
             Start(
                 messages=asked.messages,
                 tools=asked.tools,
-                results=DeferredToolResults(approvals=approvals_of(request.resume)),
+                results=DeferredToolResults(approvals=_approvals(request.resume)),
                 deps=with_state(await deps if isawaitable(deps) else deps, input.state),
                 settings=ModelSettings(**asked.settings),
                 stages=(SealStage(sealer.seal),) if reasoning and dialect.seals != "none" else (),
@@ -226,6 +227,18 @@ class _Exchange:
 
 
 _NOT_POSTED = agui.error_body(ErrorInfo("invalid_request", "a run is asked for with POST", code="method_not_allowed"))
+
+
+def _approvals(resume: Sequence[ResumeEntry]) -> dict[str, ToolApproved | ToolDenied]:
+    """The answers to requests for approval, by the call's id; other entries are for their agent to understand. Raises
+    `RequestError` naming the place."""
+    found: dict[str, ToolApproved | ToolDenied] = {}
+    for index, entry in enumerate(resume):
+        if (call := call_of(entry.interrupt_id)) is not None:
+            answer = approval_of(entry, f"resume[{index}].payload")
+            denied = ToolDenied(answer.reason) if answer.reason else ToolDenied()
+            found[call] = ToolApproved(answer.edited_args) if answer.approved else denied
+    return found
 
 
 def _keys(given: Keys | str | Path | None) -> Keys | Callable[[], Keys]:

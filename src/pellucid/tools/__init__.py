@@ -11,6 +11,7 @@ from .deferred import (
     Gate,
     ToolApproved,
     ToolDenied,
+    deferred_event,
 )
 from .functions import ModelRetry, Shape, Tool, shape_of
 from .protocol import AnyTool, ToolFailed
@@ -36,6 +37,7 @@ __all__ = [
     "ToolFailed",
     "Toolbox",
     "call_all",
+    "deferred_event",
     "gather",
     "load_tools",
     "shape_of",

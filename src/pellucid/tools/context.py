@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from ..events import SideEvent
 from ..parts import ModelMessage, Usage, UserContent
 
 Deps = TypeVar("Deps")
+
+
+@runtime_checkable
+class HasSideEvent(Protocol):
+    """An event of a protocol that a run can carry."""
+
+    def as_side_event(self) -> SideEvent: ...
 
 
 @dataclass(frozen=True)
@@ -45,13 +52,11 @@ class RunContext(Generic[Deps]):
         May be called from any thread. Raises `TypeError` for anything else.
         """
         if not isinstance(event, SideEvent):
-            from ..protocols.agui import AGUIEvent, Interrupt, side
-
-            if not isinstance(event, (AGUIEvent, Interrupt)):
+            if not isinstance(event, HasSideEvent):
                 raise TypeError(
                     f"{type(event).__name__} is no event that can be emitted: give a SideEvent, or an event of "
                     "pellucid.protocols.agui"
                 )
-            event = side(event)
+            event = event.as_side_event()
         if self.sides is not None:
             self.sides(event)

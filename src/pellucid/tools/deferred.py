@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from ..events import SideEvent
 from ..parts import ToolCallPart
 
 
@@ -46,6 +47,23 @@ class CallDeferred(Exception):
 
 
 Deferral: TypeAlias = ApprovalRequired | CallDeferred
+
+
+def deferred_event(call: ToolCallPart, why: Deferral) -> SideEvent:
+    """What a run says of a call that it waits for: the side event `run`, `deferred`. Each protocol has its form of it.
+
+    Its value has `tool_call_id`, `tool_name`, `approval` (whether it needs approval, or a result), and `message`,
+    `metadata` and `response_schema` as the tool gave them.
+    """
+    value: dict[str, Any] = {
+        "tool_call_id": call.tool_call_id,
+        "tool_name": call.tool_name,
+        "approval": isinstance(why, ApprovalRequired),
+        "message": why.message,
+        "metadata": why.metadata,
+        "response_schema": None if isinstance(why, ApprovalRequired) else why.response_schema,
+    }
+    return SideEvent("run", "deferred", value)
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,7 @@ SIDES: dict[tuple[str, str], frozenset[str] | None] = {
     ("agui", "SUBAGENT_ERROR"): _OWNED | {"message", "code"},
     ("agui", "interrupt"): _INTERRUPT,
     ("agui", "result"): None,
+    ("run", "deferred"): frozenset(["tool_call_id", "tool_name", "approval", "message", "metadata", "response_schema"]),
 }
 """The fields of its value that leave, by namespace and name; None: the value is one thing, and leaves whole."""
 

@@ -14,11 +14,10 @@ from pydantic_ai import messages as theirs
 from pydantic_ai.tools import DeferredToolRequests, ToolApproved, ToolDenied
 from pydantic_ai.tools import DeferredToolResults as TheirResults
 
-from ...agent.interrupts import interrupt_of
 from ...events import SideEvent
-from ...protocols.agui import AGUIEvent, CustomEvent, Interrupt, side
-from ...protocols.agui.sides import NAMESPACE
-from ...tools import ApprovalRequired, CallDeferred, DeferredToolResults
+from ...protocols.agui import AGUIEvent, CustomEvent, Interrupt
+from ...protocols.agui.messages import NAMESPACE
+from ...tools import ApprovalRequired, CallDeferred, DeferredToolResults, deferred_event
 from ...tools import ToolDenied as Denied
 from . import inward
 
@@ -29,7 +28,7 @@ def aside_of(event: Any) -> SideEvent | None:
         return None
     said = event.to_payload()
     found = _event(said)
-    return found or side(CustomEvent(name=event.name, value=inward.jsonable(said)))
+    return found or CustomEvent(name=event.name, value=inward.jsonable(said)).as_side_event()
 
 
 def asides_of(result: Any) -> list[SideEvent]:
@@ -50,7 +49,7 @@ def interrupts_of(output: Any, callers: Collection[str]) -> list[SideEvent]:
         (call, CallDeferred(said.get(call.tool_call_id))) for call in output.calls if call.tool_name not in callers
     ]
     leave = [(call, ApprovalRequired(said.get(call.tool_call_id))) for call in output.approvals]
-    return [interrupt_of(inward.response_part(call), why) for call, why in (*leave, *calls)]  # type: ignore[arg-type]
+    return [deferred_event(inward.response_part(call), why) for call, why in (*leave, *calls)]  # type: ignore[arg-type]
 
 
 def results_to(results: DeferredToolResults) -> TheirResults:
@@ -67,7 +66,7 @@ def results_to(results: DeferredToolResults) -> TheirResults:
 
 def _event(said: Any) -> SideEvent | None:
     if isinstance(said, (AGUIEvent, Interrupt)):
-        return side(said)
+        return said.as_side_event()
     if not (type(said).__module__.startswith("ag_ui.") and hasattr(said, "type") and hasattr(said, "model_dump")):
         return None
     fields = said.model_dump(mode="json", by_alias=True, exclude_none=True)

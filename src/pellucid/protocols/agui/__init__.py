@@ -2,8 +2,8 @@
 
 `Encoder` writes a run as its events, `parse_input` reads what a run is asked with. The protocol's own classes are here
 for whoever speaks it: events (`decode_event`, `encode_event`), messages, and what goes with a run; `Expander` turns
-chunks into whole events, `side` carries an event of an agent's through a run. `pellucid.protocols.agui.verify` says
-whether a sequence of events is legal.
+chunks into whole events; an event's `as_side_event` is what carries it through a run.
+`pellucid.protocols.agui.verify` says whether a sequence of events is legal.
 """
 
 from ..errors import status_of
@@ -85,7 +85,6 @@ from .messages import (
     VideoContent,
 )
 from .request import Options, Request, parse_input
-from .sides import side
 
 __all__ = [
     "DIALECTS",
@@ -168,6 +167,5 @@ __all__ = [
     "encode_event",
     "error_body",
     "parse_input",
-    "side",
     "status_of",
 ]

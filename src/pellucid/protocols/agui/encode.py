@@ -63,6 +63,7 @@ from .dialects import DIALECTS, Dialect, DialectName
 from .ending import outcome_of, seals_ahead, usage_of
 from .marks import carrier_id, mark, message_id, span_id
 from .messages import (
+    NAMESPACE,
     ActivityMessage,
     AudioContent,
     ContentPart,
@@ -76,7 +77,7 @@ from .messages import (
     UrlSource,
     VideoContent,
 )
-from .sides import NAMESPACE, Sides
+from .sides import DEFERRED, Sides
 from .thread import Thread, shaped
 
 _MEDIA: dict[str, tuple[type[ImageContent | AudioContent | VideoContent | DocumentContent], str]] = {
@@ -472,7 +473,7 @@ class Encoder:
             self._thread.result(id, result.tool_call_id, content)
 
     def _side(self, event: SideEvent, place: int) -> None:
-        if event.namespace != NAMESPACE:
+        if event.namespace != NAMESPACE and (event.namespace, event.name) != DEFERRED:
             return
         for told in self._sides.feed(event):
             if isinstance(told, e.ActivitySnapshotEvent | e.TextMessageStartEvent | e.ReasoningMessageStartEvent):

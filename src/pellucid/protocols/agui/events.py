@@ -15,8 +15,9 @@ import msgspec
 from msgspec import Meta
 
 from ...errors import RequestError
+from ...events import SideEvent
 from ...text import writable
-from .messages import ContentPart, Interrupt, Message, Metadata, RunAgentInput, TokenUsage
+from .messages import NAMESPACE, ContentPart, Interrupt, Message, Metadata, RunAgentInput, TokenUsage
 
 Milliseconds: TypeAlias = Annotated[int, Meta(ge=-(2**53) + 1, le=2**53 - 1)]
 """Since 1970; what JavaScript can hold."""
@@ -38,6 +39,11 @@ class _Event(
     timestamp: Milliseconds | None = None
     raw_event: Any = None
     metadata: Metadata | None = None
+
+    def as_side_event(self) -> SideEvent:
+        """The side event that carries it through a run."""
+        value = msgspec.to_builtins(self)
+        return SideEvent(NAMESPACE, value.pop("type"), value)
 
 
 class _Owned(_Event, frozen=True, kw_only=True):

@@ -12,11 +12,17 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from ...events import SideEvent
+
 PROTOCOL_VERSION = "1.0"
 
 Metadata: TypeAlias = dict[str, Any]
 """Open by key; `ag-ui` is reserved for the protocol."""
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
+
+
+NAMESPACE = "agui"
+"""That of the side events by which a run carries this protocol's own."""
 
 
 class _Wire(msgspec.Struct, rename="camel", omit_defaults=True, repr_omit_defaults=True):
@@ -199,6 +205,10 @@ class Interrupt(_Wire, kw_only=True):
     expires_at: str | None = None
     metadata: Metadata | None = None
     subagent_run_id: str | None = None
+
+    def as_side_event(self) -> SideEvent:
+        """The side event that carries it through a run."""
+        return SideEvent(NAMESPACE, "interrupt", msgspec.to_builtins(self))
 
 
 class ResumeEntry(_Wire, kw_only=True):

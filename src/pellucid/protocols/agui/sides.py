@@ -1,8 +1,9 @@
 """What an agent says beside its model: state, activities, steps, subagents, custom and raw events.
 
-They come as side events of the namespace `agui`, named by their type, with the event's fields (`side` makes one), and
-leave where they stand. Two names are no events but tell how the run ends: `interrupt`, with an interrupt's fields, and
-`result`, with any value. What the run itself says (RUN_STARTED, RUN_FINISHED, RUN_ERROR) it says alone.
+They come as side events of the namespace `agui`, named by their type, with the event's fields (`as_side_event` of an
+event makes one), and leave where they stand. Two names are no events but tell how the run ends: `interrupt`, with an
+interrupt's fields, and `result`, with any value. A call that a run waits for is an interrupt, too. What the run itself
+says (RUN_STARTED, RUN_FINISHED, RUN_ERROR) it says alone.
 
 What the dialect has no word for is left out, and chunks are expanded. Nothing that leaves here can break a stream: what
 would is mended (`ledger` says how), no delta is empty, `closing` ends what is left. Of interrupts with one id the last
@@ -22,18 +23,13 @@ from ...events import SideEvent
 from . import events as e
 from .chunks import Expander
 from .dialects import Dialect
+from .interrupts import interrupt_of
 from .ledger import Ledger
-from .messages import Interrupt, Message
+from .messages import NAMESPACE, Interrupt, Message
 from .thread import shaped, text_of
 
-NAMESPACE = "agui"
-
-
-def side(event: e.AGUIEvent | Interrupt) -> SideEvent:
-    """The side event that carries it through a run."""
-    value = msgspec.to_builtins(event)
-    name = "interrupt" if isinstance(event, Interrupt) else value.pop("type")
-    return SideEvent(NAMESPACE, name, value)
+DEFERRED = ("run", "deferred")
+"""The side event by which a run says what it waits for (namespace and name)."""
 
 
 _THE_RUNS = (e.RunStartedEvent, e.RunFinishedEvent, e.RunErrorEvent)
@@ -60,8 +56,9 @@ class Sides:
             self.result = event.value
             return []
         try:
-            if event.name == "interrupt":
-                interrupt = msgspec.convert(event.value, Interrupt)
+            if event.name in ("interrupt", DEFERRED[1]):
+                own = event.name == "interrupt"
+                interrupt = msgspec.convert(event.value, Interrupt) if own else interrupt_of(event.value)
                 self._interrupts[interrupt.id] = interrupt
                 return []
             said = e.decode_event({**event.value, "type": event.name})
