@@ -26,15 +26,20 @@ from .profiles import Profile
 from .setting_fields import Body, SettingFields, Settings
 
 
+def tool_result(call_id: str, name: str, content: str) -> Body:
+    """The result of a function, as most wires write it."""
+    return {"role": "tool", "tool_call_id": call_id, "content": content}
+
+
 @dataclass(frozen=True, kw_only=True)
 class ChatMessages:
     """How a wire writes its messages."""
 
     user: Callable[[UserPromptPart], Body]
-    tool_result: Callable[[str, str, str], Body]
-    """Of a call's id, the function's name, and the text."""
     assistant: Callable[[ModelResponse, Profile, Origin, ModelCall], Body | None]
     """One earlier answer; None when nothing of it may be sent."""
+    tool_result: Callable[[str, str, str], Body] = tool_result
+    """Of a call's id, the function's name, and the text."""
 
     def write(self, call: ModelCall, row: Profile, target: Origin) -> list[Body]:
         """The messages of a request. Raises `RequestError` for what the wire cannot carry."""

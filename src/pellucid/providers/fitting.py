@@ -123,3 +123,15 @@ def _plan(to: type[msgspec.Struct]) -> tuple[_Field, ...]:
 
 def _is_struct(type_: Any) -> bool:
     return isinstance(type_, type) and issubclass(type_, msgspec.Struct)
+
+
+def int_of(raw: dict[str, Any], name: str) -> int | None:
+    """The member `name`, if it is an integer."""
+    value = raw.get(name)
+    return value if type(value) is int else None
+
+
+def dict_of(raw: dict[str, Any], name: str) -> dict[str, Any]:
+    """The member `name`, if it is an object; else an empty one."""
+    value = raw.get(name)
+    return value if isinstance(value, dict) else {}

@@ -56,9 +56,9 @@ class Sides:
             self.result = event.value
             return []
         try:
-            if event.name in ("interrupt", DEFERRED[1]):
-                own = event.name == "interrupt"
-                interrupt = msgspec.convert(event.value, Interrupt) if own else interrupt_of(event.value)
+            waits = (event.namespace, event.name) == DEFERRED
+            if waits or event.name == "interrupt":
+                interrupt = interrupt_of(event.value) if waits else msgspec.convert(event.value, Interrupt)
                 self._interrupts[interrupt.id] = interrupt
                 return []
             said = e.decode_event({**event.value, "type": event.name})

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...parts import Usage
+from ..fitting import dict_of, int_of
 
 
 def merge_usage(known: dict[str, Any], news: dict[str, Any]) -> dict[str, Any]:
@@ -17,18 +18,18 @@ def merge_usage(known: dict[str, Any], news: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_usage(raw: dict[str, Any]) -> Usage:
-    fresh, output = _int(raw, "input_tokens"), _int(raw, "output_tokens")
-    written, read = _int(raw, "cache_creation_input_tokens"), _int(raw, "cache_read_input_tokens")
-    details = {name: value for name in raw if (value := _int(raw, name)) is not None}
+    fresh, output = int_of(raw, "input_tokens"), int_of(raw, "output_tokens")
+    written, read = int_of(raw, "cache_creation_input_tokens"), int_of(raw, "cache_read_input_tokens")
+    details = {name: value for name in raw if (value := int_of(raw, name)) is not None}
     # How the cache writes divide up, how often which tool of the provider ran, how much of the output was thought.
     for nested in ("cache_creation", "server_tool_use", "output_tokens_details"):
         inner = raw.get(nested)
         if isinstance(inner, dict):
-            details |= {name: value for name in inner if (value := _int(inner, name))}
+            details |= {name: value for name in inner if (value := int_of(inner, name))}
     return Usage(
         input_tokens=None if fresh is None else fresh + (written or 0) + (read or 0),
         output_tokens=output,
-        output_reasoning_tokens=_int(_dict(raw, "output_tokens_details"), "thinking_tokens"),
+        output_reasoning_tokens=int_of(dict_of(raw, "output_tokens_details"), "thinking_tokens"),
         cache_read_tokens=read,
         cache_write_tokens=written,
         details=details | _iterations(raw.get("iterations")),
@@ -46,15 +47,5 @@ def _iterations(raw: Any) -> dict[str, int]:
         # A fallback's sampling is in the totals, like the model's own.
         if kind not in ("message", "fallback"):
             for name in ("input_tokens", "output_tokens"):
-                counts[f"{kind}_{name}"] = counts.get(f"{kind}_{name}", 0) + (_int(entry, name) or 0)
+                counts[f"{kind}_{name}"] = counts.get(f"{kind}_{name}", 0) + (int_of(entry, name) or 0)
     return counts
-
-
-def _int(raw: dict[str, Any], name: str) -> int | None:
-    value = raw.get(name)
-    return value if type(value) is int else None
-
-
-def _dict(raw: dict[str, Any], name: str) -> dict[str, Any]:
-    value = raw.get(name)
-    return value if isinstance(value, dict) else {}

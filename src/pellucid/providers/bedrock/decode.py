@@ -16,7 +16,7 @@ from ...framing.eventstream import DEFAULT_LIMIT, EventStreamDecoder, EventStrea
 from ...framing.sse import SSE
 from ...parts import FinishReason, Origin, Usage
 from ..answer import AnswerDecoder, Body, Frame, Reader
-from ..fitting import loose_json
+from ..fitting import int_of, loose_json
 from ..profiles import Profile
 from .blocks import Blocks
 from .chunk import dict_of, dicts_of, index_of, read_delta, read_object, text_of
@@ -37,11 +37,11 @@ FINISH_REASONS: dict[str, FinishReason] = {
 
 def read_usage(raw: dict[str, Any]) -> Usage:
     """`inputTokens` leaves out what was read from a cache or written to one; the total of the input does not."""
-    fresh, output = _int(raw, "inputTokens"), _int(raw, "outputTokens")
-    read, written = _int(raw, "cacheReadInputTokens"), _int(raw, "cacheWriteInputTokens")
-    details = {name: value for name in raw if name not in _STANDARD and (value := _int(raw, name)) is not None}
+    fresh, output = int_of(raw, "inputTokens"), int_of(raw, "outputTokens")
+    read, written = int_of(raw, "cacheReadInputTokens"), int_of(raw, "cacheWriteInputTokens")
+    details = {name: value for name in raw if name not in _STANDARD and (value := int_of(raw, name)) is not None}
     for entry in dicts_of(raw.get("cacheDetails")):
-        count = _int(entry, "inputTokens")
+        count = int_of(entry, "inputTokens")
         if count is not None:
             details[f"cacheDetails.{entry.get('ttl')}"] = count
     return Usage(
@@ -51,11 +51,6 @@ def read_usage(raw: dict[str, Any]) -> Usage:
         cache_write_tokens=written,
         details=details,
     )
-
-
-def _int(raw: dict[str, Any], name: str) -> int | None:
-    value = raw.get(name)
-    return value if type(value) is int else None
 
 
 # Counts that have a field of their own, the total of them, and second names of the same.

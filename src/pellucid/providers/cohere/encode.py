@@ -82,10 +82,6 @@ def _output(output: OutputFormat) -> Body:
 # --- messages ----------------------------------------------------------------------------------------------------
 
 
-def _tool_result(call_id: str, name: str, content: str) -> Body:
-    return {"role": "tool", "tool_call_id": call_id, "content": content}
-
-
 def _content(content: UserContent) -> Body:
     match content:
         case Text():
@@ -136,7 +132,7 @@ def _assistant(response: ModelResponse, row: Profile, target: Origin, call: Mode
     return body
 
 
-_MESSAGES = ChatMessages(user=user_message(_content), tool_result=_tool_result, assistant=_assistant)
+_MESSAGES = ChatMessages(user=user_message(_content), assistant=_assistant)
 _REQUEST = ChatRequest(
     settings=_PATHS, thinking=_write_thinking, messages=_MESSAGES.write, tools=_tools, output=_output
 )

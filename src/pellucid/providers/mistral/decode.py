@@ -17,7 +17,7 @@ from ...errors import ErrorInfo
 from ...parts import FinishReason, OpaquePart, Origin, Usage
 from ..answer import AnswerDecoder, EventFrames, Reader
 from ..faults import fault_of_value
-from ..fitting import loose_json
+from ..fitting import dict_of, int_of, loose_json
 from ..frame_template import SkipRule
 from ..profiles import Profile
 from ..tagged import TEXT, TaggedText
@@ -268,27 +268,17 @@ def _fault(chunk: Chunk, data: bytes, name: str) -> ErrorInfo | None:
 
 def read_usage(raw: dict[str, Any]) -> Usage:
     """Token counts. Mistral mostly does not count reasoning apart; then it is not known here."""
-    of_prompt, of_completion = _dict(raw, "prompt_tokens_details"), _dict(raw, "completion_tokens_details")
-    cached = _int(of_prompt, "cached_tokens")
+    of_prompt, of_completion = dict_of(raw, "prompt_tokens_details"), dict_of(raw, "completion_tokens_details")
+    cached = int_of(of_prompt, "cached_tokens")
     return Usage(
-        input_tokens=_int(raw, "prompt_tokens"),
-        output_tokens=_int(raw, "completion_tokens"),
-        output_reasoning_tokens=_int(of_completion, "reasoning_tokens"),
-        cache_read_tokens=cached if cached is not None else _int(raw, "num_cached_tokens"),
-        input_audio_tokens=_int(of_prompt, "audio_tokens"),
-        details={name: raw[name] for name in raw if name not in _STANDARD and _int(raw, name) is not None},
+        input_tokens=int_of(raw, "prompt_tokens"),
+        output_tokens=int_of(raw, "completion_tokens"),
+        output_reasoning_tokens=int_of(of_completion, "reasoning_tokens"),
+        cache_read_tokens=cached if cached is not None else int_of(raw, "num_cached_tokens"),
+        input_audio_tokens=int_of(of_prompt, "audio_tokens"),
+        details={name: raw[name] for name in raw if name not in _STANDARD and int_of(raw, name) is not None},
     )
 
 
 # Counts that have a field of their own; the others keep their own names in `details`.
 _STANDARD = frozenset({"prompt_tokens", "completion_tokens", "total_tokens", "num_cached_tokens"})
-
-
-def _int(raw: dict[str, Any], name: str) -> int | None:
-    value = raw.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _dict(raw: dict[str, Any], name: str) -> dict[str, Any]:
-    value = raw.get(name)
-    return value if isinstance(value, dict) else {}

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from ...parts import Usage
-from ..fitting import struct_reader
+from ..fitting import dict_of, int_of, struct_reader
 
 
 class Function(msgspec.Struct, gc=False):
@@ -77,9 +77,9 @@ read_chunk = struct_reader(Chunk)
 
 def read_usage(raw: dict[str, Any], counted: Literal["inside", "outside", "by_total"] = "inside") -> Usage:
     """Token counts. `details` keeps what else the provider counted, under its own names."""
-    prompt, completion, total = (_int(raw, name) for name in ("prompt_tokens", "completion_tokens", "total_tokens"))
-    of_prompt, of_completion = _dict(raw, "prompt_tokens_details"), _dict(raw, "completion_tokens_details")
-    reasoning = _first(_int(of_completion, "reasoning_tokens"), _int(raw, "reasoning_tokens"))
+    prompt, completion, total = (int_of(raw, name) for name in ("prompt_tokens", "completion_tokens", "total_tokens"))
+    of_prompt, of_completion = dict_of(raw, "prompt_tokens_details"), dict_of(raw, "completion_tokens_details")
+    reasoning = _first(int_of(of_completion, "reasoning_tokens"), int_of(raw, "reasoning_tokens"))
     output = completion
     if completion is not None and reasoning:
         beside = counted == "by_total" and prompt is not None and total == prompt + completion + reasoning
@@ -95,27 +95,17 @@ def read_usage(raw: dict[str, Any], counted: Literal["inside", "outside", "by_to
         output_tokens=output,
         output_reasoning_tokens=reasoning,
         cache_read_tokens=_first(
-            _int(of_prompt, "cached_tokens"), _int(raw, "cached_tokens"), _int(raw, "prompt_cache_hit_tokens")
+            int_of(of_prompt, "cached_tokens"), int_of(raw, "cached_tokens"), int_of(raw, "prompt_cache_hit_tokens")
         ),
-        cache_write_tokens=_int(of_prompt, "cache_write_tokens"),
-        input_audio_tokens=_int(of_prompt, "audio_tokens"),
-        output_audio_tokens=_int(of_completion, "audio_tokens"),
+        cache_write_tokens=int_of(of_prompt, "cache_write_tokens"),
+        input_audio_tokens=int_of(of_prompt, "audio_tokens"),
+        output_audio_tokens=int_of(of_completion, "audio_tokens"),
         details=details,
     )
 
 
 # Counts that have a field of their own; the others keep their own names in `details`.
 _STANDARD = frozenset({"prompt_tokens", "completion_tokens", "total_tokens", "cached_tokens"})
-
-
-def _int(raw: dict[str, Any], name: str) -> int | None:
-    value = raw.get(name)
-    return value if type(value) is int else None
-
-
-def _dict(raw: dict[str, Any], name: str) -> dict[str, Any]:
-    value = raw.get(name)
-    return value if isinstance(value, dict) else {}
 
 
 def _first(*values: int | None) -> int | None:

@@ -243,10 +243,6 @@ def _user(part: UserPromptPart) -> Body:
     return _unnamed(part) | ({"name": part.name} if part.name else {})
 
 
-def _tool_result(call_id: str, name: str, content: str) -> Body:
-    return {"role": "tool", "tool_call_id": call_id, "content": content}
-
-
 def _content(content: UserContent) -> Body:
     match content:
         case Text():
@@ -343,4 +339,4 @@ _REPLAY: dict[str, Callable[[list[ModelResponsePart], Profile], Body]] = {
     "carrier": _replay_carrier,
 }
 
-_MESSAGES = ChatMessages(user=_user, tool_result=_tool_result, assistant=_assistant)
+_MESSAGES = ChatMessages(user=_user, assistant=_assistant)
