@@ -349,6 +349,7 @@ class HTTPModelStream:
             self._text_receiver.add_texts(texts)
 
     def _text_received(self, data: bytes) -> None:
+        """A read, while the text path is open: nearly always one delta."""
         template, texts = self._template, self._texts
         time_ms = time_ns() // 1_000_000
         try:
@@ -357,7 +358,7 @@ class HTTPModelStream:
             self._fail_text_path(fault)
             return
         if text is None:
-            self._texts_received(data, time_ms)
+            self.data_received(data)
             return
         self._last_read = data
         texts.append((text, time_ms))
@@ -369,31 +370,34 @@ class HTTPModelStream:
         except BaseException as error:  # it is the receiver's, and not the transport's to handle
             self._fail_writing(error)
 
-    def _texts_received(self, data: bytes, time_ms: int) -> None:
-        """A read that is not one delta: several of them, pieces of one, or what is no text alone."""
+    def _take_texts(self, data: bytes) -> bytes:
+        """The deltas that `data` begins with take the text path; what follows them."""
         try:
-            found = None if self._template is None or self._waiting else self._decoder.texts_of(data)
-            if found is None:
+            if self._waiting:
                 self.close_text_path()
+                return data
+            texts, last, rest = self._decoder.texts_of(data)
         except Exception as fault:
             self._fail_text_path(fault)
-            return
-        if found is None:
-            self.data_received(data)
-            return
+            return b""
         self._is_cut = self._decoder.holds_partial
-        texts, last = found
-        if not texts:
-            return
-        self._last_read = last
-        self._texts += [(text, time_ms) for text in texts]
-        encode = self._encode
-        try:
-            self._write_all([encode(text, time_ms) for text in texts])
-            if len(self._texts) >= MAX_TEXTS:
-                self._add_texts()
-        except BaseException as error:  # it is the receiver's, and not the transport's to handle
-            self._fail_writing(error)
+        if texts:
+            self._last_read = last
+            time_ms = time_ns() // 1_000_000
+            self._texts += [(text, time_ms) for text in texts]
+            encode = self._encode
+            try:
+                self._write_all([encode(text, time_ms) for text in texts])
+                if len(self._texts) >= MAX_TEXTS:
+                    self._add_texts()
+            except BaseException as error:  # it is the receiver's, and not the transport's to handle
+                self._fail_writing(error)
+        if rest:
+            try:
+                self.close_text_path()
+            except Exception as fault:
+                self._fail_text_path(fault)
+        return rest
 
     def _fail_text_path(self, fault: Exception) -> None:
         with suppress(Exception):
@@ -415,26 +419,35 @@ class HTTPModelStream:
             self._response.resume_reading()
 
     def data_received(self, data: bytes) -> None:
-        if self._over:
-            return
+        while data and not self._over:
+            data = self._take_events(data) if self._template is None else self._take_texts(data)
+
+    def _take_events(self, data: bytes) -> bytes:
+        """What `data` brings is received as events, up to where the text path opens; what follows."""
+        decoder, rest = self._decoder, b""
+        is_refused = self._tried is not None and decoder.text_template is self._tried
         try:
-            events = self._decoder.feed(data)
+            if self._text_receiver is None or is_refused:
+                events = decoder.feed(data)
+            else:
+                events, rest = decoder.feed_until_text(data)
             if events and type(events[-1]) is ErrorEvent:
                 # Nothing that could follow an error would be shown.
                 self._over = True
                 self._response.close()
-                events += self._decoder.end("cancelled")
-            elif self._decoder.done:
+                events += decoder.end("cancelled")
+            elif decoder.done:
                 self._over = True
                 self._response.finish()
-                events += self._decoder.end()
+                events += decoder.end()
         except Exception as fault:
             self._fail(fault)
-            return
+            return b""
         if events and self._receive is not None:
             self._receive(events)
-            if self._decoder.text_template is not self._tried:
+            if decoder.text_template is not self._tried:
                 self._open_text_path(events[-1])
+        return rest
 
     def body_ended(self, error: ErrorInfo | None) -> None:
         if not self._over and self._receive is not None:

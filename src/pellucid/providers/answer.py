@@ -74,6 +74,12 @@ class Reader:
         self.fail(ErrorInfo("model_error", message, code=self.code, said=beginning(data)))
 
 
+MANY_BYTES = 4096
+"""A read of so many bytes may hold enough frames that it pays to learn from the first of them."""
+
+MAX_CUTS = 8
+"""So many frames of a read are read one by one, in the hope of text alone; then the rest of it is read at once."""
+
 MAX_PARTIAL = 16_384
 """So many bytes of a frame are kept until it is whole, before its pieces are read as they come."""
 
@@ -113,44 +119,37 @@ class AnswerDecoder:
             events = emit.events
             emit.events = []
             return events
-        if template is None and self._template.frame is not None:
-            # To the end of the frame under way; then the first frame for itself, to learn what stands around it.
-            for _ in range(1 if self._idle else 2):
-                if 0 < (end := self._frames.cut(data)) < len(data):
-                    self._read(data[:end])
-                    data = data[end:]
-        if self._idle and self._template.frame is not None:
-            texts, last, data = self._template.split(data)
-            for text in texts:
-                emit.more(text)
-                self._skip(text, last)
-        if self._idle and self._template.frame is not None and self._is_partial(data):
-            self._partial = data
-        elif data:
-            self._read(data)
-            self.done = reader.done
-        self.text_template = self._template.read if self._idle else None
+        while data:
+            if self.text_template is not None:
+                texts, last, data = self._template.split(data)
+                for text in texts:
+                    emit.more(text)
+                    self._skip(text, last)
+            data = self._read_until_text(data)
         return emit.take()
 
-    def texts_of(self, data: bytes) -> tuple[list[str], bytes] | None:
-        """The texts of a read that brings deltas like `text_template` and nothing else, and the last such frame.
+    def feed_until_text(self, data: bytes) -> tuple[list[ModelEvent], bytes]:
+        """Feed the first frame at least, and no more than it takes to know `text_template`: the events, and the bytes
+        that were not taken, for `texts_of` or `feed`."""
+        if self._partial:
+            data, self._partial = self._partial + data, b""
+        rest = self._read_until_text(data)
+        return self._reader.emit.take(), rest
 
-        The read may begin and end within a frame: what is not whole is kept. None: it brings something else, or a frame
-        that is too large to wait for; then nothing was taken, and the read is to be fed.
-        """
+    def texts_of(self, data: bytes) -> tuple[list[str], bytes, bytes]:
+        """The texts of the deltas like `text_template` that a read begins with, the last such frame, and the bytes that
+        were not taken: they bring something else. A frame that is not whole is kept until it is, if it is no larger
+        than `MAX_PARTIAL`."""
         texts, last, rest = self._template.split(self._partial + data)
-        if rest and not self._is_partial(rest):
-            return None
-        self._partial = rest
-        return texts, last
+        self._partial = b""
+        if 0 < len(rest) <= MAX_PARTIAL and self._frames.cut(rest) == 0:
+            self._partial, rest = rest, b""
+        return texts, last, rest
 
     @property
     def holds_partial(self) -> bool:
         """Whether the next read goes on with a frame that has begun."""
         return bool(self._partial)
-
-    def _is_partial(self, data: bytes) -> bool:
-        return 0 < len(data) <= MAX_PARTIAL and self._frames.cut(data) == 0
 
     def add_text(self, text: str, last: bytes) -> None:
         """Take the text of reads like `text_template` that were not fed, and whose deltas are on their way already.
@@ -163,6 +162,27 @@ class AnswerDecoder:
         self._reader.last_skipped = last
         if self._on_skip is not None:
             self._on_skip(text)
+
+    def _read_until_text(self, data: bytes) -> bytes:
+        """Read the frame that `data` begins with, and more, up to where text alone may follow; what was not read."""
+        template, frames = self._template, self._frames
+        is_worth_it = template.tries and (template.frame is not None or len(data) >= MANY_BYTES)
+        cuts, end = MAX_CUTS if is_worth_it else 0, frames.cut(data)
+        while cuts and 0 < end < len(data):
+            self._read(data[:end])
+            cuts, data = cuts - 1, data[end:]
+            if self._idle and template.read is not None:
+                break
+            end = frames.cut(data)
+        else:
+            if end == 0 and self._idle and template.frame is not None and len(data) <= MAX_PARTIAL:
+                self._partial = data
+            else:
+                self._read(data)
+            data = b""
+        self.done = self._reader.done
+        self.text_template = template.read if self._idle else None
+        return data
 
     def _read(self, data: bytes) -> None:
         reader, template = self._reader, self._template

@@ -33,9 +33,14 @@ class Decoder(Protocol):
         `last` is the latest of them."""
         ...
 
-    def texts_of(self, data: bytes) -> tuple[list[str], bytes] | None:
-        """The texts of a read that brings deltas like `text_template` and nothing else, and the last such frame; what
-        is not whole at its end is kept. None: it brings something else, and nothing was taken."""
+    def texts_of(self, data: bytes) -> tuple[list[str], bytes, bytes]:
+        """The texts of the deltas like `text_template` that a read begins with, the last such frame, and the bytes that
+        were not taken: they bring something else. What is not whole at the end is kept."""
+        ...
+
+    def feed_until_text(self, data: bytes) -> tuple[list[ModelEvent], bytes]:
+        """Feed the first frame at least, and no more than it takes to know `text_template`: the events, and the bytes
+        that were not taken, for `texts_of` or `feed`."""
         ...
 
     @property

@@ -82,8 +82,11 @@ class InvokedDecoder:
     def add_text(self, text: str, last: bytes) -> None:
         raise AssertionError("no read is like it")
 
-    def texts_of(self, data: bytes) -> tuple[list[str], bytes] | None:
-        return None
+    def texts_of(self, data: bytes) -> tuple[list[str], bytes, bytes]:
+        return [], b"", data
+
+    def feed_until_text(self, data: bytes) -> tuple[list[ModelEvent], bytes]:
+        return self.feed(data), b""
 
     def feed(self, data: bytes) -> list[ModelEvent]:
         events = self._feed(data)

@@ -41,12 +41,13 @@ class CorkedTransport:
     """Where responses are written. From `cork` on, the next data is held, and leaves in one write with all that follows
     in the same step of the loop: each write is a system call, and may wake the client up."""
 
-    __slots__ = ("_held", "_loop", "_transport", "write")
+    __slots__ = ("_flushing", "_held", "_loop", "_transport", "write")
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
         self._loop = loop
         self._held: list[bytes] = []
+        self._flushing: asyncio.Handle | None = None
         self.write: Callable[[bytes], None] = transport.write
 
     def cork(self) -> None:
@@ -54,6 +55,10 @@ class CorkedTransport:
 
     def flush(self) -> None:
         self.write = self._transport.write
+        if self._flushing is not None:
+            # The next request may come before its turn: what is corked then is not for this flush.
+            self._flushing.cancel()
+            self._flushing = None
         if self._held:
             data, self._held = b"".join(self._held), []
             if not self._transport.is_closing():
@@ -69,7 +74,7 @@ class CorkedTransport:
     def _hold(self, data: bytes) -> None:
         self._held.append(data)
         self.write = self._held.append
-        self._loop.call_soon(self.flush)
+        self._flushing = self._loop.call_soon(self.flush)
 
 
 class DirectWriter:
