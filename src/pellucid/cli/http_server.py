@@ -33,6 +33,7 @@ class Server(uvicorn.Server):
         # What there is now stays: it need not be looked through for garbage again and again while streams wait.
         gc.collect()
         gc.freeze()
+        gc.set_threshold(10_000, 20, 20)
         await self.serve(sockets)
         if not self.started:
             raise SystemExit(1)
