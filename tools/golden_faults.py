@@ -196,9 +196,9 @@ FAULTS = [
     Fault(
         "what was read waits a little",
         "models/model.py",
-        "            self._receive(events)\n            if self._decoder.text_template is not self._tried:\n",
-        "            asyncio.get_running_loop().call_later(0.02, self._receive, events)\n"
-        "            if self._decoder.text_template is not self._tried:\n",
+        "                self._receive(events)\n                if decoder.text_template is not self._tried:\n",
+        "                asyncio.get_running_loop().call_later(0.02, self._receive, events)\n"
+        "                if decoder.text_template is not self._tried:\n",
         ("pace/fixture:deepseek*",),
     ),
     Fault(

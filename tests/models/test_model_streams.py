@@ -126,6 +126,7 @@ def test_a_fault_of_a_decoder_ends_the_turn_and_closes_the_response(monkeypatch:
         raise ZeroDivisionError
 
     monkeypatch.setattr(stream._decoder, "feed", broken)
+    monkeypatch.setattr(stream._decoder, "feed_until_text", broken)
     response.read(b"data: {}\n\n")
     assert isinstance(receiver.reads[-1], ZeroDivisionError)
     assert response.is_closed

@@ -176,7 +176,7 @@ def compare(row: Profile, steps: Sequence[Step], encoder: str) -> int:
 @given(
     st.lists(NEXT, max_size=6),
     st.booleans(),
-    st.integers(1, 3),
+    st.integers(1, 3) | st.just(99),
     st.sampled_from(sorted(ENCODERS)),
     st.lists(
         st.tuples(st.integers(0, 40), st.sampled_from(["emit", "wait", "push", "break", "stop", "cancel"])), max_size=2
@@ -212,7 +212,7 @@ def pieces(data: bytes, sizes: Sequence[int]) -> Iterator[bytes]:
         at += size
 
 
-@pytest.mark.parametrize("sizes", [[5000], [700, 90, 1], [37]])
+@pytest.mark.parametrize("sizes", [[5000], [700, 90, 1], [37], [9000, 40, 3]])
 @pytest.mark.parametrize("encoder", ENCODERS)
 @pytest.mark.parametrize("name", EVERY)
 def test_reads_that_are_cut_within_frames_take_it(name: str, encoder: str, sizes: list[int]) -> None:

@@ -419,35 +419,35 @@ class HTTPModelStream:
             self._response.resume_reading()
 
     def data_received(self, data: bytes) -> None:
+        decoder = self._decoder
         while data and not self._over:
-            data = self._take_events(data) if self._template is None else self._take_texts(data)
-
-    def _take_events(self, data: bytes) -> bytes:
-        """What `data` brings is received as events, up to where the text path opens; what follows."""
-        decoder, rest = self._decoder, b""
-        is_refused = self._tried is not None and decoder.text_template is self._tried
-        try:
-            if self._text_receiver is None or is_refused:
-                events = decoder.feed(data)
-            else:
-                events, rest = decoder.feed_until_text(data)
-            if events and type(events[-1]) is ErrorEvent:
-                # Nothing that could follow an error would be shown.
-                self._over = True
-                self._response.close()
-                events += decoder.end("cancelled")
-            elif decoder.done:
-                self._over = True
-                self._response.finish()
-                events += decoder.end()
-        except Exception as fault:
-            self._fail(fault)
-            return b""
-        if events and self._receive is not None:
-            self._receive(events)
-            if decoder.text_template is not self._tried:
-                self._open_text_path(events[-1])
-        return rest
+            if self._template is not None:
+                data = self._take_texts(data)
+                continue
+            rest = b""
+            is_refused = self._tried is not None and decoder.text_template is self._tried
+            try:
+                if self._text_receiver is None or is_refused:
+                    events = decoder.feed(data)
+                else:
+                    events, rest = decoder.feed_until_text(data)
+                if events and type(events[-1]) is ErrorEvent:
+                    # Nothing that could follow an error would be shown.
+                    self._over = True
+                    self._response.close()
+                    events += decoder.end("cancelled")
+                elif decoder.done:
+                    self._over = True
+                    self._response.finish()
+                    events += decoder.end()
+            except Exception as fault:
+                self._fail(fault)
+                return
+            if events and self._receive is not None:
+                self._receive(events)
+                if decoder.text_template is not self._tried:
+                    self._open_text_path(events[-1])
+            data = rest
 
     def body_ended(self, error: ErrorInfo | None) -> None:
         if not self._over and self._receive is not None:

@@ -119,22 +119,40 @@ class AnswerDecoder:
             events = emit.events
             emit.events = []
             return events
+        events = list[ModelEvent]()
         while data:
             if self.text_template is not None:
                 texts, last, data = self._template.split(data)
                 for text in texts:
                     emit.more(text)
                     self._skip(text, last)
-            data = self._read_until_text(data)
-        return emit.take()
+            more, data = self.feed_until_text(data)
+            events += more
+        return events
 
     def feed_until_text(self, data: bytes) -> tuple[list[ModelEvent], bytes]:
         """Feed the first frame at least, and no more than it takes to know `text_template`: the events, and the bytes
         that were not taken, for `texts_of` or `feed`."""
+        template, frames = self._template, self._frames
         if self._partial:
             data, self._partial = self._partial + data, b""
-        rest = self._read_until_text(data)
-        return self._reader.emit.take(), rest
+        is_worth_it = template.tries and (template.frame is not None or len(data) >= MANY_BYTES)
+        cuts, end = MAX_CUTS if is_worth_it else 0, frames.cut(data)
+        while cuts and 0 < end < len(data):
+            self._read(data[:end])
+            cuts, data = cuts - 1, data[end:]
+            if self._idle and template.read is not None:
+                break
+            end = frames.cut(data)
+        else:
+            if end == 0 and self._idle and template.frame is not None and len(data) <= MAX_PARTIAL:
+                self._partial = data
+            elif data:
+                self._read(data)
+            data = b""
+        self.done = self._reader.done
+        self.text_template = template.read if self._idle else None
+        return self._reader.emit.take(), data
 
     def texts_of(self, data: bytes) -> tuple[list[str], bytes, bytes]:
         """The texts of the deltas like `text_template` that a read begins with, the last such frame, and the bytes that
@@ -162,27 +180,6 @@ class AnswerDecoder:
         self._reader.last_skipped = last
         if self._on_skip is not None:
             self._on_skip(text)
-
-    def _read_until_text(self, data: bytes) -> bytes:
-        """Read the frame that `data` begins with, and more, up to where text alone may follow; what was not read."""
-        template, frames = self._template, self._frames
-        is_worth_it = template.tries and (template.frame is not None or len(data) >= MANY_BYTES)
-        cuts, end = MAX_CUTS if is_worth_it else 0, frames.cut(data)
-        while cuts and 0 < end < len(data):
-            self._read(data[:end])
-            cuts, data = cuts - 1, data[end:]
-            if self._idle and template.read is not None:
-                break
-            end = frames.cut(data)
-        else:
-            if end == 0 and self._idle and template.frame is not None and len(data) <= MAX_PARTIAL:
-                self._partial = data
-            else:
-                self._read(data)
-            data = b""
-        self.done = self._reader.done
-        self.text_template = template.read if self._idle else None
-        return data
 
     def _read(self, data: bytes) -> None:
         reader, template = self._reader, self._template

@@ -22,6 +22,7 @@ import msgspec
 from .fitting import REFUSED
 
 _decode = msgspec.json.Decoder(str).decode
+_decode_all = msgspec.json.Decoder(list[str]).decode
 
 _PLAIN = re.compile(r"[ !#-%(-.0-;=?-\[\]-~]+").fullmatch
 """Text that is written in one way only, because no writer escapes it."""
@@ -126,6 +127,32 @@ class Template:
             return None
         return text or None
 
+    def texts_of(self, data: bytes) -> tuple[list[str], bytes, bytes] | None:
+        """The texts of all that is like it at the beginning of `data`; the last of these; what follows. None if it
+        takes a look at each of them to say so."""
+        head, tail = self._head, self._tail
+        if self._steps or not tail.endswith(b"\n") or not data.startswith(head):
+            return None
+        strings = data[self._head_length :].split(tail + head)
+        last, found, rest = strings[-1].partition(tail)
+        if found:
+            strings[-1] = last
+        else:
+            rest = head + strings.pop()
+        # A line's end is in no string of JSON: what is whole in the list was whole before.
+        array = b",\n".join(strings)
+        if array.count(b"\n") >= len(strings) or b"\r" in array:
+            return None
+        try:
+            texts = _decode_all(b"[%b]" % array)
+        except REFUSED:
+            return None
+        if not all(texts) or len(texts) != len(strings) or not texts:
+            return None
+        if self._needs_reading is not None and self._needs_reading("".join(texts)):
+            return None
+        return texts, head + strings[-1] + tail, rest
+
 
 def _around(head: bytes, tail: bytes, values: tuple[Unread, ...], needs_reading: Search) -> Template:
     """What stands around a text between `head` and `tail`."""
@@ -195,6 +222,9 @@ class FrameTemplate:
         A read may be cut anywhere: so one that holds many frames is cut between them, and is many reads.
         """
         texts, last, template, at = list[str](), b"", self.read, 0
+        if template is not None and (found := template.texts_of(data)) is not None:
+            self.tries = TRIES
+            return found
         while template is not None and at < len(data):
             end = data.find(self._between, at + 1)  # its own beginning is none
             read = data[at : end + self._kept] if end >= 0 else data[at:]
