@@ -49,6 +49,22 @@ def test_a_head_leaves_with_what_follows_it_in_the_same_step() -> None:
     assert asyncio.run(one_response()) == [b"head, created, first", b"second"]
 
 
+def test_a_response_that_ended_does_not_part_the_next_one_from_its_head() -> None:
+    async def two_responses() -> list[bytes]:
+        transport, cork = corked()
+        cork.cork()
+        cork.write(b"first")
+        cork.flush()  # it ended in the step in which it began
+        cork.cork()
+        await asyncio.sleep(0)
+        cork.write(b"head, ")
+        cork.write(b"second")
+        await asyncio.sleep(0)
+        return transport.writes
+
+    assert asyncio.run(two_responses()) == [b"first", b"head, second"]
+
+
 def test_a_closed_connection_is_written_no_more() -> None:
     async def closed_meanwhile() -> list[bytes]:
         transport, cork = corked()
