@@ -136,13 +136,15 @@ class AnswerDecoder:
         template, frames = self._template, self._frames
         if self._partial:
             data, self._partial = self._partial + data, b""
-        is_worth_it = template.tries and (template.frame is not None or len(data) >= MANY_BYTES)
-        cuts, end = MAX_CUTS if is_worth_it else 0, frames.cut(data)
+        least = 0 if template.frame is not None else MANY_BYTES
+        cuts, end = MAX_CUTS if template.tries and len(data) >= least else 0, frames.cut(data)
         while cuts and 0 < end < len(data):
             self._read(data[:end])
             cuts, data = cuts - 1, data[end:]
             if self._idle and template.read is not None:
-                break
+                if len(data) >= least:
+                    break
+                cuts = 0  # what is left is read at once
             end = frames.cut(data)
         else:
             if end == 0 and self._idle and template.frame is not None and len(data) <= MAX_PARTIAL:
