@@ -75,8 +75,8 @@ class Reader:
 
 
 MANY_BYTES = 16_384
-"""A read of so many bytes may hold enough frames that it pays to learn from the first of them. A smaller one is one batch
-of events, so that what comes last in it can be known at its beginning."""
+"""A read of so many bytes may hold enough frames that it pays to learn from the first of them. A smaller one is
+one batch of events, so that what comes last in it can be known at its beginning."""
 
 MAX_CUTS = 8
 """So many frames of a read are read one by one, in the hope of text alone; then the rest of it is read at once."""
