@@ -61,7 +61,7 @@ def told_without_content(caplog: pytest.LogCaptureFixture, where: str) -> None:
 @pytest.mark.parametrize(
     ("where", "name", "place"),
     [
-        (AnswerDecoder, "feed", "models.model"),
+        (AnswerDecoder, "feed_until_text", "models.model"),
         (Fold, "delta", "runs.live_run"),
         (Encoder, "feed", "asgi.streaming"),
         (Template, "text_of", "models.model"),
@@ -101,7 +101,7 @@ def test_in_mid_stream(
 @pytest.mark.parametrize(
     ("where", "name", "place"),
     [
-        (AnswerDecoder, "feed", "models.model"),
+        (AnswerDecoder, "feed_until_text", "models.model"),
         (Fold, "delta", "runs.live_run"),
         (Encoder, "feed", "asgi.streaming"),
         (import_module("pellucid.server.openresponses.routes"), "parse_request", "server.openresponses"),
@@ -134,7 +134,7 @@ def test_even_if_what_is_open_cannot_be_closed(
     def never(*_: Any, **__: Any) -> Any:
         raise RuntimeError(SECRET)
 
-    monkeypatch.setattr(AnswerDecoder, "feed", never)
+    monkeypatch.setattr(AnswerDecoder, "feed_until_text", never)
     monkeypatch.setattr(AnswerDecoder, "end", never)
     reply = gateway.ask(upstream.plays(say()), stream=True)
     assert [x["type"] for x in reply.events][-2:] == ["error", "response.failed"]
