@@ -484,7 +484,11 @@ def _spaces(on: Setting, batch: Batch) -> Cases:
         run("export", "--format", "chat-jsonl", "--reasoning", "think", "--complete", "--no-metadata")
         run("replay", "--before-seq", "12")
         run("replay", "--json", "--after-seq", "3", "--before-seq", "6")
-        run("join", stdin=b"typed into it\n/leave\n")
+        joined = batch.run(Invocation(("space", "join"), b"typed into it\n/leave\n", {**where, **who}))
+        case.add("join: status", str(joined.status))
+        # The echo of a message arrives from the gateway; the answer to a wrong command does not wait for it.
+        case.add_unordered("join: stdout", joined.stdout.decode().splitlines())
+        case.add("join: stderr", joined.stderr)
 
     yield "commands/space/made", made
     yield "commands/space/used", used
