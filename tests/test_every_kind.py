@@ -47,10 +47,15 @@ from pellucid.parts import (
     UserPromptPart,
 )
 from pellucid.protocols import agui, ai_sdk, chat
+from pellucid.protocols.agui import encode as agui_encode
 from pellucid.protocols.agui.verify import verify as verify_agui
+from pellucid.protocols.ai_sdk import encode as ai_sdk_encode
 from pellucid.protocols.ai_sdk.verify import verify as verify_ai_sdk
+from pellucid.protocols.chat import account as chat_account
 from pellucid.protocols.chat.verify import verify as verify_chat
+from pellucid.protocols.chat_completions import encode as chat_completions_encode
 from pellucid.protocols.openresponses import Encoder, parse_request
+from pellucid.protocols.openresponses import encode as openresponses_encode
 from pellucid.protocols.openresponses.verify import verify
 from pellucid.providers.profiles import builtin_profiles
 from pellucid.providers.wires import WIRES
@@ -93,6 +98,33 @@ def test_every_wire_can_be_given_every_part(wire: str) -> None:
                         WIRES[wire].encode(call, row, target)
                 else:
                     msgspec.json.encode(WIRES[wire].encode(call, row, target))
+
+
+NOT_SHOWN: dict[str, set[type[Any]]] = {
+    "agui": {ErrorEvent, ResponseEndEvent, FunctionToolCallEvent, FinalResultEvent, SummaryEvent},
+    "ai_sdk": {ErrorEvent, ResponseEndEvent, FunctionToolCallEvent, FinalResultEvent, SideEvent, SummaryEvent},
+    "chat": {ErrorEvent, FinalResultEvent, SideEvent, SummaryEvent},
+    "chat_completions": {
+        *(ErrorEvent, ResponseStartEvent, ResponseEndEvent, FunctionToolCallEvent, FinalResultEvent, SideEvent),
+        SummaryEvent,
+    },
+    "openresponses": {ErrorEvent, ResponseEndEvent, FunctionToolCallEvent, FinalResultEvent, SideEvent, SummaryEvent},
+}
+"""The kinds of events that a protocol has no word for. An error is shown with the run's end, which repeats it; a
+summary is a part by the time an encoder sees it; side events of AG-UI's the chat's endpoint reads itself."""
+
+HANDLERS = {
+    "agui": agui_encode.HANDLERS,
+    "ai_sdk": ai_sdk_encode.HANDLERS,
+    "chat": chat_account.HANDLERS,
+    "chat_completions": chat_completions_encode.HANDLERS,
+    "openresponses": openresponses_encode.HANDLERS,
+}
+
+
+@pytest.mark.parametrize("protocol", HANDLERS)
+def test_a_protocol_names_every_kind_of_event_as_shown_or_not(protocol: str) -> None:
+    assert set(get_args(Event)) - {PartDeltaEvent} - set(HANDLERS[protocol]) == NOT_SHOWN[protocol]
 
 
 def a_turn(part: ModelResponsePart) -> list[Event]:

@@ -18,12 +18,18 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 import msgspec
 
 Form = Literal["raw", "summary", "redacted"]
 """How a thinking part's text relates to the model's real thought."""
+
+View = Literal["raw", "summary", "sealed", "hidden"]
+"""In what form reasoning leaves for a reader, from most to least: all of it; summaries alone; that there was some, as
+an opaque token; not at all. What each shows stands in `pellucid.view.reader.VIEW_RULES`."""
+
+VIEWS: tuple[View, ...] = get_args(View)
 
 FinishReason = Literal["stop", "length", "content_filter", "tool_call", "pause", "error"]
 """`pause`: the provider is not done and wants to be asked again, with what it said so far."""

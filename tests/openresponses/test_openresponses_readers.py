@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pellucid.events import Cause, Event, ItemEndEvent, ItemStartEvent, PartEndEvent, SummaryEvent
 from pellucid.fold import fold
 from pellucid.framing import SSEDecoder
-from pellucid.parts import ThinkingPart
+from pellucid.parts import VIEWS, ThinkingPart
 from pellucid.protocols.openresponses import Dialect, Encoder, Framing
 from pellucid.protocols.openresponses.encode import DONE
 from pellucid.protocols.openresponses.verify import verify
@@ -23,7 +23,6 @@ from pellucid.runs import Batch
 from pellucid.runs.seal_stage import SealStage
 from pellucid.sealing import Keys, Sealer
 from pellucid.view import Reader, Redactor
-from pellucid.view.reader import VIEWS
 from tests.batching import batch_sizes, in_batches
 from tests.openresponses.openresponses_kit import ALIASES, NOW, check_events, request, schemas
 from tests.openresponses.test_openresponses_encoder import run_of, turns

@@ -149,7 +149,7 @@ class AGUIApp:
         dialect = request.dialect(exchange.header(DIALECT_HEADER), self._dialect)
         sealer = self._sealer.of(_TENANT, request.thread_id)
         exchange.reader = reader = self._reader.asking(options.view)
-        reasoning = options.reasoning != "off" and reader.view != "hidden"
+        reasoning = options.reasoning != "off" and reader.rule.items
         check_resume(request, understood=callable(self._deps))
         attached = _opened(request, sealer.open)
         messages = attached.messages

@@ -57,10 +57,10 @@ class Header(msgspec.Struct, frozen=True):
             self.run_id,
             self.dialect,
             parent_run_id=self.parent_run_id,
-            reasoning=self.reasoning and reader.view != "hidden",
+            reasoning=self.reasoning and reader.rule.items,
             chunks=self.chunks,
             model=self.model if reader.counts else None,
-            history=_told_to(reader.view, self.history),
+            history=_told_to(reader, self.history),
             ahead=not self.stored,  # what is told again is told in the same bytes
             snapshot=self.snapshot,
             frame=encode_frame if binary else None,
@@ -90,7 +90,7 @@ class AGUI:
         messages = self._opened(prepared, request)
         header = self._asked(exchange, request, prepared, store)
         told = dialect_of(header.dialect).seals != "none"
-        seals = told and header.reasoning and exchange.reader.view != "hidden"
+        seals = told and header.reasoning and exchange.reader.rule.seals
         run = prepared.run(prepared.call(messages), seals=seals, thread=thread)
         prepared.warn()
         if store:
@@ -203,11 +203,11 @@ class AGUI:
         return row
 
 
-def _told_to(view: View, messages: list[Message]) -> list[Message]:
+def _told_to(reader: Reader, messages: list[Message]) -> list[Message]:
     """What came before a run, as whoever reads the run may see it: that need not be whoever said it."""
-    if view == "raw":
+    if reader.view == "raw":
         return messages
-    return without(messages, forms={"summary"} if view == "summary" else set(), sealed=view == "hidden")
+    return without(messages, forms=reader.rule.forms, sealed=not reader.rule.seals)
 
 
 def _row_id(thread: str, run: str) -> str:

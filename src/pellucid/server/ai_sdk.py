@@ -37,7 +37,7 @@ class AISDK:
         prepared.warn()
         exchange.watch.response_id = mint("msg")
         encoder = Encoder(request.goes_on or exchange.watch.response_id, prepared.name)
-        run = prepared.run(call, seals=exchange.reader.view != "hidden")
+        run = prepared.run(call, seals=exchange.reader.rule.seals)
         exchange.headers.append(ai_sdk.HEADER)
         await serve_stream(exchange, run, Redactor(exchange.reader), encoder)
 

@@ -42,7 +42,7 @@ class ChatCompletions:
             obfuscate=request.obfuscate,
             server_tools={tool.name for tool in prepared.offered(call)},
         )
-        run = prepared.run(call, seals=exchange.reader.view != "hidden")
+        run = prepared.run(call, seals=exchange.reader.rule.seals)
         redactor = Redactor(exchange.reader)
         if request.stream:
             await serve_stream(exchange, run, redactor, encoder)

@@ -13,7 +13,8 @@ The rules, which `docs/views.md` explains:
 * Nothing is looked up, remembered beyond the turn, or handed on: a redactor is a pure machine for one run.
 """
 
-from .reader import VIEWS, Reader, View, at_most, lesser, view_of
+from ..parts import VIEWS, View
+from .reader import Reader, at_most, lesser, view_of
 from .stream import Redactor
 from .values import redact_error, redact_messages, redact_response, redact_usage
 

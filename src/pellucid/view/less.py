@@ -88,11 +88,11 @@ class Lesser:
 
     wants_deltas = True
 
-    __slots__ = ("_begun", "_item", "_items", "_last", "_parts", "_reader", "_summaries", "_telling", "_told", "_view")
+    __slots__ = ("_begun", "_item", "_items", "_last", "_parts", "_reader", "_rule", "_summaries", "_telling", "_told")
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self._view = reader.view
+        self._rule = reader.rule
         self._items = 0
         self._parts = 0
         self._last: str | None = None
@@ -138,7 +138,7 @@ class Lesser:
 
     def _item_start(self, event: ItemStartEvent, out: list[Event]) -> None:
         self._item, self._told = event, False
-        if event.kind == "reasoning" and self._view != "hidden":
+        if event.kind == "reasoning" and self._rule.items:
             self._tell(event.kind, out)
 
     def _tell(self, kind: ItemKind, out: list[Event]) -> None:
@@ -147,7 +147,7 @@ class Lesser:
             out.append(_ITEM_START(self._item, index=self._items, kind=kind))
 
     def _item_end(self, event: ItemEndEvent, out: list[Event]) -> None:
-        seal = event.seal if self._view in ("summary", "sealed") else None
+        seal = event.seal if self._rule.seals else None
         if seal is not None:
             self._tell("reasoning", out)
         if self._told:
@@ -158,7 +158,7 @@ class Lesser:
     # --- parts -------------------------------------------------------------------------------------------------
 
     def _part_start(self, event: PartStartEvent, out: list[Event]) -> None:
-        if leaves(event.part, self._view):
+        if leaves(event.part, self._rule):
             if type(event.part) is ThinkingPart:
                 self._begun = event.part
             else:
@@ -193,7 +193,7 @@ class Lesser:
             self._add(text, out)
 
     def _summary(self, event: SummaryEvent, out: list[Event]) -> None:
-        if self._view != "summary" or not event.text:
+        if "summary" not in self._rule.forms or not event.text:
             return
         if self._telling or self._begun is not None:
             self._summaries.append(event.text)

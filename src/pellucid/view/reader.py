@@ -4,18 +4,35 @@ of what a request asks for.
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from ..errors import RequestError
+from ..parts import VIEWS, Form, View
 
-View = Literal["raw", "summary", "sealed", "hidden"]
-"""In what form reasoning leaves, from most to least: all of it; summaries alone; that there was some, as an opaque
-token; not at all."""
 
-VIEWS: tuple[View, ...] = get_args(View)
+class ViewRule(NamedTuple):
+    """What a view shows of reasoning."""
+
+    forms: frozenset[Form] = frozenset()
+    """The forms of text that leave."""
+    items: bool = True
+    """Whether the start and the end of an item of reasoning leave, with or without text."""
+    seals: bool = True
+    """Whether the tokens leave in which reasoning is sealed."""
+    only_seals: bool = False
+    """Whether a token is all that a reader gets, and is therefore made also where the request did not ask for it."""
+
+
+VIEW_RULES: dict[View, ViewRule] = {
+    "raw": ViewRule(frozenset({"raw", "summary", "redacted"})),
+    "summary": ViewRule(frozenset({"summary"})),
+    "sealed": ViewRule(only_seals=True),
+    "hidden": ViewRule(items=False, seals=False),
+}
+"""The views. Everything but reasoning is the same in all that are less than `raw`: `fields`, `values` and `less`."""
 
 
 def lesser(a: View, b: View) -> View:
@@ -62,6 +79,11 @@ class Reader(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         if self.view not in VIEWS:
             raise ValueError(f"{self.view!r} is not a view; it is one of {', '.join(VIEWS)}")
+
+    @property
+    def rule(self) -> ViewRule:
+        """What the reader's view shows of reasoning."""
+        return VIEW_RULES[self.view]
 
     def lesser(self, view: View) -> Reader:
         """The same reader, of something of which nobody may see more than this."""

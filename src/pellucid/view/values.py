@@ -31,12 +31,12 @@ from ..parts import (
     Usage,
 )
 from .fields import RULES, rule
-from .reader import Reader, View
+from .reader import Reader, ViewRule
 
-_Choice: TypeAlias = Callable[[Any, View], bool]
+_Choice: TypeAlias = Callable[[Any, ViewRule], bool]
 
 
-def _always(part: ModelResponsePart, view: View) -> bool:
+def _always(part: ModelResponsePart, rule: ViewRule) -> bool:
     return True
 
 
@@ -47,18 +47,18 @@ _LEAVES: dict[type[ModelResponsePart], _Choice] = {
     BuiltinToolCallPart: _always,
     BuiltinToolReturnPart: _always,
     # A picture that was made while thinking is a thought.
-    FilePart: lambda part, view: part.thought is False,
-    ThinkingPart: lambda part, view: view == "summary" and part.form == "summary",
+    FilePart: lambda part, rule: part.thought is False,
+    ThinkingPart: lambda part, rule: part.form in rule.forms,
     # Our own token, which its holder gave us.
-    SealedPart: lambda part, view: view in ("summary", "sealed"),
+    SealedPart: lambda part, rule: rule.seals,
 }
 """Which parts leave in a view less than raw. Other kinds leave in none."""
 
 
-def leaves(part: ModelResponsePart, view: View) -> bool:
+def leaves(part: ModelResponsePart, rule: ViewRule) -> bool:
     """Whether a reader with this lesser view gets the part at all."""
     choice = _LEAVES.get(type(part))
-    return choice is not None and choice(part, view)
+    return choice is not None and choice(part, rule)
 
 
 def shown_part(part: ModelResponsePart) -> ModelResponsePart:
@@ -132,14 +132,14 @@ def redact_response(response: ModelResponse, reader: Reader) -> ModelResponse:
     usage = redact_usage(response.usage, reader)
     if reader.view == "raw":
         return response if usage is response.usage else replace(response, usage=usage)
-    parts = [part for item in items_of(response.parts) for part in _item(item, reader.view)]
+    parts = [part for item in items_of(response.parts) for part in _item(item, reader.rule)]
     return _RESPONSE(response, parts=parts, usage=usage)
 
 
-def _item(parts: list[ModelResponsePart], view: View) -> list[ModelResponsePart]:
+def _item(parts: list[ModelResponsePart], rule: ViewRule) -> list[ModelResponsePart]:
     """What is left of the parts of one item."""
-    shown = [shown_part(part) for part in parts if leaves(part, view) and not _unsaid(part)]
-    if shown or view == "hidden" or ITEM_OF[type(parts[0])] != "reasoning":
+    shown = [shown_part(part) for part in parts if leaves(part, rule) and not _unsaid(part)]
+    if shown or not rule.items or ITEM_OF[type(parts[0])] != "reasoning":
         return shown
     # That there was a thought, and whether it was whole.
     whole = all(getattr(part, "complete", True) for part in parts)

@@ -37,21 +37,16 @@ from msgspec.structs import replace
 
 from ...errors import ErrorInfo
 from ...events import (
-    ErrorEvent,
     Event,
-    FinalResultEvent,
-    FunctionToolCallEvent,
     FunctionToolResultEvent,
     ItemEndEvent,
     ItemStartEvent,
     PartDeltaEvent,
     PartEndEvent,
     PartStartEvent,
-    ResponseEndEvent,
     ResponseStartEvent,
     RunEndEvent,
     SideEvent,
-    SummaryEvent,
 )
 from ...framing import sse_event
 from ...growing import TEXT_FIELD
@@ -212,7 +207,9 @@ class Encoder:
             if type(event) is PartDeltaEvent:
                 self._delta(event)
             elif not self.ended:
-                _STEPS[type(event)](self, event, place)
+                handler = HANDLERS.get(type(event))
+                if handler is not None:
+                    handler(self, event, place)
         out = self._out
         if not out:
             return b""
@@ -235,9 +232,6 @@ class Encoder:
             return []
         messages = shaped(self._thread.messages, self.dialect, reasoning=self._reasoning)
         return [one for one in messages if not (self._thread.patched and isinstance(one, ActivityMessage))]
-
-    def _unshown(self, event: Event, place: int) -> None:
-        """What this protocol has no word for."""
 
     # --- deltas ------------------------------------------------------------------------------------------------
 
@@ -551,7 +545,7 @@ class Encoder:
         return out[0] if len(out) == 1 else b"".join(out)
 
 
-_STEPS: dict[type[Any], Callable[[Encoder, Any, int], None]] = {
+HANDLERS: dict[type[Any], Callable[[Encoder, Any, int], None]] = {
     ResponseStartEvent: Encoder._response_start,
     ItemStartEvent: Encoder._item_start,
     ItemEndEvent: Encoder._item_end,
@@ -560,10 +554,5 @@ _STEPS: dict[type[Any], Callable[[Encoder, Any, int], None]] = {
     FunctionToolResultEvent: Encoder._tool_result,
     SideEvent: Encoder._side,
     RunEndEvent: Encoder._run_end,
-    ErrorEvent: Encoder._unshown,  # told with the run's end, which says it again
-    ResponseEndEvent: Encoder._unshown,
-    FunctionToolCallEvent: Encoder._unshown,
-    FinalResultEvent: Encoder._unshown,
-    SummaryEvent: Encoder._unshown,  # the reader's view made a part of it
 }
-"""What becomes of each event; deltas do not pay for the table."""
+"""What handles each kind of event but deltas, which `feed` handles itself. An event that is not here is not shown."""

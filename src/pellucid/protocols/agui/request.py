@@ -20,7 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ...errors import RequestError
-from ...parts import ModelMessage, ModelResponse, SealedPart
+from ...parts import ModelMessage, ModelResponse, SealedPart, View
 from ...settings import Effort, ModelCall, ModelSettings, ToolDefinition
 from ...text import brief
 from ..decoding import decode, not_too_deep
@@ -41,7 +41,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
     model: str | None = None
     effort: Effort | None = None
-    view: Literal["raw", "summary", "sealed", "hidden"] | None = None
+    view: View | None = None
     reasoning: Literal["on", "off"] | None = None
     store: bool | None = None
     dialect: DialectName | None = None

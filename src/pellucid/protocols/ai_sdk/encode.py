@@ -38,30 +38,22 @@ from msgspec import UNSET
 
 from ...errors import ErrorInfo
 from ...events import (
-    ErrorEvent,
     Event,
-    FinalResultEvent,
-    FunctionToolCallEvent,
     FunctionToolResultEvent,
     ItemEndEvent,
     ItemStartEvent,
     PartDeltaEvent,
     PartEndEvent,
     PartStartEvent,
-    ResponseEndEvent,
     ResponseStartEvent,
     RunEndEvent,
-    SideEvent,
-    SummaryEvent,
 )
 from ...growing import TEXT_FIELD
 from ...parts import (
     BuiltinToolCallPart,
     BuiltinToolReturnPart,
-    CompactionPart,
     FilePart,
     ModelResponsePart,
-    OpaquePart,
     RefusalPart,
     SealedPart,
     TextPart,
@@ -173,7 +165,9 @@ class Encoder:
             if type(event) is PartDeltaEvent:
                 self._delta(event)
             elif not self.ended:
-                _STEPS[type(event)](self, event)
+                handler = HANDLERS.get(type(event))
+                if handler is not None:
+                    handler(self, event)
         return self._take()
 
     def text_encoder(self) -> Callable[[str, int], bytes] | None:
@@ -183,9 +177,6 @@ class Encoder:
     def _encode_text(self, text: str, now: int) -> bytes:
         assert self._head is not None
         return self._head + _json(text) + b"}\n\n"
-
-    def _unshown(self, event: Event) -> None:
-        """What this protocol has no word for."""
 
     # --- deltas ------------------------------------------------------------------------------------------------
 
@@ -298,10 +289,9 @@ class Encoder:
     def _part_end(self, event: PartEndEvent) -> None:
         self._begun = self._head = None
         if self._item is not None:
-            _ENDS[type(event.part)](self, event.part, self._item)
-
-    def _no_end(self, part: ModelResponsePart, item: _Item) -> None:
-        pass
+            finish = _ENDS.get(type(event.part))
+            if finish is not None:
+                finish(self, event.part, self._item)
 
     def _text_end(self, part: TextPart, item: _Item) -> None:
         for one in beside.citations(part.annotations or []):
@@ -479,19 +469,15 @@ def _mark(chunk: Any, **values: Any) -> None:
 
 
 _ENDS: dict[type[ModelResponsePart], Callable[[Encoder, Any, _Item], None]] = {
-    ThinkingPart: Encoder._no_end,
     TextPart: Encoder._text_end,
-    RefusalPart: Encoder._no_end,
     ToolCallPart: Encoder._call_end,
     BuiltinToolCallPart: Encoder._call_end,
     BuiltinToolReturnPart: Encoder._return_end,
     FilePart: Encoder._file_end,
     SealedPart: Encoder._sealed_end,
-    CompactionPart: Encoder._no_end,
-    OpaquePart: Encoder._no_end,
 }
 
-_STEPS: dict[type[Any], Callable[[Encoder, Any], None]] = {
+HANDLERS: dict[type[Any], Callable[[Encoder, Any], None]] = {
     ResponseStartEvent: Encoder._turn_start,
     ItemStartEvent: Encoder._item_start,
     ItemEndEvent: Encoder._item_end,
@@ -499,11 +485,5 @@ _STEPS: dict[type[Any], Callable[[Encoder, Any], None]] = {
     PartEndEvent: Encoder._part_end,
     FunctionToolResultEvent: Encoder._tool_result,
     RunEndEvent: Encoder._run_end,
-    ResponseEndEvent: Encoder._unshown,  # its step goes on with what comes of its calls
-    ErrorEvent: Encoder._unshown,  # told with the run's end, which says it again
-    FunctionToolCallEvent: Encoder._unshown,
-    FinalResultEvent: Encoder._unshown,
-    SideEvent: Encoder._unshown,
-    SummaryEvent: Encoder._unshown,  # the reader's view made a part of it
 }
-"""What becomes of each event; deltas do not pay for the table."""
+"""What handles each kind of event but deltas, which `feed` handles itself. An event that is not here is not shown."""

@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from ...errors import RequestError
-from ...parts import ModelMessage, SealedPart
+from ...parts import ModelMessage, SealedPart, View
 from ...settings import ModelCall, ModelSettings, ToolDefinition
 from ..decoding import convert, read_json
 from ..functions import offered
@@ -36,7 +36,7 @@ class Body(msgspec.Struct):
     id: str | None = None
     model: str | None = None
     effort: Effort | None = None
-    view: Literal["raw", "summary", "sealed", "hidden"] | None = None
+    view: View | None = None
 
 
 class Request(NamedTuple):

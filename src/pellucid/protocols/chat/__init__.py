@@ -21,7 +21,6 @@ from .types import (
     Effort,
     Question,
     Segment,
-    View,
     answer_id,
     question_id,
 )
@@ -40,7 +39,6 @@ __all__ = [
     "Question",
     "Request",
     "Segment",
-    "View",
     "answer",
     "answer_id",
     "error_body",

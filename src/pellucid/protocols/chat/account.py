@@ -29,9 +29,7 @@ from msgspec import UNSET, UnsetType
 from ...errors import NOT_KEPT, ErrorInfo
 from ...events import (
     BuiltinToolCallPartDelta,
-    ErrorEvent,
     Event,
-    FinalResultEvent,
     FunctionToolCallEvent,
     FunctionToolResultEvent,
     ItemEndEvent,
@@ -43,23 +41,19 @@ from ...events import (
     ResponseEndEvent,
     ResponseStartEvent,
     RunEndEvent,
-    SideEvent,
-    SummaryEvent,
     ToolCallPartDelta,
 )
 from ...parts import (
     BuiltinToolCallPart,
     BuiltinToolReturnPart,
-    CompactionPart,
     FilePart,
     ModelResponsePart,
-    OpaquePart,
     RefusalPart,
-    SealedPart,
     TextPart,
     ThinkingPart,
     ToolCallPart,
     Usage,
+    View,
 )
 from ...text import shown, writable
 from .. import beside
@@ -69,7 +63,7 @@ from .calls import Call, Calls, Ledger
 
 APART = "\n\n"
 
-_FORMS: dict[t.View, Any] = {"summary": "summary", "sealed": "sealed"}
+_FORMS: dict[View, Any] = {"summary": "summary", "sealed": "sealed"}
 """What a segment of reasoning is to a reader before anything of it came; of raw reasoning, its parts will say."""
 
 _LIMITS = {
@@ -139,7 +133,9 @@ class Account:
 
     def step(self, event: Event, now: int) -> None:
         """Take an event that is no delta."""
-        _STEPS[type(event)](self, event, now)
+        handler = HANDLERS.get(type(event))
+        if handler is not None:
+            handler(self, event, now)
 
     def delta(self, delta: PartDelta, now: int) -> None:
         """Take a delta: one of the part that `asks` is about."""
@@ -170,9 +166,6 @@ class Account:
                 timeline=self._ledger.timeline or UNSET,
             )
         )
-
-    def _unshown(self, event: Event, now: int) -> None:
-        """What this protocol has no word for."""
 
     # --- opening -----------------------------------------------------------------------------------------------
 
@@ -265,10 +258,9 @@ class Account:
     def _part_end(self, event: PartEndEvent, now: int) -> None:
         writing, self.writing = self.writing, None
         self._begun, self.asks = None, False
-        _ENDS[type(event.part)](self, event.part, writing, now)
-
-    def _no_part(self, part: ModelResponsePart, writing: Writing | None, now: int) -> None:
-        """What this protocol has no word for."""
+        finish = _ENDS.get(type(event.part))
+        if finish is not None:
+            finish(self, event.part, writing, now)
 
     def _thinking_end(self, thought: ThinkingPart, writing: Writing | None, now: int) -> None:
         if writing is None or writing.part is None:
@@ -408,12 +400,9 @@ _ENDS: dict[type[ModelResponsePart], Callable[[Account, Any, Writing | None, int
     BuiltinToolCallPart: Account._call_end,
     BuiltinToolReturnPart: Account._builtin_result,
     FilePart: Account._file,
-    CompactionPart: Account._no_part,
-    OpaquePart: Account._no_part,
-    SealedPart: Account._no_part,
 }
 
-_STEPS: dict[type[Any], Callable[[Account, Any, int], None]] = {
+HANDLERS: dict[type[Any], Callable[[Account, Any, int], None]] = {
     ResponseStartEvent: Account._turn_start,
     ResponseEndEvent: Account._turn_end,
     ItemStartEvent: Account._item_start,
@@ -423,9 +412,5 @@ _STEPS: dict[type[Any], Callable[[Account, Any, int], None]] = {
     FunctionToolCallEvent: Account._running,
     FunctionToolResultEvent: Account._tool_result,
     RunEndEvent: Account._run_end,
-    ErrorEvent: Account._unshown,  # told with the run's end, which says it again
-    FinalResultEvent: Account._unshown,
-    SideEvent: Account._unshown,
-    SummaryEvent: Account._unshown,  # the reader's view made a part of it
 }
-"""What becomes of each event but deltas."""
+"""What handles each kind of event but deltas. An event that is not here is not shown."""

@@ -25,6 +25,7 @@ import msgspec
 from msgspec import UNSET
 
 from ...events import Event, PartDeltaEvent, SideEvent
+from ...parts import View
 from ...text import shown, writable
 from . import frames as f
 from . import types as t
@@ -54,7 +55,7 @@ class Encoder:
         model: str,
         created_at: int,
         *,
-        view: t.View = "raw",
+        view: View = "raw",
         effort_level: str | None = None,
         after: int = -1,
         live: bool = False,
@@ -161,7 +162,7 @@ def answer(
     created_at: int,
     batches: Iterable[tuple[int, Sequence[Event]]],
     *,
-    view: t.View = "raw",
+    view: View = "raw",
     effort_level: str | None = None,
 ) -> t.Answer:
     """The event that a stream of these batches would bring last. Each has its time before it, and is redacted."""

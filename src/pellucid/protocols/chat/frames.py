@@ -14,9 +14,10 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from ...errors import CONVERSATION_BUSY, CONVERSATION_MOVED, ErrorInfo
+from ...parts import View
 from ...text import shown
 from ..errors import STATUSES
-from .types import Answer, View
+from .types import Answer
 
 PREVIEW = 500
 """How many characters of its arguments a call shows while it is under way."""

@@ -19,9 +19,9 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from ...errors import RequestError
+from ...parts import View
 from ...text import brief
 
-View = Literal["raw", "summary", "sealed", "hidden"]
 """In what form reasoning is told, from most to least."""
 
 Status = Literal["in_progress", "completed", "incomplete", "failed", "cancelled"]

@@ -36,21 +36,14 @@ from msgspec import UNSET, UnsetType
 
 from ...errors import ErrorInfo
 from ...events import (
-    ErrorEvent,
     Event,
-    FinalResultEvent,
-    FunctionToolCallEvent,
     FunctionToolResultEvent,
     ItemEndEvent,
     ItemStartEvent,
     PartDeltaEvent,
     PartEndEvent,
     PartStartEvent,
-    ResponseEndEvent,
-    ResponseStartEvent,
     RunEndEvent,
-    SideEvent,
-    SummaryEvent,
 )
 from ...growing import TEXT_FIELD
 from ...parts import ModelResponsePart, RefusalPart, TextPart, ThinkingPart, ToolCallPart, Usage
@@ -180,7 +173,9 @@ class Encoder:
             if type(event) is PartDeltaEvent:
                 self._delta(event)
             else:
-                _STEPS[type(event)](self, event)
+                handler = HANDLERS.get(type(event))
+                if handler is not None:
+                    handler(self, event)
         out = self._out
         if not out:
             return b""
@@ -219,9 +214,6 @@ class Encoder:
         return t.ChatCompletion(
             id=self._id, created=self._created, model=self._model, choices=[choice], usage=self._usage or UNSET
         )
-
-    def _unshown(self, event: Event) -> None:
-        """What this protocol has no word for."""
 
     # --- deltas ------------------------------------------------------------------------------------------------
 
@@ -425,19 +417,12 @@ _ENDS: dict[type[ModelResponsePart], Callable[[Encoder, Any], None]] = {
     ToolCallPart: Encoder._call_end,
 }
 
-_STEPS: dict[type[Any], Callable[[Encoder, Any], None]] = {
+HANDLERS: dict[type[Any], Callable[[Encoder, Any], None]] = {
     ItemStartEvent: Encoder._item_start,
     ItemEndEvent: Encoder._item_end,
     PartStartEvent: Encoder._part_start,
     PartEndEvent: Encoder._part_end,
     FunctionToolResultEvent: Encoder._tool_result,
     RunEndEvent: Encoder._run_end,
-    ErrorEvent: Encoder._unshown,  # told with the run's end, which says it again
-    ResponseStartEvent: Encoder._unshown,
-    ResponseEndEvent: Encoder._unshown,
-    FunctionToolCallEvent: Encoder._unshown,
-    FinalResultEvent: Encoder._unshown,
-    SideEvent: Encoder._unshown,
-    SummaryEvent: Encoder._unshown,  # the reader's view made a part of it
 }
-"""What becomes of each event; deltas do not pay for the table."""
+"""What handles each kind of event but deltas, which `feed` handles itself. An event that is not here is not shown."""

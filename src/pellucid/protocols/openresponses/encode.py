@@ -23,21 +23,15 @@ import msgspec
 
 from ...errors import ErrorInfo
 from ...events import (
-    ErrorEvent,
     Event,
-    FinalResultEvent,
-    FunctionToolCallEvent,
     FunctionToolResultEvent,
     ItemEndEvent,
     ItemStartEvent,
     PartDeltaEvent,
     PartEndEvent,
     PartStartEvent,
-    ResponseEndEvent,
     ResponseStartEvent,
     RunEndEvent,
-    SideEvent,
-    SummaryEvent,
     TextPartDelta,
 )
 from ...framing import sse_event
@@ -120,7 +114,9 @@ class Encoder:
         """What these events are on the wire (maybe nothing). `now` is in milliseconds."""
         for event in events:
             if type(event) is not PartDeltaEvent:
-                _STEPS[type(event)](self, event, now)
+                handler = HANDLERS.get(type(event))
+                if handler is not None:
+                    handler(self, event, now)
                 continue
             # In this loop, because nearly all events are deltas.
             part, delta = self._part, event.delta
@@ -171,9 +167,6 @@ class Encoder:
                 annotation=citation,
             )
             part.annotations.append(citation)
-
-    def _unshown(self, event: Event, now: int) -> None:
-        """What this protocol has no word for."""
 
     # --- items -------------------------------------------------------------------------------------------------
 
@@ -480,7 +473,7 @@ _OPENING: dict[str, Callable[[str], t.Item | None]] = {
 }
 """The items that have a place in `output`, and what each opens as."""
 
-_STEPS: dict[type[Any], Callable[[Encoder, Any, int], None]] = {
+HANDLERS: dict[type[Any], Callable[[Encoder, Any, int], None]] = {
     ResponseStartEvent: Encoder._response_start,
     ItemStartEvent: Encoder._item_start,
     ItemEndEvent: Encoder._item_end,
@@ -488,11 +481,5 @@ _STEPS: dict[type[Any], Callable[[Encoder, Any, int], None]] = {
     PartEndEvent: Encoder._part_end,
     FunctionToolResultEvent: Encoder._tool_result,
     RunEndEvent: Encoder._run_end,
-    ErrorEvent: Encoder._unshown,  # told with the run's end, which says it again
-    ResponseEndEvent: Encoder._unshown,
-    FunctionToolCallEvent: Encoder._unshown,
-    FinalResultEvent: Encoder._unshown,
-    SideEvent: Encoder._unshown,
-    SummaryEvent: Encoder._unshown,  # the reader's view made a part of it
 }
-"""What becomes of each event; deltas do not pay for the table."""
+"""What handles each kind of event but deltas, which `feed` handles itself. An event that is not here is not shown."""

@@ -75,7 +75,7 @@ class Asking(NamedTuple):
 
     @property
     def seals(self) -> bool:
-        return self.request.wants_seals or self.reader.view == "sealed"
+        return self.request.wants_seals or self.reader.rule.only_seals
 
     @property
     def header(self) -> Header:

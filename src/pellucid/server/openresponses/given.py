@@ -9,13 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ...view import Reader, View
+from ...view import Reader
 
-_SHOWN: dict[View, frozenset[str]] = {
-    "summary": frozenset({"id", "type", "status", "summary", "encrypted_content"}),
-    "sealed": frozenset({"id", "type", "status", "encrypted_content"}),
-}
-"""What is left of a reasoning item."""
+_REASONING = frozenset({"id", "type", "status"})
+"""What is left of a reasoning item, beside what the view's rule allows."""
 
 _ITEM = frozenset(
     {"id", "type", "status", "role", "phase", "content", "call_id", "name", "arguments", "output", "encrypted_content"}
@@ -41,11 +38,15 @@ def told_given(items: Iterable[dict[str, Any]], reader: Reader) -> list[dict[str
     """Those that there are for this reader, as they may see them."""
     if reader.view == "raw":
         return list(items)
+    rule = reader.rule
+    shown = _REASONING | ({"summary"} if "summary" in rule.forms else set())
+    if rule.seals:
+        shown |= {"encrypted_content"}
     told = []
     for item in items:
         if item.get("type") != "reasoning":
             told.append({name: _contents(value) for name, value in item.items() if name in _ITEM})
-        elif (shown := _SHOWN.get(reader.view)) is not None:
+        elif rule.items:
             told.append({"summary": [], **{name: value for name, value in item.items() if name in shown}})
     return told
 

@@ -46,7 +46,7 @@ class Header(msgspec.Struct, frozen=True):
             msgspec.structs.replace(self.response),
             dialect or self.dialect,
             obfuscate=self.obfuscate,
-            seals=(self.seals if seals is None else seals) or reader.view == "sealed",
+            seals=(self.seals if seals is None else seals) or reader.rule.only_seals,
             after=after,
             framing=framing,
         )
