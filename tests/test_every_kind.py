@@ -1,5 +1,6 @@
 """Every kind of part and event has a place in every room that reads them: none is lost for being new or rare."""
 
+from collections.abc import Collection
 from itertools import product
 from typing import Any, get_args
 
@@ -113,7 +114,7 @@ NOT_SHOWN: dict[str, set[type[Any]]] = {
 """The kinds of events that a protocol has no word for. An error is shown with the run's end, which repeats it; a
 summary is a part by the time an encoder sees it; side events of AG-UI's the chat's endpoint reads itself."""
 
-HANDLERS = {
+HANDLERS: dict[str, Collection[type[Any]]] = {
     "agui": agui_encode.HANDLERS,
     "ai_sdk": ai_sdk_encode.HANDLERS,
     "chat": chat_account.HANDLERS,

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
+from pellucid.parts import View
 from pellucid.protocols.chat import frames as f
 from pellucid.protocols.chat import types as t
 from tests.cases import Cases
@@ -85,7 +86,7 @@ def test_an_event_has_the_same_fields_on_both_sides() -> None:
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("View", t.View), ("Effort", t.Effort), ("Status", t.Status), ("ToolStatus", t.ToolStatus)],
+    [("View", View), ("Effort", t.Effort), ("Status", t.Status), ("ToolStatus", t.ToolStatus)],
 )
 def test_words_are_the_same_on_both_sides(name: str, words: Any) -> None:
     [line] = re.findall(rf"^export type {name} = ([^\n]+)", source(), re.M)

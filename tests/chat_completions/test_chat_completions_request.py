@@ -222,7 +222,7 @@ def test_settings() -> None:
     ],
 )
 def test_a_caller_may_want_no_reasoning(body: Any, exclude: bool) -> None:
-    assert request(**body).exclude is exclude
+    assert request(**body).view == ("hidden" if exclude else None)
 
 
 def test_how_the_answer_is_to_be_sent() -> None:

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from pellucid.cli import protocols as p
 from pellucid.cli.decode import NATIVE, guess_content_type, is_native
 from pellucid.cli.main import main
+from pellucid.cli.translate import run_of, translated
 from pellucid.events import ModelEvent
 from pellucid.parts import Origin
+from pellucid.protocols.client_protocols import CLIENT_PROTOCOLS
 from pellucid.providers.profiles import builtin_profiles
 from pellucid.providers.wires import WIRES
 from tests.cases import Cases
@@ -24,7 +25,7 @@ from tests.scripted import delta, event
 
 SAID = [
     (name, dialect, chunks)
-    for name, row in p.PROTOCOLS.items()
+    for name, row in CLIENT_PROTOCOLS.items()
     for dialect, chunks in product(row.dialects or ("",), (False, True) if row.chunks else (False,))
 ]
 """Every way there is to tell a run."""
@@ -63,10 +64,10 @@ def _types() -> dict[str, str]:
 def broken(recording: Path, *cuts: int) -> list[str]:
     found = []
     for protocol, dialect, chunks in SAID:
-        row = p.PROTOCOLS[protocol]
-        told = row.tell(p.play(read(recording, *cuts)), dialect, chunks)
+        row = CLIENT_PROTOCOLS[protocol]
+        told = translated(row, run_of(read(recording, *cuts)), dialect, chunks=chunks)
         found += [f"{protocol} {dialect} {chunks}: {rule}" for rule in row.check(told.stream, dialect)]
-        assert (told.whole is not None) == row.whole
+        assert (told.whole is not None) == (row.whole is not None)
     return found
 
 
@@ -106,7 +107,7 @@ def test_each_is_told_and_checked_by_name(protocol: str, dialect: str, chunks: b
 
 
 def test_a_protocol_speaks_its_first_dialect_unless_told_otherwise() -> None:
-    for protocol, row in p.PROTOCOLS.items():
+    for protocol, row in CLIENT_PROTOCOLS.items():
         if row.dialects:
             named = translate("--to", protocol, "--dialect", row.dialects[0])
             assert translate("--to", protocol).stdout == named.stdout
@@ -143,9 +144,8 @@ def test_what_a_protocol_has_not_is_said_with_what_it_has(args: list[str], says:
 
 @pytest.mark.parametrize(("protocol", "dialect", "chunks"), SAID)
 def test_the_check_names_the_rule_that_is_broken(protocol: str, dialect: str, chunks: bool) -> None:
-    row = p.PROTOCOLS[protocol]
-    played = p.play([[], []])
-    stream = row.tell(played, dialect, chunks).stream
+    row = CLIENT_PROTOCOLS[protocol]
+    stream = translated(row, run_of([[], []]), dialect, chunks=chunks).stream
     first = stream.partition(b"\n\n")[0] + b"\n\n"
     rules = {"agui": "start", "ai-sdk": "life", "chat": "frame", "chat_completions": "life", "openresponses": "life"}
     assert any(f"{rules[protocol]}" in rule.split(" (")[0] for rule in row.check(first + stream, dialect))

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from pellucid.run import Minter
-from pellucid.server.minting import new_minter
+from pellucid.server.exchange import new_minter
 
 
 def test_ids_sort_by_the_time_of_their_minter(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,9 +34,9 @@ def read_json(data: bytes | str) -> dict[str, Any]:
     return raw
 
 
-def decode(data: bytes, into: type[T]) -> T:
-    """Raises `RequestError`."""
-    return convert(read_json(data), into)
+def decode(data: bytes | dict[str, Any], into: type[T]) -> T:
+    """A body, or the JSON that was read of it. Raises `RequestError`."""
+    return convert(data if isinstance(data, dict) else read_json(data), into)
 
 
 def convert(raw: dict[str, Any], into: type[T]) -> T:

@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from ..errors import ErrorInfo, ErrorKind
+
+
+class ErrorForm(Protocol):
+    """How a protocol says what was wrong (a module of `protocols`)."""
+
+    def error_body(self, error: ErrorInfo, /) -> dict[str, Any] | str:
+        """JSON, or a sentence."""
+        ...
+
+    def status_of(self, error: ErrorInfo, /) -> int: ...
+
 
 STATUSES: dict[ErrorKind, int] = {
     "invalid_request": 400,

@@ -25,10 +25,8 @@ from ..protocols.agui.thread import without
 from ..runs import RunSource
 from ..storage import StoredResponse
 from ..view import Reader, Redactor, View, lesser
-from .exchange import Door, Endpoint, Exchange
-from .minting import new_minter
+from .exchange import Door, Endpoint, Exchange, new_minter, route
 from .prepare import Prepared, prepare
-from .routing import route
 from .services import Services, protocol_of
 
 

@@ -18,7 +18,7 @@ from ..models import Asked
 from ..protocols import openresponses
 from ..telemetry.lines import request_id
 from ..upstream import UpstreamClient
-from . import agui, chat, chat_completions, plain, sessions
+from . import agui, chat, plain, sessions, stateless
 from .config import Config
 from .observe import RequestWatch
 from .openresponses import routes as responses
@@ -27,7 +27,7 @@ from .services import LocalModelService, Services
 from .spaces import routes as spaces
 from .uvicorn_adapter import connections, sockets
 
-SPOKEN = [*RESPONSES, *chat_completions.SPOKEN, *agui.SPOKEN, *chat.SPOKEN, *spaces.SPOKEN]
+SPOKEN = [*RESPONSES, *stateless.SPOKEN, *agui.SPOKEN, *chat.SPOKEN, *spaces.SPOKEN]
 """What clients can be pointed at."""
 
 SETTLE_SECONDS = 1.0
@@ -57,7 +57,7 @@ class Gateway:
         self._router = Router(
             [
                 *responses(services),
-                *chat_completions.routes(services),
+                *stateless.routes(services),
                 *agui.routes(services),
                 *chat.routes(services),
                 *spaces.routes(services),

@@ -7,14 +7,22 @@ server's own.
 
 from __future__ import annotations
 
+import secrets
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import parse_qsl
+
+from starlette.exceptions import HTTPException
+from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from ..asgi import http
 from ..asgi.streaming import FAULT, STOPPING, ASGIWriter, BodyWriter, is_client_error
 from ..errors import ErrorInfo, PellucidError, RequestError
+from ..protocols.errors import ErrorForm
+from ..run import Minter
 from ..telemetry import log, place_of
 from ..text import shown
 from ..view import Reader, View, redact_error, view_of
@@ -26,16 +34,6 @@ from .observe import RequestWatch
 from .uvicorn_adapter import direct_writer, on_disconnect
 
 VIEW_HEADER = "pellucid-view"
-
-
-class ErrorForm(Protocol):
-    """How a protocol says what was wrong (a module of `protocols`)."""
-
-    def error_body(self, error: ErrorInfo, /) -> dict[str, Any] | str:
-        """JSON, or a sentence."""
-        ...
-
-    def status_of(self, error: ErrorInfo, /) -> int: ...
 
 
 class Exchange:
@@ -131,6 +129,21 @@ class Exchange:
 Endpoint = Callable[[Exchange], Awaitable[None]]
 
 
+def protocol_name(form: ErrorForm) -> str:
+    """What metrics and log lines call the protocol whose package this is."""
+    name: str = getattr(form, "__name__", "")
+    return name.rpartition(".")[2]
+
+
+def new_minter() -> Minter:
+    """A minter whose ids cannot be guessed.
+
+    They begin with the time of this call, so what is stored under them stands next to what was stored just before: a
+    database then changes the few pages at the end of an index, and not one anywhere for each id.
+    """
+    return Minter(secrets.token_bytes(16), time.time_ns() // 1_000_000)
+
+
 def whole_number(text: str, name: str, least: int, most: int = 2**53) -> int:
     """What stands at `name` of a request. Raises `RequestError`."""
     if not text.isascii() or not text.isdecimal() or len(text) > 16 or not least <= int(text) <= most:
@@ -160,7 +173,7 @@ class Door:
         self._form = form
         self._guard = guard
         self._forms = forms or {}
-        self._protocol = protocol or getattr(form, "__name__", "").rpartition(".")[2]
+        self._protocol = protocol or protocol_name(form)
 
     async def __call__(self, scope: http.Scope, receive: http.Receive, send: http.Send) -> None:
         exchange = Exchange(scope, receive, send, self._form)
@@ -192,3 +205,30 @@ class Door:
             info, more = FAULT, []
         if not exchange.started:
             await exchange.refuse(info, more)
+
+
+class _Methods:
+    """The doors of one path, by method."""
+
+    def __init__(self, path: str, doors: Mapping[str, ASGIApp], also: str) -> None:
+        self._path = path
+        self._doors = dict(doors)
+        if "GET" in doors:
+            self._doors.setdefault("HEAD", doors["GET"])
+        self._allowed = ", ".join(sorted(self._doors))
+        self._takes = self._allowed + also
+
+    async def __call__(self, scope: http.Scope, receive: http.Receive, send: http.Send) -> None:
+        if "watch" in scope:
+            scope["watch"].route = self._path
+        door = self._doors.get(scope["method"])
+        if door is None:
+            message = f"{scope['method']} is not allowed on {scope['path']}; it takes {self._takes}"
+            raise HTTPException(405, message, headers={"Allow": self._allowed})
+        await door(scope, receive, send)
+
+
+def route(path: str, doors: Mapping[str, ASGIApp], also: str = "") -> Route:
+    """All that is at one path, so that a request with another method is told every one there is. `also`: what is not
+    HTTP among them."""
+    return Route(path, _Methods(path, doors, also))

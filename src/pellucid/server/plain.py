@@ -8,10 +8,9 @@ from .. import __version__
 from ..errors import RequestError
 from ..protocols import openresponses
 from .access.policy import visible
-from .exchange import Door, Exchange
+from .exchange import Door, Exchange, route
 from .openapi import document
 from .page import Page, built, prefers_html
-from .routing import route
 from .services import Services
 
 

@@ -16,8 +16,7 @@ provider made is left as it is: only that provider knows what it holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
@@ -33,11 +32,12 @@ from ..parts import (
     SealedPart,
     UserPromptPart,
 )
+from ..protocols.client_protocols import ClientRequest
 from ..run import Mint
 from ..runs import RunSource
 from ..runs.server_tools import NamedServers
 from ..sealing import Sealed, SealError, attach
-from ..settings import ModelCall, ToolDefinition
+from ..settings import ModelCall
 from ..storage import StoredResponse
 from ..tools import AnyTool
 from ..view import Reader, View
@@ -76,31 +76,6 @@ def _ours(part: ModelResponsePart) -> bool:
         and part.provider_name is None
         and part.signature is None
     )
-
-
-class ClientRequest(Protocol):
-    """What a request says (see `Request` in each of `protocols`)."""
-
-    @property
-    def own_tools(self) -> Collection[str]:
-        """The names of the caller's own functions."""
-        ...
-
-    @property
-    def wants_summaries(self) -> bool:
-        """Whether summaries are asked for beside the raw text."""
-        ...
-
-    @property
-    def max_tool_calls(self) -> int | None: ...
-
-    def call(self, messages: Sequence[ModelMessage], server_tools: Sequence[ToolDefinition] = ()) -> ModelCall:
-        """What to ask the model. Raises `RequestError`."""
-        ...
-
-    def place_of(self, part: SealedPart) -> str:
-        """Where in the request this token stands."""
-        ...
 
 
 class Prepared:

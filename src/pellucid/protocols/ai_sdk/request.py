@@ -23,6 +23,7 @@ from ...parts import ModelMessage, SealedPart, View
 from ...settings import ModelCall, ModelSettings, ToolDefinition
 from ..decoding import convert, read_json
 from ..functions import offered
+from .encode import Encoder
 from .messages import UIMessage, history_of, sealed_at
 
 Effort = Literal["off", "none", "minimal", "low", "medium", "high", "xhigh", "max"]
@@ -52,6 +53,16 @@ class Request(NamedTuple):
         return self.body.model
 
     @property
+    def view(self) -> View | None:
+        """In what form the page wants reasoning; None for what the key allows."""
+        return self.body.view
+
+    @property
+    def stream(self) -> bool:
+        """All answers are streams."""
+        return True
+
+    @property
     def goes_on(self) -> str | None:
         """The id of the message that the client will go on with: its last, if that is an answer."""
         last = self.body.messages[-1]
@@ -79,6 +90,10 @@ class Request(NamedTuple):
         settings: ModelSettings = {} if effort is None else {"thinking": False if effort == "off" else effort}
         messages = self.messages if messages is None else messages
         return ModelCall(self.body.model or "", list(messages), settings, offered((), server_tools))
+
+    def encoder(self, id: str, model: str, created: int, server_tools: set[str]) -> Encoder:
+        """The encoder of the answer, which goes on with the page's last message if that is an answer."""
+        return Encoder(self.goes_on or id, model)
 
     def place_of(self, part: SealedPart) -> str:
         """Where in the body this token stands."""

@@ -7,6 +7,7 @@ from typing import get_args
 
 import msgspec
 
+from ...parts import VIEWS
 from ..openapi import STRING, VIEW, Schema, parameter
 from . import frames as f
 from . import types as t
@@ -37,7 +38,7 @@ def schemas() -> dict[str, Schema]:
     model = {
         "id": STRING,
         "efforts": _list({"enum": list(get_args(t.Effort))}),
-        "view": {"enum": list(get_args(t.View)), "description": "The most that may be seen of its reasoning."},
+        "view": {"enum": list(VIEWS), "description": "The most that may be seen of its reasoning."},
         "default": {"const": True},
         "embedded": {"const": True},
     }
@@ -63,7 +64,7 @@ def schemas() -> dict[str, Schema]:
         ),
         "ChatDeleted": _object({"id": STRING, "deleted": {"const": True}}),
         "ChatModels": _object(
-            {"data": _list(_object(model, ["default", "embedded"])), "views": _list({"enum": list(get_args(t.View))})}
+            {"data": _list(_object(model, ["default", "embedded"])), "views": _list({"enum": list(VIEWS)})}
         ),
     }
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ...errors import RequestError
-from ...parts import ModelMessage, ModelRequest, SealedPart, UserPromptPart
+from ...parts import ModelMessage, ModelRequest, SealedPart, UserPromptPart, View
 from ...settings import ModelCall, ModelSettings, ThinkingLevel, ToolDefinition
 from ..decoding import convert, read_json
 from . import types as t
@@ -53,7 +53,7 @@ class Request(NamedTuple):
         return self.body.effort
 
     @property
-    def view(self) -> t.View | None:
+    def view(self) -> View | None:
         """None: as much as this reader may see."""
         return self.body.view
 

@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ...errors import RequestError
-from ...parts import ModelMessage, SealedPart
+from ...parts import ModelMessage, SealedPart, View
 from ...settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition
 from ...text import brief
 from ..decoding import decode, not_too_deep
 from ..functions import allowed, any_of, just, offered, wrong_choice
 from . import types as t
+from .encode import Encoder
 from .messages import messages_of
 
 
@@ -51,14 +52,14 @@ class Request(NamedTuple):
 
     @property
     def fields(self) -> t.ReasoningFields | None:
-        """Which field carries readable reasoning; None for the server's default."""
+        """Which field carries readable reasoning; None for the default."""
         return self.body.reasoning_fields
 
     @property
-    def exclude(self) -> bool:
-        """Whether the caller wants no reasoning in the answer (the view `hidden`)."""
+    def view(self) -> View | None:
+        """`hidden`, where the caller wants no reasoning in the answer; None for what the key allows."""
         exclude = self.body.reasoning.exclude if self.body.reasoning is not None else None
-        return self.body.include_reasoning is False if exclude is None else exclude
+        return "hidden" if exclude or (exclude is None and self.body.include_reasoning is False) else None
 
     @property
     def wants_summaries(self) -> bool:
@@ -72,6 +73,18 @@ class Request(NamedTuple):
     @property
     def own_tools(self) -> frozenset[str]:
         return frozenset(tool.name for tool in self.functions)
+
+    def encoder(self, id: str, model: str, created: int, server_tools: set[str]) -> Encoder:
+        """The encoder of the answer. `created` is in seconds since 1970."""
+        return Encoder(
+            id,
+            model,
+            created,
+            self.fields or "both",
+            include_usage=self.include_usage,
+            obfuscate=self.obfuscate,
+            server_tools=server_tools,
+        )
 
     def place_of(self, part: SealedPart) -> str:
         """Where in the request this token stands."""
@@ -101,7 +114,7 @@ class Request(NamedTuple):
         )
 
 
-def parse_request(data: bytes) -> Request:
+def parse_request(data: bytes | dict[str, Any]) -> Request:
     """Raises `RequestError` naming the field and what would be right. What concerns tools, `Request.call` says."""
     body = decode(data, t.CreateChatCompletion)
     _refuse_what_is_not_here(body)

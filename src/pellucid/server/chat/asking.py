@@ -20,11 +20,10 @@ from ...run import Minter
 from ...runs import clock_ms
 from ...storage import ChatBusy, ChatGone, ChatMoved, StoredChat, StoredResponse
 from ..access.errors import forbidden
-from ..ai_sdk import AISDK
-from ..exchange import Exchange
-from ..minting import new_minter
+from ..exchange import Exchange, new_minter
 from ..prepare import Prepared, prepare
 from ..services import Services
+from ..stateless import StatelessEndpoint
 from .conversations import title_of
 from .header import Header, encode_header, is_chat, no_event
 from .telling import tell
@@ -43,12 +42,12 @@ class Ask:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._ai_sdk = AISDK(services)
+        self._ai_sdk = StatelessEndpoint(services, ai_sdk.PROTOCOL)
 
     async def __call__(self, exchange: Exchange) -> None:
         raw = read_json(await exchange.body(self._services.config.server))
         if ai_sdk.recognises(raw, exchange.query):
-            await self._ai_sdk.run(exchange, raw)
+            await self._ai_sdk.answer(exchange, raw)
         else:
             await self._ask(exchange, parse_request(raw))
 

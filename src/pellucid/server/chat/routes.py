@@ -5,9 +5,7 @@ from __future__ import annotations
 from starlette.routing import BaseRoute
 
 from ...protocols import ai_sdk, chat
-from ..ai_sdk import AISDK
-from ..exchange import Door, Endpoint
-from ..routing import route
+from ..exchange import Door, Endpoint, Exchange, route
 from ..services import Services
 from .asking import Ask
 from .conversations import Conversations
@@ -15,6 +13,12 @@ from .models import Models
 from .reading import Answers
 
 SPOKEN = ["POST /api/chat"]
+
+
+async def _no_answer(exchange: Exchange) -> None:
+    """Where a page of the AI SDK looks for an answer that goes on without it: 204, there is none."""
+    exchange.form = ai_sdk
+    await exchange.answer_nothing()
 
 
 def routes(services: Services) -> list[BaseRoute]:
@@ -25,7 +29,7 @@ def routes(services: Services) -> list[BaseRoute]:
         "/api/chat": {"POST": ask},
         "/api/chat/{event_id}": {"GET": answers.read},
         "/api/chat/{event_id}/cancel": {"POST": answers.cancel},
-        "/api/chat/{event_id}/stream": {"GET": AISDK(services).resume},
+        "/api/chat/{event_id}/stream": {"GET": _no_answer},
         "/api/conversations": {"GET": conversations.list},
         "/api/conversations/{id}": {
             "GET": conversations.get,

@@ -22,8 +22,7 @@ from ...runs import Batch, RunSource
 from ...sealing import Sealed
 from ...settings import ToolChoice
 from ...view import redact_usage
-from ..exchange import Exchange
-from ..minting import new_minter
+from ..exchange import Exchange, new_minter
 from ..services import Services
 from .asking import asking_for
 

@@ -29,8 +29,7 @@ from ...run import Minter
 from ...sealing import Sealed, SealError
 from ...storage import AlreadyStored, ConversationEntry, StoredConversation
 from ...view import Reader, Redactor, View
-from ..exchange import Exchange
-from ..minting import new_minter
+from ..exchange import Exchange, new_minter
 from ..services import Services
 from .given import told_given
 from .kept import listed, most_of, page_of

@@ -11,9 +11,7 @@ from ...asgi.streaming import serve_response, serve_stream
 from ...protocols import openresponses
 from ...protocols.openresponses import parse_request
 from ...view import Redactor
-from ..exchange import Door, Endpoint, Exchange
-from ..minting import new_minter
-from ..routing import route
+from ..exchange import Door, Endpoint, Exchange, new_minter, route
 from ..services import Services
 from .asking import Asking, asking_for
 from .compact import Compact

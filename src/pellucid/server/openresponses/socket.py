@@ -32,8 +32,7 @@ from ...runs.stored_run import not_kept, put
 from ...storage import StoredResponse
 from ...telemetry import log, place_of
 from ...view import Redactor, redact_error
-from ..exchange import Exchange
-from ..minting import new_minter
+from ..exchange import Exchange, new_minter
 from ..services import Services
 from ..websocket import OVER, STOPPED, End, WebSocket
 from .asking import Asking, asking_for

@@ -20,9 +20,8 @@ from ..access import oidc, same_origin, session
 from ..access.errors import AccessError, Header
 from ..access.policy import Principal
 from ..access.session import cookie, cookie_header, over_https
-from ..exchange import Door, Endpoint, Exchange
+from ..exchange import Door, Endpoint, Exchange, route
 from ..page import notice
-from ..routing import route
 from ..services import Services
 
 _HOST = re.compile(r"[A-Za-z0-9._-]{1,253}(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](:[0-9]{1,5})?")

@@ -15,12 +15,13 @@ from ...asgi import http
 from ...asgi.streaming import STOPPING
 from ...errors import PellucidError, RequestError
 from ...protocols import openresponses
+from ...protocols.errors import ErrorForm
 from ...spaces.runtime.space import Space
 from ...view import Reader
 from ..access.credentials import credential
 from ..access.errors import AccessError, forbidden, unauthorized
 from ..access.policy import Principal
-from ..exchange import Door, Endpoint, ErrorForm, Exchange
+from ..exchange import Door, Endpoint, Exchange
 from ..services import Services
 
 PROTOCOL = "spaces"

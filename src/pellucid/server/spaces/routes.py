@@ -5,8 +5,8 @@ from __future__ import annotations
 from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.types import ASGIApp
 
+from ..exchange import route
 from ..page import Page, built
-from ..routing import route
 from ..services import Services
 from .door import Answer, Doors
 from .endpoints import Endpoints, Mew, MewForm
