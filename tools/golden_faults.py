@@ -153,7 +153,7 @@ FAULTS = [
     ),
     Fault(
         "other words for a compaction",
-        "server/openresponses/compact.py",
+        "server/openresponses/routes.py",
         "Keep every fact, decision,",
         "Keep facts, decision,",
         ("resources/responses/*",),

@@ -26,7 +26,7 @@ from pellucid.fold import fold
 from pellucid.parts import ToolCallPart, Usage
 from pellucid.runs import Batch, LiveRun, Stage, ToolOutcomes, clock_ms
 from pellucid.runs.log import events_of, unpack
-from pellucid.runs.seal_stage import SealStage
+from pellucid.runs.stages import SealStage
 from pellucid.runs.stored_run import StoreStage
 from pellucid.runs.summaries import SummaryStage, Written
 from pellucid.storage import Store, open_store

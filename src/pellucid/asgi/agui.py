@@ -37,7 +37,7 @@ from ..protocols.agui.history import belongs, history_of
 from ..protocols.agui.interrupts import approval_of, call_of
 from ..protocols.agui.messages import ResumeEntry
 from ..protocols.agui.proto import MEDIA_TYPE, accepted, delta_frames, encode_frame
-from ..runs.seal_stage import SealStage
+from ..runs.stages import SealStage
 from ..sealing import Attached, KeyFile, Keys, Sealed, Sealer, SealError, attach, env_keys
 from ..settings import ModelSettings
 from ..telemetry import log, place_of

@@ -23,7 +23,7 @@ def serve(host: str | None, port: int | None, workers: int | None, **where: Any)
     # Imported here, as in `_serve`: `--help` and a mistake in the configuration need none of it.
     import uvloop
 
-    from ..server.observe_setup import set_up_log
+    from ..server.observe import set_up_log
     from .workers import supervise
 
     config = read_options(**where, host=host, port=port, workers=workers)

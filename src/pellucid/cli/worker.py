@@ -17,7 +17,7 @@ import uvloop
 from ..local.lending import LentEngine
 from ..models.embedded import EmbeddedModel
 from ..server import Config, create_app
-from ..server.observe_setup import set_up_log
+from ..server.observe import set_up_log
 from ..upstream import UpstreamClient
 from .channel import FOR_WORKER, Begin, Channel, ForWorker, Up
 from .http_server import Server

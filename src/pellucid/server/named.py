@@ -29,7 +29,7 @@ from .access.jwks import check_jwks_file
 from .access.pepper import check_pepper
 from .catalog import Catalog
 from .config import Config, MCPConfig
-from .observe_setup import exporting, flush
+from .observe import exporting, flush
 from .space_config import read_tokens
 
 

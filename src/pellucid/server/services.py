@@ -21,6 +21,7 @@ from opentelemetry.trace import TracerProvider
 
 from ..asgi.streaming import STOPPING
 from ..egress import EgressPolicy
+from ..envelopes import Envelope, text_of
 from ..errors import PellucidError
 from ..models import Asked
 from ..parts import Usage
@@ -31,12 +32,13 @@ from ..runs.detached import Detached
 from ..runs.later import settled
 from ..runs.log import unpack
 from ..runs.replay import FinishedLog, LiveLog
-from ..runs.seal_stage import SealStage
 from ..runs.server_tools import MCPTurnHandler, NamedServers, ServerTurnHandler
+from ..runs.stages import SealStage
 from ..runs.stored_run import StoreStage
-from ..runs.summaries import Spent, SummaryStage
+from ..runs.summaries import Spent, SummaryStage, Writer
 from ..sealing import Sealer
 from ..settings import ModelCall, ToolDefinition
+from ..spaces.runtime.compression import Compressor
 from ..spaces.runtime.keeper import Pace
 from ..spaces.runtime.spaces import Spaces
 from ..storage import Store, StoredResponse, open_store
@@ -49,11 +51,26 @@ from .catalog import Catalog
 from .config import Config
 from .metered import MeterStage
 from .named import functions, mcp_server, recording, seal_keys, summary_writer
-from .observe import RequestWatch, Telemetry
-from .observe_setup import exporting, flush
+from .observe import RequestWatch, Telemetry, exporting, flush
 from .recorder import Recorder
 from .space_config import put_spaces
-from .space_words import compressor
+
+LONGEST_COMPRESSED = 16_000
+"""Characters that are read for one such thought, of all that it stands for together."""
+
+
+def compressor(writer: Writer | None) -> Compressor | None:
+    """None: nobody writes here."""
+    if writer is None:
+        return None
+
+    async def said_shorter(thoughts: Sequence[Envelope]) -> str:
+        each = LONGEST_COMPRESSED // max(1, len(thoughts))
+        written = await writer.summary("\n\n".join(text_of(thought)[:each] for thought in thoughts))
+        return written.text or ""
+
+    return said_shorter
+
 
 SWEEP_SECONDS = 60.0
 

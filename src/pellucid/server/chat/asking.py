@@ -24,9 +24,8 @@ from ..exchange import Exchange, new_minter
 from ..prepare import Prepared, prepare
 from ..services import Services
 from ..stateless import StatelessEndpoint
+from .answers import Header, encode_header, is_chat, no_event, tell
 from .conversations import title_of
-from .header import Header, encode_header, is_chat, no_event
-from .telling import tell
 
 
 class Place(NamedTuple):

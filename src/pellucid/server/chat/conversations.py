@@ -21,8 +21,7 @@ from ...storage import ChatGone, StoredChat, StoredResponse
 from ...telemetry import log
 from ..exchange import Exchange
 from ..services import Services
-from .header import Header, read_header
-from .telling import whole
+from .answers import Header, read_header, whole
 
 LONGEST = 80
 """Characters."""
