@@ -1,4 +1,4 @@
-"""Text: that grows by a token at a time, that UTF-8 cannot hold, and that was nearly a name.
+"""Text: that grows by a token at a time, that UTF-8 cannot hold, and that was nearly a name; JSON that is too deep.
 
 A list of tokens keeps some fifty bytes of string object for every few characters, for as long as the answer lasts; one
 string that is added to is copied each time. `GrowingText` is a buffer.
@@ -77,6 +77,18 @@ class GrowingText:
         text = self.value()
         self._begin()
         return text
+
+
+def is_nested_deeper(value: Any, levels: int) -> bool:
+    """Whether objects and lists stand in each other on more than so many levels. Not by recursion: how deep it goes is
+    its sender's choice."""
+    level: list[Any] = [value]
+    for _ in range(levels):
+        inner = [one.values() if isinstance(one, dict) else one for one in level]
+        level = [one for ones in inner for one in ones if isinstance(one, dict | list)]
+        if not level:
+            return False
+    return True
 
 
 # --- text that is no text --------------------------------------------------------------------------------------

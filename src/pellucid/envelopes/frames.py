@@ -13,7 +13,7 @@ from typing import Any, NoReturn, cast
 
 import msgspec
 
-from ..text import shown
+from ..text import is_nested_deeper, shown
 from .envelope import EnvelopeError
 from .kinds import HEARTBEAT, JOIN
 
@@ -34,7 +34,7 @@ def load(data: Any) -> dict[str, Any]:
         value, sound = data, False
     if not isinstance(value, dict):
         raise EnvelopeError(f"an envelope is a JSON object, not {name_of(value)}", code="invalid_type")
-    if _is_too_deep(value):
+    if is_nested_deeper(value, MAX_DEPTH):
         raise EnvelopeError(f"nested deeper than {MAX_DEPTH} levels", code="too_deep")
     return cast("dict[str, Any]", value if sound else _sound(value, ""))
 
@@ -71,16 +71,6 @@ def _no_stream() -> EnvelopeError:
 
 def _no_number(word: str) -> NoReturn:
     raise ValueError(word)
-
-
-def _is_too_deep(value: dict[Any, Any]) -> bool:
-    level: list[Any] = [value]
-    for _ in range(MAX_DEPTH):
-        inner = [one.values() if isinstance(one, dict) else one for one in level]
-        level = [one for ones in inner for one in ones if isinstance(one, dict | list)]
-        if not level:
-            return False
-    return True
 
 
 def _sound(value: Any, at: str) -> Any:

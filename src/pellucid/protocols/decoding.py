@@ -9,7 +9,7 @@ import msgspec
 from msgspec import inspect
 
 from ..errors import RequestError
-from ..text import BRIEF, brief, meant, misfit
+from ..text import BRIEF, brief, is_nested_deeper, meant, misfit
 
 MAX_DEPTH = 100
 """How deeply a JSON Schema in a request may be nested."""
@@ -67,13 +67,8 @@ def _told(text: str, into: type[Any], raw: Any) -> RequestError:
 
 def not_too_deep(schema: dict[str, Any] | None, at: str) -> None:
     """What is nested too deeply could be read here and yet not be written again. Raises `RequestError`."""
-    level: list[Any] = [schema]
-    for _ in range(MAX_DEPTH):
-        inner = [value.values() if isinstance(value, dict) else value for value in level]
-        level = [value for values in inner if values for value in values if isinstance(value, dict | list)]
-        if not level:
-            return
-    raise RequestError(f"{at}: nested deeper than {MAX_DEPTH} levels", code="invalid_value", param=at)
+    if schema is not None and is_nested_deeper(schema, MAX_DEPTH):
+        raise RequestError(f"{at}: nested deeper than {MAX_DEPTH} levels", code="invalid_value", param=at)
 
 
 def _words(into: type[Any], path: str, raw: Any) -> list[str]:

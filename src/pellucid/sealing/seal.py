@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..parts import ModelResponsePart, Origin
+from ..text import is_nested_deeper
 from . import token as tokens
 from .keys import Keys
 from .token import SealError
@@ -100,7 +101,7 @@ def _to_json(sealed: Sealed) -> bytes:
             # Half a surrogate pair: JSON can say it, escaped, though UTF-8 cannot hold it.
             data = json.dumps(_builtins(sealed)).encode()
         # Few brackets are no depth; that is told without a look at the values.
-        if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _deep(_builtins(sealed)):
+        if data.count(b"[") + data.count(b"{") > MAX_DEPTH and is_nested_deeper(_builtins(sealed), MAX_DEPTH):
             raise RecursionError
     except RecursionError:
         raise SealError("seal_too_large", f"the item is nested deeper than {MAX_DEPTH} levels") from None
@@ -109,16 +110,6 @@ def _to_json(sealed: Sealed) -> bytes:
 
 def _builtins(sealed: Sealed) -> Any:
     return msgspec.to_builtins(sealed, str_keys=True, enc_hook=repr)
-
-
-def _deep(value: Any) -> bool:
-    level: list[Any] = [value]
-    for _ in range(MAX_DEPTH):
-        inner = [value.values() if isinstance(value, dict) else value for value in level]
-        level = [value for values in inner for value in values if isinstance(value, dict | list)]
-        if not level:
-            return False
-    return True
 
 
 def _from_json(data: bytes) -> Sealed:
