@@ -6,7 +6,7 @@ model < agent < run, shallowly. Provider-specific classes extend `ModelSettings`
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias, TypedDict, get_type_hints
+from typing import Any, Literal, TypeAlias, TypedDict, get_args, get_type_hints
 
 import msgspec
 
@@ -14,8 +14,24 @@ from .errors import RequestError
 from .parts import ModelMessage
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+EFFORTS: tuple[str, ...] = get_args(Effort)
+"""From the least to the most."""
 ThinkingLevel: TypeAlias = bool | Effort
 """How much to think. True: the model's own default amount; False and `none`: not at all."""
+
+
+def nearest_effort(level: str, known: tuple[str, ...]) -> str | None:
+    """`level`, or the nearest of the `known` ones; None where there is none to name.
+
+    Thinking is not switched on or off by rounding.
+    """
+    if level in known or level not in EFFORTS:
+        return level
+    if level == "none":
+        return None
+    at = EFFORTS.index(level)
+    choices = [name for name in known if name in EFFORTS and name != "none"]
+    return min(choices, key=lambda name: abs(EFFORTS.index(name) - at), default=None)
 
 
 class ModelSettings(TypedDict, total=False):

@@ -26,15 +26,14 @@ from pellucid.parts import (
     ToolReturnPart,
     UserPromptPart,
 )
-from pellucid.providers.effort import LEVELS
 from pellucid.providers.profiles import Profile, builtin_profiles
-from pellucid.settings import ModelCall, ModelSettings, ToolDefinition
+from pellucid.settings import EFFORTS, ModelCall, ModelSettings, ToolDefinition
 
 Settings: TypeAlias = Mapping[str, Any]
 Send: TypeAlias = Callable[[ModelCall], Any]
 """What is sent for a call. Raises `RequestError`."""
 
-_THINKING = (True, False, *LEVELS)
+_THINKING = (True, False, *EFFORTS)
 
 
 def unheard(settings: ModelSettings, origin: Origin, row: Profile, send: Send) -> list[str]:
@@ -145,7 +144,7 @@ def _thinking(trial: _Trial, name: str, value: Any, settings: Settings) -> str |
     if value is True:
         return None
     added = trial.added(settings, rest)
-    words = [leaf for leaf in added if leaf in LEVELS and isinstance(leaf, str)]
+    words = [leaf for leaf in added if leaf in EFFORTS and isinstance(leaf, str)]
     if value in (False, "none"):
         if not heard:
             return f"{trial.who} cannot be told not to think"
@@ -157,7 +156,7 @@ def _thinking(trial: _Trial, name: str, value: Any, settings: Settings) -> str |
         return None
     if words:
         return f"{trial.who} knows no level {value!r}; it is asked for {words[0]!r}, the nearest"
-    same = [level for level in LEVELS if level != value and trial.first({**rest, name: level}) == sent]
+    same = [level for level in EFFORTS if level != value and trial.first({**rest, name: level}) == sent]
     if same or trial.first({**rest, name: True}) == sent:
         return f"{trial.who} knows no level {value!r}; it is asked to think, and not how much"
     return None

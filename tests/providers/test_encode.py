@@ -28,9 +28,16 @@ from pellucid.parts import (
     UserPromptPart,
     Video,
 )
-from pellucid.providers.effort import LEVELS, nearest_effort
 from pellucid.providers.openai_chat import encode
-from pellucid.settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition
+from pellucid.settings import (
+    EFFORTS,
+    ModelCall,
+    ModelSettings,
+    OutputFormat,
+    ToolChoice,
+    ToolDefinition,
+    nearest_effort,
+)
 from tests.providers.wire_kit import ROWS, origin
 
 HELLO = ModelRequest([UserPromptPart("hello")])
@@ -227,18 +234,18 @@ def test_levels_of_one_model_of_a_provider() -> None:
     assert asked("groq", {"thinking": False}, model="openai/gpt-oss-120b") == {}
 
 
-@given(st.sampled_from(LEVELS), st.lists(st.sampled_from((*LEVELS, "default")), unique=True).map(tuple))
+@given(st.sampled_from(EFFORTS), st.lists(st.sampled_from((*EFFORTS, "default")), unique=True).map(tuple))
 def test_a_level_is_rounded_to_the_nearest_and_never_to_off(level: str, known: tuple[str, ...]) -> None:
     nearest = nearest_effort(level, known)
-    on = [name for name in known if name in LEVELS and name != "none"]
+    on = [name for name in known if name in EFFORTS and name != "none"]
     if level in known:
         assert nearest == level
     elif level == "none" or not on:
         assert nearest is None
     else:
         assert nearest in on
-        away = abs(LEVELS.index(nearest or "") - LEVELS.index(level))
-        assert all(away <= abs(LEVELS.index(name) - LEVELS.index(level)) for name in on)
+        away = abs(EFFORTS.index(nearest or "") - EFFORTS.index(level))
+        assert all(away <= abs(EFFORTS.index(name) - EFFORTS.index(level)) for name in on)
 
 
 # --- tools and output --------------------------------------------------------------------------------------------

@@ -30,12 +30,10 @@ from ..run import Minter
 from ..runs import LiveRun
 from ..server.catalog import Catalog
 from ..server.config import Config
-from ..settings import Effort, ModelCall, ModelSettings
+from ..settings import EFFORTS, Effort, ModelCall, ModelSettings
 from ..upstream import UpstreamClient
 from .local import embedded_model
 from .options import CONTROLS, model_options, read_options
-
-EFFORTS = ["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 
 @click.command()

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ..errors import RequestError
-from .effort import nearest_effort, thinking_off
+from ..settings import nearest_effort
+from .effort import thinking_off
 from .profiles import Profile
 from .setting_fields import Body, SettingFields, Settings
 

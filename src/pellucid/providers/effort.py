@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..settings import EFFORTS, nearest_effort
 from .profiles import Profile
-
-LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 def thinking_off(settings: Mapping[str, Any]) -> bool:
@@ -26,7 +25,7 @@ def asked_effort(settings: Mapping[str, Any], row: Profile) -> str | None:
 
 def levels_at(row: Profile, path: str) -> tuple[str, ...]:
     """`path`, if the row has any word for a level to send there."""
-    return (path,) if row.effort_on or any(effort in LEVELS for effort in row.efforts) else ()
+    return (path,) if row.effort_on or any(effort in EFFORTS for effort in row.efforts) else ()
 
 
 def may_sample(row: Profile, effort: str | None) -> bool:
@@ -40,17 +39,3 @@ SAMPLING = frozenset(
     {"temperature", "top_p", "presence_penalty", "frequency_penalty", "logit_bias", "logprobs", "top_logprobs"}
 )
 """The settings that say how, on OpenAI's wires."""
-
-
-def nearest_effort(level: str, known: tuple[str, ...]) -> str | None:
-    """`level`, or the nearest of the `known` ones; None where there is none to name.
-
-    Thinking is not switched on or off by rounding.
-    """
-    if level in known or level not in LEVELS:
-        return level
-    if level == "none":
-        return None
-    at = LEVELS.index(level)
-    choices = [name for name in known if name in LEVELS and name != "none"]
-    return min(choices, key=lambda name: abs(LEVELS.index(name) - at), default=None)

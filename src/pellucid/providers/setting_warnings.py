@@ -10,8 +10,7 @@ from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
 
-from ..settings import ModelSettings
-from .effort import LEVELS
+from ..settings import EFFORTS, ModelSettings
 from .profiles import Profile, builtin_profiles
 from .setting_fields import HISTORY, SettingFields, Write, leaf_paths
 
@@ -172,7 +171,7 @@ def _about_thinking(outcome: _Outcome, row: Profile, model: str) -> str | None:
     if level is True:
         return None
     sent = [leaf for write in outcome.sent("thinking") if write.path != HISTORY for leaf in _leaves(write.value)]
-    words = [leaf for leaf in sent if isinstance(leaf, str) and leaf in LEVELS]
+    words = [leaf for leaf in sent if isinstance(leaf, str) and leaf in EFFORTS]
     numbers = [leaf for leaf in sent if type(leaf) is int]
     if level in (False, "none"):
         if not sent:

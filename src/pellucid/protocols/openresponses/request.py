@@ -12,7 +12,7 @@ import msgspec
 
 from ...errors import RequestError
 from ...parts import ModelMessage, ModelRequest, SealedPart, SystemPromptPart
-from ...settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition
+from ...settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition, nearest_effort
 from ...text import brief
 from ..decoding import convert, not_too_deep, read_json
 from ..functions import allowed, any_of, just, offered, wrong_choice
@@ -148,7 +148,7 @@ class Request(NamedTuple):
             top_logprobs=_or(body.top_logprobs, 0),
             temperature=_or(body.temperature, 1.0),
             reasoning=t.ReasoningConfig(
-                _EFFORT_ECHO.get(reasoning.effort, reasoning.effort) if reasoning.effort else None,
+                nearest_effort(reasoning.effort, _ECHOED_EFFORTS) if reasoning.effort else None,
                 reasoning.summary or reasoning.generate_summary,
             )
             if reasoning is not None
@@ -338,8 +338,8 @@ def _choice_echo(choice: Any) -> Any:
             return _or(choice, "auto")
 
 
-_EFFORT_ECHO = {"minimal": "low", "max": "xhigh"}
-"""Efforts that are understood, but have no name in the specification: the nearest one stands in the response."""
+_ECHOED_EFFORTS = ("none", "low", "medium", "high", "xhigh")
+"""Those of the specification: for others that are understood, the nearest one stands in the response."""
 
 
 def _output(text: t.TextParam | None) -> OutputFormat:

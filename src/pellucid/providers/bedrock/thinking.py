@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ...settings import nearest_effort
 from ..claude import LEAST_BUDGET, claim_claude_thinking, claude_thinking
-from ..effort import levels_at, nearest_effort, thinking_off
+from ..effort import asked_effort, levels_at, thinking_off
 from ..profiles import Profile
 from ..setting_fields import Body, SettingFields, Settings
 
@@ -60,25 +61,17 @@ def thinks(fields: Body) -> bool:
     return any(type_ not in ("disabled", "between_tools") for type_ in switches)
 
 
-def _level(settings: Settings, row: Profile) -> str | None:
-    """The row's nearest word for what was asked; None to leave it to the model."""
-    level = settings.get("thinking")
-    if level is None or level is True:
-        return None
-    return nearest_effort("none" if level is False else level, row.efforts)
-
-
 def _ask_nothing(settings: Settings, row: Profile) -> Body:
     return {}
 
 
 def _ask_effort(settings: Settings, row: Profile) -> Body:
-    level = _level(settings, row)
+    level = asked_effort(settings, row)
     return {row.effort_field: level} if level is not None else {}
 
 
 def _ask_reasoning_object(settings: Settings, row: Profile) -> Body:
-    level = _level(settings, row)
+    level = asked_effort(settings, row)
     return {"reasoning": {"effort": level}} if level is not None else {}
 
 
@@ -88,7 +81,7 @@ def _ask_switch(settings: Settings, row: Profile) -> Body:
         return {}
     if thinking_off(settings):
         return {"reasoningConfig": {"type": "disabled"}}
-    level = _level(settings, row) or nearest_effort("medium", row.efforts)
+    level = asked_effort(settings, row) or nearest_effort("medium", row.efforts)
     return {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": level}}
 
 

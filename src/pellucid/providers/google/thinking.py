@@ -7,7 +7,8 @@ is told to think as little as it can (the first of the row's `efforts`): its def
 
 from __future__ import annotations
 
-from ..effort import LEVELS, nearest_effort, thinking_off
+from ...settings import EFFORTS, nearest_effort
+from ..effort import thinking_off
 from ..profiles import Profile
 from ..setting_fields import SettingFields
 from .chunk import camel
@@ -77,7 +78,7 @@ def _budget(level: bool | str, row: Profile) -> int:
         return AUTOMATIC
     if level in row.budgets:
         return row.budgets[str(level)]
-    if level not in LEVELS or level == "none":
+    if level not in EFFORTS or level == "none":
         return min(row.budgets.values())
     word = nearest_effort(str(level), tuple(row.budgets))
     return row.budgets[word] if word is not None else AUTOMATIC

@@ -26,10 +26,10 @@ from ...parts import (
     ToolCallPart,
     UserContent,
 )
-from ...settings import ModelCall, OutputFormat
+from ...settings import ModelCall, OutputFormat, nearest_effort
 from .. import history
 from ..chat_request import ChatMessages, ChatRequest, user_message
-from ..effort import levels_at, nearest_effort, thinking_off
+from ..effort import levels_at, thinking_off
 from ..functions import as_function, offered
 from ..media import unsupported, url_of
 from ..profiles import Profile

@@ -16,10 +16,10 @@ from ...parts import (
     ToolCallPart,
     UserPromptPart,
 )
-from ...settings import ModelCall, OutputFormat
+from ...settings import ModelCall, OutputFormat, nearest_effort
 from .. import history
 from ..chat_request import ChatMessages, ChatRequest
-from ..effort import nearest_effort, thinking_off
+from ..effort import thinking_off
 from ..functions import arguments_object, as_function, offered
 from ..profiles import Profile
 from ..setting_fields import Body, SettingFields
