@@ -55,8 +55,20 @@ def _whole(value: Any) -> Any:
 S = TypeVar("S", bound=msgspec.Struct)
 
 
-def struct_reader(to: type[S]) -> Callable[[bytes], S | None]:
-    """A function from bytes to `to`; None for what is not a JSON object at all."""
+def loose_object(data: bytes, *, listed: bool = False) -> dict[str, Any] | None:
+    """The JSON object in `data`, or, if it may be `listed`, that is all there is in a list: Google wraps its errors so.
+    None if there is none."""
+    try:
+        value = loose_json(data)
+    except ValueError:
+        return None
+    if listed and isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    return value if isinstance(value, dict) else None
+
+
+def struct_reader(to: type[S], *, listed: bool = True) -> Callable[[bytes], S | None]:
+    """A function from bytes to `to`; None for what is not a JSON object (see `loose_object`) at all."""
     decode = msgspec.json.Decoder(to).decode
 
     def read(data: bytes) -> S | None:
@@ -64,13 +76,8 @@ def struct_reader(to: type[S]) -> Callable[[bytes], S | None]:
             return decode(data)
         except REFUSED:
             pass
-        try:
-            value = loose_json(data)
-        except ValueError:
-            return None
-        if isinstance(value, list) and len(value) == 1:
-            value = value[0]  # Google wraps its errors so
-        return fit(value, to) if isinstance(value, dict) else None
+        value = loose_object(data, listed=listed)
+        return None if value is None else fit(value, to)
 
     return read
 
@@ -91,11 +98,15 @@ def fit(value: dict[str, Any], to: type[S]) -> S:
         else:
             for candidate in (raw, entries):
                 try:
-                    fitting[name] = msgspec.convert(candidate, type_)
+                    fitting[name] = _convert(candidate, type_)
                     break
-                except msgspec.ValidationError:
+                except (msgspec.ValidationError, msgspec.EncodeError, RecursionError):
                     continue
     return to(**fitting)
+
+
+def _convert(value: Any, type_: Any) -> Any:
+    return msgspec.Raw(msgspec.json.encode(value)) if type_ is msgspec.Raw else msgspec.convert(value, type_)
 
 
 class _Field(NamedTuple):

@@ -8,7 +8,7 @@ What is read of one event of the stream.
 
 Only the fields that mean something here are decoded; msgspec skips the rest without building it. Blocks and messages
 stay plain dictionaries: there are few of them, and what this version does not know of them must go back verbatim.
-An event that does not fit is read once more, field by field, leaving out only what does not fit.
+An event that does not fit is read once more, without what does not fit (`fitting`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 
 from ...emit import Emitter, Key
 from ...parts import CompactionPart, Form, OpaquePart
-from ..fitting import REFUSED, loose_json
+from ..fitting import loose_json, struct_reader
 from ..frame_template import SkipRule
 from .server_tools import around_input, call_part, extras, is_call, is_result, return_part
 
@@ -47,40 +47,12 @@ class Frame(msgspec.Struct, gc=False):
     message: dict[str, Any] | None = None
     usage: dict[str, Any] | None = None
     context_management: dict[str, Any] | None = None
-    input_transformations: list[Any] | None = None
+    input_transformations: Any = None
     error: Any = None
 
 
-_decode = msgspec.json.Decoder(Frame).decode
-
-
-def read_frame(data: bytes) -> Frame | None:
-    """The event, or None when `data` is not a JSON object at all."""
-    try:
-        return _decode(data)
-    except REFUSED:
-        pass
-    try:
-        value = loose_json(data)
-    except ValueError:
-        return None
-    return _fitting(value, Frame) if isinstance(value, dict) else None
-
-
-def _fitting(value: dict[str, Any], to: type[Any]) -> Any:
-    """`value` as `to`, without the fields whose values do not fit."""
-    found: dict[str, Any] = {}
-    for field in msgspec.structs.fields(to):
-        raw = value.get(field.name)
-        if field.name == "delta":
-            if isinstance(raw, dict):
-                found["delta"] = _fitting(raw, Delta)
-            continue
-        try:
-            found[field.name] = msgspec.convert(raw, field.type)
-        except msgspec.ValidationError:
-            continue
-    return to(**found)
+read_frame = struct_reader(Frame, listed=False)
+"""The event, or None for what is not a JSON object at all."""
 
 
 REDACTED = "redacted_thinking"

@@ -138,14 +138,14 @@ class MessageReader(Reader):
 
     def _message_delta(self, frame: Frame) -> None:
         self.heard = True
-        delta = frame.delta or Delta()
+        delta, transformed = frame.delta or Delta(), frame.input_transformations
         about = {
             "stop_reason": delta.stop_reason,
             "stop_sequence": delta.stop_sequence,
             "stop_details": delta.stop_details,
             "container": delta.container,
             "context_management": frame.context_management,
-            "input_transformations": frame.input_transformations,
+            "input_transformations": transformed if isinstance(transformed, list) else None,
         }
         self._note(about, frame.usage or {})
         self._finish(about)

@@ -13,9 +13,10 @@ from typing import Any
 from ... import tags
 from ...emit import Emitter, Key
 from ...parts import BuiltinToolReturnPart, FilePart, OpaquePart, json_text
+from ..fitting import dict_of
 from ..profiles import Profile
 from ..tagged import family_of
-from .chunk import Delta, dict_of, dicts_of, text_of
+from .chunk import Delta, dicts_of, text_of
 from .media import joined, signature_of
 
 THINKING, REDACTED, TEXT, CALL, BUILTIN, UNNAMED, GATHERED = (

@@ -1,7 +1,7 @@
 """What is read of a `contentBlockDelta`, which is nearly all there is.
 
 Only the three kinds of text are decoded here. Everything else, and whatever does not fit, is read once more as plain
-JSON (`read_object`): it is rare, and nothing of it may be lost.
+JSON (`loose_object`): it is rare, and nothing of it may be lost.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ..fitting import REFUSED, loose_json
+from ..fitting import REFUSED
 
 
 class Thought(msgspec.Struct, gc=False, rename="camel"):
@@ -53,15 +53,6 @@ def read_delta(payload: bytes) -> DeltaEvent | None:
     return event if delta.text is not None or delta.tool_use is not None else None
 
 
-def read_object(payload: bytes) -> dict[str, Any] | None:
-    """The JSON object in `payload`; None if there is none."""
-    try:
-        value = loose_json(payload)
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None
-
-
 def index_of(event: dict[str, Any]) -> int:
     index = event.get("contentBlockIndex")
     return index if type(index) is int else 0
@@ -71,11 +62,6 @@ def text_of(value: dict[str, Any], name: str) -> str | None:
     """A text that says something."""
     text = value.get(name)
     return text if isinstance(text, str) and text else None
-
-
-def dict_of(value: dict[str, Any], name: str) -> dict[str, Any]:
-    inner = value.get(name)
-    return inner if isinstance(inner, dict) else {}
 
 
 def dicts_of(value: Any) -> list[dict[str, Any]]:

@@ -16,10 +16,10 @@ from ...framing.eventstream import DEFAULT_LIMIT, EventStreamDecoder, EventStrea
 from ...framing.sse import SSE
 from ...parts import FinishReason, Origin, Usage
 from ..answer import AnswerDecoder, Body, Frame, Reader
-from ..fitting import int_of, loose_json
+from ..fitting import dict_of, int_of, loose_json, loose_object
 from ..profiles import Profile
 from .blocks import Blocks
-from .chunk import dict_of, dicts_of, index_of, read_delta, read_object, text_of
+from .chunk import dicts_of, index_of, read_delta, text_of
 from .wrong import TRUNCATED, fault_of_body, fault_of_message, gave_up, not_this_wire
 
 FINISH_REASONS: dict[str, FinishReason] = {
@@ -171,7 +171,7 @@ class _Reader(Reader):
                 self.heard = True
                 self._blocks.delta(piece.content_block_index, piece.delta)
                 return
-        value = read_object(payload)
+        value = loose_object(payload)
         if value is None:
             self.refuse(payload)
             return

@@ -20,9 +20,8 @@ from ...events import Cause, ModelEvent
 from ...framing import sse_event
 from ...framing.eventstream import DEFAULT_LIMIT, EventStreamDecoder, EventStreamMessage
 from ...settings import ModelCall
-from ..fitting import loose_json
+from ..fitting import loose_json, loose_object
 from ..profiles import Profile
-from .chunk import read_object
 from .wrong import fault_of_message, not_this_wire
 
 
@@ -129,7 +128,7 @@ def _native_event(message: EventStreamMessage) -> bytes | ErrorInfo:
     fault = fault_of_message(message)
     if fault is not None:
         return fault
-    encoded = (read_object(message.payload) or {}).get("bytes")
+    encoded = (loose_object(message.payload) or {}).get("bytes")
     if encoded is None and message.headers.get(":event-type") != "chunk":
         return b""
     try:

@@ -10,7 +10,8 @@ from typing import Any
 from ...errors import ErrorInfo, ErrorKind
 from ...framing.eventstream import EventStreamMessage
 from ..faults import a_word, beginning, fault_of_value, kind_of_status, our_words
-from .chunk import read_object, text_of
+from ..fitting import loose_object
+from .chunk import text_of
 
 # By the name's first letter in lower case: in a stream it is `throttlingException`, elsewhere `ThrottlingException`.
 _KIND_OF_EXCEPTION: dict[str, ErrorKind] = {
@@ -44,7 +45,7 @@ def fault_of_message(message: EventStreamMessage) -> ErrorInfo | None:
     if name is None and headers.get(":message-type") not in ("exception", "error"):
         return None
     said = headers.get(":error-message")
-    body = read_object(payload)
+    body = loose_object(payload)
     words = payload.decode("utf-8", "replace").strip()[:1000] if body is None else None
     return fault_of_exception(str(name or "error"), body or {}, str(said) if said else words)
 

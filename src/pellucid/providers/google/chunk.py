@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from ...parts import Usage, json_text
-from ..fitting import REFUSED, fit, loose_json
+from ..fitting import REFUSED, fit, loose_object
 
 Object = dict[str, Any]
 
@@ -76,22 +76,11 @@ def read_chunk(data: bytes) -> Chunk | None:
             return _decode(data)
         except REFUSED:
             pass
-    value = _read_object(data)
+    value = loose_object(data, listed=True)
     try:
         return fit(camel(value), Chunk) if value is not None else None
     except RecursionError:
         return None
-
-
-def _read_object(data: bytes) -> Object | None:
-    """The JSON object; Google wraps errors in a list of one."""
-    try:
-        value = loose_json(data)
-    except ValueError:
-        return None
-    if isinstance(value, list) and len(value) == 1:
-        value = value[0]
-    return value if isinstance(value, dict) else None
 
 
 def native_part(data: bytes, candidate: int, position: int) -> Object:
@@ -99,7 +88,7 @@ def native_part(data: bytes, candidate: int, position: int) -> Object:
 
     `candidate` and `position` count what was read: entries that are no objects are left out there and here.
     """
-    native = _objects(_read_object(data), "candidates")[candidate]
+    native = _objects(loose_object(data, listed=True), "candidates")[candidate]
     return _objects(native["content"], "parts")[position]
 
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from ...errors import ErrorInfo
 from ...parts import BuiltinToolCallPart, BuiltinToolReturnPart, FilePart, FinishReason, Form, OpaquePart, Usage
 from ..faults import TURN_FAILED, fault_of_value
-from ..fitting import loose_json
+from ..fitting import loose_object
 
 if TYPE_CHECKING:
     from ..answer import Reader
@@ -53,11 +53,8 @@ class InteractionsReader:
         self._usage: Object = {}
 
     def frame(self, data: bytes) -> None:
-        try:
-            event = loose_json(data)
-        except ValueError:
-            event = None
-        if not isinstance(event, dict):
+        event = loose_object(data)
+        if event is None:
             self._reader.refuse(data)
             return
         kind = event.get("event_type")

@@ -1,7 +1,7 @@
 """What is read of one event of the stream.
 
 One type for all of them: the fields that mean something here, whatever event they stand in. Events that do not fit
-are read once more, field by field, leaving out only what does not fit: a decoder is total.
+are read once more, without what does not fit (`fitting`).
 
 Token counts as Responses reports them.
 """
@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from ...parts import Usage
-from ..fitting import REFUSED, dict_of, int_of, loose_json
+from ..fitting import REFUSED, dict_of, int_of, loose_object, struct_reader
 
 _NOTHING = msgspec.Raw(b"")
 
@@ -51,21 +51,9 @@ class Head(msgspec.Struct, gc=False):
     model: str | None = None
 
 
-_decode = msgspec.json.Decoder(Event).decode
+read_event = struct_reader(Event, listed=False)
+"""The event, or None for what is not a JSON object at all."""
 _decode_head = msgspec.json.Decoder(Head).decode
-
-
-def read_event(data: bytes) -> Event | None:
-    """The event, or None when `data` is not a JSON object at all."""
-    try:
-        return _decode(data)
-    except REFUSED:
-        pass
-    try:
-        value = loose_json(data)
-    except ValueError:
-        return None
-    return _lenient(value) if isinstance(value, dict) else None
 
 
 def read_head(raw: msgspec.Raw) -> Head:
@@ -80,26 +68,7 @@ def read_head(raw: msgspec.Raw) -> Head:
 
 def read_response(raw: msgspec.Raw) -> dict[str, Any]:
     """The whole response; empty if it is not an object."""
-    try:
-        value = loose_json(bytes(raw))
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def _lenient(value: dict[str, Any]) -> Event:
-    fitting: dict[str, Any] = {}
-    for field in msgspec.structs.fields(Event):
-        if field.name not in value or value[field.name] is None:
-            continue
-        try:
-            if field.name == "response":
-                fitting[field.name] = msgspec.Raw(msgspec.json.encode(value[field.name]))
-            else:
-                fitting[field.name] = msgspec.convert(value[field.name], field.type)
-        except (msgspec.ValidationError, msgspec.EncodeError, RecursionError):
-            continue
-    return Event(**fitting)
+    return loose_object(bytes(raw)) or {}
 
 
 # Counts that have a field of their own; the others keep their own names in `details`.
