@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from ..errors import RequestError
-from ..parts import ToolCallPart
+from ..parts import ToolCallPart, json_text
 from ..settings import ModelCall, ToolDefinition
 
 
@@ -50,6 +50,4 @@ def arguments_object(call: ToolCallPart) -> dict[str, Any]:
 
 def arguments_text(args: Any) -> str:
     """Arguments as JSON text, which they mostly are already; nothing at all is no text yet."""
-    if isinstance(args, str):
-        return args
-    return "" if args is None else msgspec.json.encode(args).decode()
+    return args if isinstance(args, str) else "" if args is None else json_text(args)

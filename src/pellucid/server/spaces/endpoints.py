@@ -11,7 +11,7 @@ from typing import Any
 
 from ...envelopes import time_text, write
 from ...errors import ErrorInfo, RequestError
-from ...protocols.errors import STATUSES
+from ...protocols import errors
 from ...spaces.runtime.ids import PREFIX, digest_of
 from ...spaces.runtime.settings import SpaceSettings
 from ...storage import StoredSpace
@@ -32,7 +32,7 @@ class MewForm:
         return {"error": error.code or error.kind, "message": error.message}
 
     def status_of(self, error: ErrorInfo) -> int:
-        return STATUSES[error.kind]
+        return errors.status_of(error)
 
 
 class Mew:
