@@ -6,7 +6,7 @@ model < agent < run, shallowly. Provider-specific classes extend `ModelSettings`
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias, TypedDict, get_args, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypedDict, get_args, get_type_hints
 
 import msgspec
 
@@ -34,37 +34,75 @@ def nearest_effort(level: str, known: tuple[str, ...]) -> str | None:
     return min(choices, key=lambda name: abs(EFFORTS.index(name) - at), default=None)
 
 
+class Mark(NamedTuple):
+    """What is special about a setting, but for its name and type."""
+
+    is_echoed: bool = False
+    """Whether a response that echoes its request shows it as it was said there."""
+    is_asked_for: bool = True
+    """Whether clients of the gateway can set it for the model."""
+
+
+_ECHOED, _INTERNAL = Mark(is_echoed=True), Mark(is_asked_for=False)
+
+
 class ModelSettings(TypedDict, total=False):
     """Settings that mean the same for every model. A provider's own setting wins over its unified twin."""
 
-    max_tokens: int
+    max_tokens: Annotated[int, _ECHOED]
     """The most tokens the model may write, reasoning included."""
-    temperature: float
-    top_p: float
+    temperature: Annotated[float, _ECHOED]
+    top_p: Annotated[float, _ECHOED]
     top_k: int
     seed: int
-    presence_penalty: float
-    frequency_penalty: float
+    presence_penalty: Annotated[float, _ECHOED]
+    frequency_penalty: Annotated[float, _ECHOED]
     logit_bias: dict[str, int]
     stop_sequences: list[str]
-    logprobs: bool
-    top_logprobs: int
-    parallel_tool_calls: bool
+    parallel_tool_calls: Annotated[bool, _ECHOED]
+    service_tier: Annotated[str, _ECHOED]
+    user: Annotated[str, _ECHOED]
+    """A stable, pseudonymous id of the end user, for the provider's abuse detection."""
+    cache_key: Annotated[str, _ECHOED]
+    verbosity: Literal["low", "medium", "high"]
     thinking: ThinkingLevel
     """Absent: whatever the model does unasked."""
     thinking_budget: int
     """Tokens of thought, where a provider counts them."""
     thinking_summary: Literal["auto", "concise", "detailed"]
-    verbosity: Literal["low", "medium", "high"]
-    service_tier: str
-    user: str
-    """A stable, pseudonymous id of the end user, for the provider's abuse detection."""
-    cache_key: str
-    metadata: dict[str, str]
-    timeout: float
+    logprobs: bool
+    top_logprobs: Annotated[int, _ECHOED]
+    metadata: Annotated[dict[str, str], Mark(is_echoed=True, is_asked_for=False)]
+    timeout: Annotated[float, _INTERNAL]
     """Seconds for the whole turn."""
-    extra_headers: dict[str, str]
-    extra_body: dict[str, Any]
+    extra_headers: Annotated[dict[str, str], _INTERNAL]
+    extra_body: Annotated[dict[str, Any], _INTERNAL]
+
+
+class Setting(NamedTuple):
+    """A row of `SETTINGS`; of the last two, see `Mark`."""
+
+    name: str
+    type: Any
+    is_echoed: bool
+    is_asked_for: bool
+
+
+def _rows() -> list[Setting]:
+    marked = get_type_hints(ModelSettings, include_extras=True)
+    return [
+        Setting(name, type_, *next(iter(getattr(marked[name], "__metadata__", ())), Mark()))
+        for name, type_ in get_type_hints(ModelSettings).items()
+    ]
+
+
+SETTINGS = {row.name: row for row in _rows()}
+"""`ModelSettings` as a table: all settings by name, in the order in which requests are read and warnings are given.
+
+Who reads it: the parsers of requests (a field of a setting's name is that setting), the echo, the warnings. Which
+settings a model takes is said by its wire, which maps those that it has to its own fields (`providers`): what no line
+of a wire writes, its models cannot honour, and the warnings say so.
+"""
 
 
 def merge_settings(*layers: ModelSettings | None) -> ModelSettings:
@@ -76,16 +114,13 @@ def merge_settings(*layers: ModelSettings | None) -> ModelSettings:
     return merged
 
 
-_TYPES = get_type_hints(ModelSettings)
-
-
 def checked_settings(settings: ModelSettings) -> ModelSettings:
     """The settings, if the common ones among them have values that can be. Raises `RequestError` for the first that
     has not; a provider's own are the provider's to judge."""
     for name, value in settings.items():
-        if name in _TYPES:
+        if name in SETTINGS:
             try:
-                msgspec.convert(value, _TYPES[name])
+                msgspec.convert(value, SETTINGS[name].type)
             except msgspec.ValidationError as error:
                 raise RequestError(f"the setting {name} cannot be {value!r}: {error}", param=name) from error
     return settings

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import inspect
 
 from ..errors import RequestError
+from ..settings import SETTINGS, ModelSettings
 from ..text import BRIEF, brief, is_nested_deeper, meant, misfit
 
 MAX_DEPTH = 100
@@ -69,6 +71,26 @@ def not_too_deep(schema: dict[str, Any] | None, at: str) -> None:
     """What is nested too deeply could be read here and yet not be written again. Raises `RequestError`."""
     if schema is not None and is_nested_deeper(schema, MAX_DEPTH):
         raise RequestError(f"{at}: nested deeper than {MAX_DEPTH} levels", code="invalid_value", param=at)
+
+
+def settings_in(body: msgspec.Struct, fields: Mapping[str, str], others: Mapping[str, Any]) -> ModelSettings:
+    """The settings that a request asks for, in the order of their table.
+
+    A field that has the name of a setting, or the name that `fields` has for it, is that setting; `others` are those
+    that the protocol says in another way. What is null was not said.
+    """
+    asked = {
+        name: others[name] if name in others else getattr(body, fields.get(name, name), None)
+        for name, row in SETTINGS.items()
+        if row.is_asked_for
+    }
+    return msgspec.convert({name: value for name, value in asked.items() if value is not None}, ModelSettings)
+
+
+def echo_of(body: msgspec.Struct, fields: Mapping[str, str]) -> dict[str, Any]:
+    """The fields of a response that show settings as its request said them; what it did not say is left out."""
+    echoed = [fields.get(row.name, row.name) for row in SETTINGS.values() if row.is_echoed]
+    return {field: value for field in echoed if (value := getattr(body, field)) is not None}
 
 
 def _words(into: type[Any], path: str, raw: Any) -> list[str]:

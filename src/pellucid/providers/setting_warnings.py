@@ -10,11 +10,10 @@ from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
 
-from ..settings import EFFORTS, ModelSettings
+from ..settings import EFFORTS, SETTINGS
 from .profiles import Profile, builtin_profiles
 from .setting_fields import HISTORY, SettingFields, Write, leaf_paths
 
-_UNIFIED = tuple(ModelSettings.__annotations__)
 _EMPTY: tuple[Any, ...] = ({}, [], None)
 """Values that ask for nothing."""
 
@@ -146,7 +145,7 @@ def _beside(silencers: list[str]) -> str:
 
 def _unknown(setting: str, row: Profile, model: str) -> str:
     sentence = f"{model} takes no such setting"
-    if setting in _UNIFIED:
+    if setting in SETTINGS:
         return sentence
     maker = setting.partition("_")[0]
     rows = builtin_profiles()
@@ -159,7 +158,7 @@ def _unknown(setting: str, row: Profile, model: str) -> str:
 @lru_cache(256)
 def _nearest_setting(name: str) -> str | None:
     """The unified setting that may be meant. To look for it takes long."""
-    return next(iter(get_close_matches(name, _UNIFIED, 1)), None)
+    return next(iter(get_close_matches(name, SETTINGS, 1)), None)
 
 
 def _about_thinking(outcome: _Outcome, row: Profile, model: str) -> str | None:

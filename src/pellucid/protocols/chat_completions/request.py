@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import msgspec
-
 from ...errors import RequestError
 from ...parts import ModelMessage, SealedPart, View
 from ...settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition
 from ...text import brief
-from ..decoding import decode, not_too_deep
+from ..decoding import decode, not_too_deep, settings_in
 from ..functions import allowed, any_of, just, offered, wrong_choice
 from . import types as t
 from .encode import Encoder
@@ -145,27 +143,18 @@ def _refuse_what_is_not_here(body: t.CreateChatCompletion) -> None:
 
 def _settings(body: t.CreateChatCompletion, tools: bool) -> ModelSettings:
     """`tools`: whether there are any."""
-    asked: dict[str, Any] = {
+    logprobs = body.logprobs or (body.logprobs is None and bool(body.top_logprobs))
+    others = {
         "max_tokens": body.max_completion_tokens or body.max_tokens,
-        "temperature": body.temperature,
-        "top_p": body.top_p,
-        "top_k": body.top_k,
-        "seed": body.seed,
-        "presence_penalty": body.presence_penalty,
-        "frequency_penalty": body.frequency_penalty,
         "logit_bias": body.logit_bias or None,
         "stop_sequences": [body.stop] if isinstance(body.stop, str) else body.stop or None,
         "parallel_tool_calls": body.parallel_tool_calls if tools else None,
-        "service_tier": body.service_tier,
         "user": body.safety_identifier or body.user,
-        "cache_key": body.prompt_cache_key,
-        "verbosity": body.verbosity,
+        "logprobs": logprobs or None,
+        "top_logprobs": (body.top_logprobs or 0) if logprobs else None,
         **_thinking(body),
     }
-    if body.logprobs or (body.logprobs is None and body.top_logprobs):
-        asked["logprobs"] = True
-        asked["top_logprobs"] = body.top_logprobs or 0
-    return msgspec.convert({name: value for name, value in asked.items() if value is not None}, ModelSettings)
+    return settings_in(body, {"cache_key": "prompt_cache_key"}, others)
 
 
 def _thinking(body: t.CreateChatCompletion) -> dict[str, Any]:

@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import msgspec
-
 from ...errors import RequestError
 from ...parts import ModelMessage, ModelRequest, SealedPart, SystemPromptPart
 from ...settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition, nearest_effort
 from ...text import brief
-from ..decoding import convert, not_too_deep, read_json
+from ..decoding import convert, echo_of, not_too_deep, read_json, settings_in
 from ..functions import allowed, any_of, just, offered, wrong_choice
 from . import types as t
 from .items import Known, messages_of
@@ -140,25 +138,15 @@ class Request(NamedTuple):
             ],
             tool_choice=_choice_echo(body.tool_choice),
             truncation=body.truncation or "disabled",
-            parallel_tool_calls=_or(body.parallel_tool_calls, True),
             text=_text_echo(body.text),
-            top_p=_or(body.top_p, 1.0),
-            presence_penalty=_or(body.presence_penalty, 0.0),
-            frequency_penalty=_or(body.frequency_penalty, 0.0),
-            top_logprobs=_or(body.top_logprobs, 0),
-            temperature=_or(body.temperature, 1.0),
             reasoning=t.ReasoningConfig(
                 nearest_effort(reasoning.effort, _ECHOED_EFFORTS) if reasoning.effort else None,
                 reasoning.summary or reasoning.generate_summary,
             )
             if reasoning is not None
             else None,
-            max_output_tokens=body.max_output_tokens,
             max_tool_calls=body.max_tool_calls,
-            service_tier=body.service_tier or "default",
-            metadata=body.metadata or {},
-            safety_identifier=body.safety_identifier,
-            prompt_cache_key=body.prompt_cache_key,
+            **echo_of(body, _FIELDS),
         )
 
 
@@ -205,6 +193,10 @@ _PREFIX = {
     "compaction": "cmp",
     "item_reference": "ref",
 }
+
+
+_FIELDS = {"max_tokens": "max_output_tokens", "user": "safety_identifier", "cache_key": "prompt_cache_key"}
+"""Settings that have another name here."""
 
 
 def _or(value: Any, default: Any) -> Any:
@@ -279,27 +271,18 @@ def _headers(tool: t.McpToolParam) -> dict[str, str]:
 
 
 def _settings(body: t.CreateResponse, tools: bool) -> ModelSettings:
-    asked: dict[str, Any] = {
-        "max_tokens": body.max_output_tokens,
-        "temperature": body.temperature,
-        "top_p": body.top_p,
-        "presence_penalty": body.presence_penalty,
-        "frequency_penalty": body.frequency_penalty,
+    reasoning = body.reasoning or t.ReasoningConfigParam()
+    logprobs = bool(body.top_logprobs) or "message.output_text.logprobs" in (body.include or [])
+    others = {
         "parallel_tool_calls": body.parallel_tool_calls if tools else None,
-        "service_tier": body.service_tier,
         "user": body.safety_identifier or body.user,
-        "cache_key": body.prompt_cache_key,
         "verbosity": body.text.verbosity if body.text is not None else None,
+        "thinking": False if reasoning.effort == "none" else reasoning.effort,
+        "thinking_summary": reasoning.summary or reasoning.generate_summary,
+        "logprobs": logprobs or None,
+        "top_logprobs": (body.top_logprobs or 0) if logprobs else None,
     }
-    if body.reasoning is not None:
-        effort = body.reasoning.effort
-        asked["thinking"] = False if effort == "none" else effort
-        asked["thinking_summary"] = body.reasoning.summary or body.reasoning.generate_summary
-    if body.top_logprobs or "message.output_text.logprobs" in (body.include or []):
-        asked["logprobs"] = True
-        asked["top_logprobs"] = body.top_logprobs or 0
-    settings = {name: value for name, value in asked.items() if value is not None}
-    return msgspec.convert(settings, ModelSettings)
+    return settings_in(body, _FIELDS, others)
 
 
 def _tools(
