@@ -26,7 +26,8 @@ from pellucid.parts import (
     ToolReturnPart,
     UserPromptPart,
 )
-from pellucid.providers.profiles import Profile, builtin_profiles
+from pellucid.providers.profile import Profile
+from pellucid.providers.profiles import builtin_profiles
 from pellucid.settings import EFFORTS, ModelCall, ModelSettings, ToolDefinition
 
 Settings: TypeAlias = Mapping[str, Any]

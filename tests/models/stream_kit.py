@@ -8,7 +8,7 @@ from typing import Any, cast
 from pellucid.errors import ErrorInfo
 from pellucid.models import HTTPModelStream, ModelStream
 from pellucid.parts import Origin
-from pellucid.providers.profiles import Profile
+from pellucid.providers.profile import Profile
 from pellucid.providers.wires import WIRES
 from pellucid.settings import ModelCall
 

@@ -16,7 +16,8 @@ from pellucid.errors import RequestError
 from pellucid.models.embedded import _body, embedded_warnings
 from pellucid.models.model import Model
 from pellucid.parts import Origin
-from pellucid.providers.profiles import Profile, builtin_profiles, load_profiles
+from pellucid.providers.profile import Profile
+from pellucid.providers.profiles import builtin_profiles, load_profiles
 from pellucid.providers.wires import WIRES
 from pellucid.settings import ModelCall, ModelSettings
 from tests.cases import Cases

@@ -11,7 +11,8 @@ from msgspec.structs import fields
 from pellucid import tags
 from pellucid.errors import ConfigError
 from pellucid.providers.openai_chat.encode import _REPLAY, _THINKING
-from pellucid.providers.profiles import Profile, builtin_profiles, load_profiles
+from pellucid.providers.profile import Profile
+from pellucid.providers.profiles import builtin_profiles, load_profiles
 from tests.providers.wire_kit import ROWS
 
 

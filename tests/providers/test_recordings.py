@@ -17,7 +17,7 @@ import pytest
 from pellucid.fold import Fold, fold
 from pellucid.parts import ModelResponse, TextPart, ThinkingPart
 from pellucid.providers.openai_chat import encode
-from pellucid.providers.profiles import Profile
+from pellucid.providers.profile import Profile
 from pellucid.settings import ModelCall
 from tests.cases import Cases
 from tests.cutting import cut, merged, places_to_cut

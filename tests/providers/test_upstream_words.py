@@ -31,7 +31,8 @@ from pellucid.models.model import Model
 from pellucid.parts import ModelRequest, Origin, UserPromptPart
 from pellucid.providers.bedrock import InvokedDecoder
 from pellucid.providers.faults import fault_of_response, fault_of_value
-from pellucid.providers.profiles import Profile, builtin_profiles
+from pellucid.providers.profile import Profile
+from pellucid.providers.profiles import builtin_profiles
 from pellucid.providers.wires import WIRES, Decoder
 from pellucid.settings import ModelCall
 from pellucid.upstream import Limits, UpstreamClient

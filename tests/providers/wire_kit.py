@@ -20,7 +20,8 @@ from pellucid.parts import (
     ToolCallPart,
 )
 from pellucid.providers.openai_chat import decoder
-from pellucid.providers.profiles import Profile, builtin_profiles
+from pellucid.providers.profile import Profile
+from pellucid.providers.profiles import builtin_profiles
 
 ROWS = {name: row for name, row in builtin_profiles().items() if row.wire == "openai_chat"}
 

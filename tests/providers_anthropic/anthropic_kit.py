@@ -11,7 +11,8 @@ from pellucid.events import Cause, ModelEvent
 from pellucid.fold import Fold, fold
 from pellucid.parts import ModelResponse, Origin
 from pellucid.providers.anthropic import decoder
-from pellucid.providers.profiles import Profile, builtin_profiles
+from pellucid.providers.profile import Profile
+from pellucid.providers.profiles import builtin_profiles
 from tests.cutting import cut as cut
 from tests.cutting import merged as merged
 

@@ -24,7 +24,8 @@ from pellucid.parts import (
     UserPromptPart,
 )
 from pellucid.providers.anthropic import encode, headers, path
-from pellucid.providers.profiles import Profile, load_profiles
+from pellucid.providers.profile import Profile
+from pellucid.providers.profiles import load_profiles
 from pellucid.settings import ModelCall, OutputFormat, ToolChoice, ToolDefinition
 from tests.providers_anthropic.anthropic_kit import ROWS, origin
 

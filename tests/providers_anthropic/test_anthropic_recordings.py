@@ -17,7 +17,7 @@ import pytest
 
 from pellucid.parts import BuiltinToolCallPart, ModelResponse
 from pellucid.providers.anthropic import encode
-from pellucid.providers.profiles import Profile
+from pellucid.providers.profile import Profile
 from pellucid.settings import ModelCall
 from tests.cases import Cases
 from tests.cutting import places_to_cut

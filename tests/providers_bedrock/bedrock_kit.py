@@ -13,7 +13,8 @@ from pellucid.fold import Fold, fold
 from pellucid.framing import eventstream_message
 from pellucid.parts import ModelResponse, Origin
 from pellucid.providers.bedrock import decoder
-from pellucid.providers.profiles import Profile, builtin_profiles
+from pellucid.providers.profile import Profile
+from pellucid.providers.profiles import builtin_profiles
 from tests.cutting import cut as cut
 from tests.cutting import merged as merged
 

@@ -37,7 +37,8 @@ from pellucid.parts import (
 )
 from pellucid.providers.bedrock import encode, path
 from pellucid.providers.bedrock.thinking import _THINKING
-from pellucid.providers.profiles import Profile, builtin_profiles
+from pellucid.providers.profile import Profile
+from pellucid.providers.profiles import builtin_profiles
 from pellucid.settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition
 from tests.providers_bedrock.bedrock_kit import CLAUDE, NOVA, ROW, b64, origin, row_of
 

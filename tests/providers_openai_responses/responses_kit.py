@@ -12,7 +12,8 @@ from pellucid.events import Cause, ModelEvent
 from pellucid.fold import Fold, fold
 from pellucid.parts import ModelRequest, ModelResponse, Origin, ThinkingPart, UserPromptPart
 from pellucid.providers.openai_responses import decoder, encode
-from pellucid.providers.profiles import Profile, builtin_profiles
+from pellucid.providers.profile import Profile
+from pellucid.providers.profiles import builtin_profiles
 from pellucid.settings import ModelCall
 
 ROWS = {name: row for name, row in builtin_profiles().items() if row.wire == "openai_responses"}

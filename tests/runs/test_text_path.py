@@ -21,7 +21,7 @@ from pellucid.asgi.streaming import EncodedStream
 from pellucid.events import Event, PartDeltaEvent, RunEndEvent, SideEvent
 from pellucid.models import TextWriter
 from pellucid.protocols import agui, ai_sdk, chat_completions, openresponses
-from pellucid.providers.profiles import Profile
+from pellucid.providers.profile import Profile
 from pellucid.run import Minter
 from pellucid.runs import Batch, LiveRun, Stage
 from pellucid.runs.stages import SealStage

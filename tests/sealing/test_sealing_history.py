@@ -40,7 +40,8 @@ from pellucid.parts import (
     UserPromptPart,
 )
 from pellucid.providers.history import parts_to_send
-from pellucid.providers.profiles import Profile, builtin_profiles
+from pellucid.providers.profile import Profile
+from pellucid.providers.profiles import builtin_profiles
 from pellucid.providers.wires import WIRES
 from pellucid.sealing import Attached, Sealed, Sealer, SealError, attach, seal_item
 from pellucid.sealing.items import VisiblePart, is_opaque

@@ -15,7 +15,8 @@ from ..events import ModelEvent
 from ..fold import Fold, fold
 from ..parts import Usage
 from ..providers.fitting import loose_json
-from ..providers.profiles import Profile, builtin_profiles
+from ..providers.profile import Profile
+from ..providers.profiles import builtin_profiles
 from ..providers.wires import decode as decode_answer
 from ..text import meant
 

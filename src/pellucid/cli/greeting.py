@@ -11,7 +11,7 @@ import click
 from ..errors import PellucidError
 from ..local.supervise import Engine
 from ..models.embedded import LOAD_SECONDS
-from ..providers.profiles import Profile
+from ..providers.profile import Profile
 from ..server import Config
 from ..server.config import ProviderConfig, api_key
 from ..storage import open_store

@@ -11,7 +11,8 @@ from typing import ClassVar
 from msgspec.structs import replace
 
 from ..errors import ConfigError, RequestError
-from ..providers.profiles import Profile, builtin_profiles, tags_mistakes
+from ..providers.profile import Profile
+from ..providers.profiles import builtin_profiles, tags_mistakes
 from ..settings import ModelSettings
 from ..text import meant
 from ..upstream import Limits, UpstreamClient

@@ -22,7 +22,7 @@ from ..parts import (
 )
 from ..settings import ModelCall, OutputFormat
 from . import history
-from .profiles import Profile
+from .profile import Profile
 from .setting_fields import Body, SettingFields, Settings
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ..errors import RequestError
 from ..settings import nearest_effort
 from .effort import thinking_off
-from .profiles import Profile
+from .profile import Profile
 from .setting_fields import Body, SettingFields, Settings
 
 LEAST_BUDGET = 1024

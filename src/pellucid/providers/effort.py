@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..settings import EFFORTS, nearest_effort
-from .profiles import Profile
+from .profile import Profile
 
 
 def thinking_off(settings: Mapping[str, Any]) -> bool:

@@ -43,7 +43,7 @@ from ..parts import (
     UserPromptPart,
     same_origin,
 )
-from .profiles import Profile
+from .profile import Profile
 
 _OPAQUE = ("id", "signature", "provider_name", "provider_details", "origin")
 """What only the maker of a part understands, whatever kind of part it is."""

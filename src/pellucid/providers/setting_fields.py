@@ -19,7 +19,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 from .effort import SAMPLING, may_sample
-from .profiles import Profile
+from .profile import Profile
 
 Body = dict[str, Any]
 Settings = Mapping[str, Any]

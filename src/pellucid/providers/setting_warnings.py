@@ -11,7 +11,8 @@ from functools import lru_cache
 from typing import Any
 
 from ..settings import EFFORTS, SETTINGS
-from .profiles import Profile, builtin_profiles
+from .profile import Profile
+from .profiles import builtin_profiles
 from .setting_fields import HISTORY, SettingFields, Write, leaf_paths
 
 _EMPTY: tuple[Any, ...] = ({}, [], None)

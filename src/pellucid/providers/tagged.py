@@ -14,7 +14,7 @@ from .. import tags
 from ..emit import Emitter, Key
 from ..parts import ThinkingPart
 from .frame_template import SkipRule
-from .profiles import Profile
+from .profile import Profile
 
 TEXT: Key = "text"
 _REASONING: Key = "tagged"

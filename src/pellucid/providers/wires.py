@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from ..errors import ErrorInfo
@@ -10,8 +10,9 @@ from ..events import Cause, ModelEvent
 from ..parts import Origin
 from ..settings import ModelCall
 from . import anthropic, bedrock, cohere, google, mistral, ollama, openai_chat, openai_responses
+from .faults import fault_of_response
 from .frame_template import Template
-from .profiles import Profile
+from .profile import Profile
 from .setting_fields import SettingFields, Settings
 
 
@@ -65,6 +66,7 @@ def bearer(row: Profile, api_key: str | None, call: ModelCall) -> dict[str, str]
 class Wire(NamedTuple):
     """One provider API: what is sent where, and what reads the answer."""
 
+    name: str
     encode: Callable[[ModelCall, Profile, Origin], dict[str, Any]]
     """The request's JSON body."""
     decoder: Callable[[Profile, Origin, str], Decoder]
@@ -76,18 +78,32 @@ class Wire(NamedTuple):
     """Where below the base address it goes."""
     headers: Callable[[Profile, str | None, ModelCall], dict[str, str]] = bearer
     """Who asks, and what else stands in the request's head."""
+    error: Callable[[int, Mapping[str, str], bytes, str], ErrorInfo] = fault_of_response
+    """What an HTTP response that is not a success means: of its status, its headers (in lower case), its body, and the
+    model that was asked for."""
 
 
-WIRES: dict[str, Wire] = {
-    "bedrock": Wire(bedrock.encode, bedrock.decoder, bedrock.setting_fields, bedrock.path),
-    "anthropic": Wire(anthropic.encode, anthropic.decoder, anthropic.setting_fields, anthropic.path, anthropic.headers),
-    "google": Wire(google.encode, google.decoder, google.setting_fields, google.path, google.headers),
-    "openai_chat": Wire(openai_chat.encode, openai_chat.decoder, openai_chat.setting_fields),
-    "openai_responses": Wire(openai_responses.encode, openai_responses.decoder, openai_responses.setting_fields),
-    "mistral": Wire(mistral.encode, mistral.decoder, mistral.setting_fields),
-    "cohere": Wire(cohere.encode, cohere.decoder, cohere.setting_fields),
-    "ollama": Wire(ollama.encode, ollama.decoder, ollama.setting_fields),
+WIRES = {
+    wire.name: wire
+    for wire in (
+        Wire("openai_chat", openai_chat.encode, openai_chat.decoder, openai_chat.setting_fields),
+        Wire("openai_responses", openai_responses.encode, openai_responses.decoder, openai_responses.setting_fields),
+        Wire(
+            "anthropic",
+            anthropic.encode,
+            anthropic.decoder,
+            anthropic.setting_fields,
+            anthropic.path,
+            anthropic.headers,
+        ),
+        Wire("google", google.encode, google.decoder, google.setting_fields, google.path, google.headers),
+        Wire("mistral", mistral.encode, mistral.decoder, mistral.setting_fields),
+        Wire("cohere", cohere.encode, cohere.decoder, cohere.setting_fields),
+        Wire("bedrock", bedrock.encode, bedrock.decoder, bedrock.setting_fields, bedrock.path),
+        Wire("ollama", ollama.encode, ollama.decoder, ollama.setting_fields),
+    )
 }
+"""There is no other list of their names: a profile's `wire` is one of these."""
 
 
 def decode(row: Profile, data: bytes, content_type: str = "text/event-stream") -> list[ModelEvent]:

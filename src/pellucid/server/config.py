@@ -22,7 +22,8 @@ from ..data_directory import default_record_key, default_seal_keys, default_stor
 from ..errors import ConfigError
 from ..local import catalogue
 from ..protocols.agui.dialects import DialectName
-from ..providers.profiles import Profile, builtin_profiles, load_profiles
+from ..providers.profile import Profile
+from ..providers.profiles import builtin_profiles, load_profiles
 from ..settings import ModelSettings
 from ..text import meant
 from ..upstream import Limits, Seconds

@@ -23,7 +23,7 @@ from ..answer import AnswerDecoder, EventFrames, Reader
 from ..faults import fault_of_value
 from ..fitting import loose_json
 from ..frame_template import Unread
-from ..profiles import Profile
+from ..profile import Profile
 from .blocks import Block, Context, Delta, Frame, block, read_frame
 from .usage import merge_usage, read_usage
 

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from ...errors import RequestError
 from ...parts import File, Image, ModelResponse, Origin, UserPromptPart, same_origin
 from ...settings import ModelCall, OutputFormat, ToolChoice, ToolDefinition
-from ..profiles import Profile
+from ..profile import Profile
 from ..setting_fields import HEADER, Body, SettingFields, Settings
 from .messages import lost_reasoning, messages_of, system_of
 from .thinking import Asked, ask, claim_thinking, turn_thinking_on

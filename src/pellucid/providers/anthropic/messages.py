@@ -36,7 +36,7 @@ from ...parts import (
 )
 from .. import history
 from ..functions import arguments_object
-from ..profiles import Profile
+from ..profile import Profile
 from .blocks import REDACTED
 from .content import content_blocks
 from .server_tools import call_block, result_block

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ..claude import budget_of, claim_claude_thinking, claude_thinking
 from ..effort import thinking_off
-from ..profiles import Profile
+from ..profile import Profile
 from ..setting_fields import HISTORY, Body, SettingFields, Settings
 
 ROOM = 4096

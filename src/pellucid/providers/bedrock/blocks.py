@@ -14,7 +14,7 @@ from ... import tags
 from ...emit import Emitter, Key
 from ...parts import BuiltinToolReturnPart, FilePart, OpaquePart, json_text
 from ..fitting import dict_of
-from ..profiles import Profile
+from ..profile import Profile
 from ..tagged import family_of
 from .chunk import Delta, dicts_of, text_of
 from .media import joined, signature_of

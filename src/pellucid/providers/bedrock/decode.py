@@ -17,7 +17,7 @@ from ...framing.sse import SSE
 from ...parts import FinishReason, Origin, Usage
 from ..answer import AnswerDecoder, Body, Frame, Reader
 from ..fitting import dict_of, int_of, loose_json, loose_object
-from ..profiles import Profile
+from ..profile import Profile
 from .blocks import Blocks
 from .chunk import dicts_of, index_of, read_delta, text_of
 from .wrong import TRUNCATED, fault_of_body, fault_of_message, gave_up, not_this_wire

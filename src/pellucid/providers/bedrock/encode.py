@@ -48,7 +48,7 @@ from .. import history
 from ..effort import thinking_off
 from ..fitting import REFUSED
 from ..functions import offered
-from ..profiles import Profile
+from ..profile import Profile
 from ..setting_fields import Body, SettingFields, Settings
 from ..tagged import as_tagged
 from .media import Media, redacted_content

@@ -21,7 +21,7 @@ from ...framing import sse_event
 from ...framing.eventstream import DEFAULT_LIMIT, EventStreamDecoder, EventStreamMessage
 from ...settings import ModelCall
 from ..fitting import loose_json, loose_object
-from ..profiles import Profile
+from ..profile import Profile
 from .wrong import fault_of_message, not_this_wire
 
 

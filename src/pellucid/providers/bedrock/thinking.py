@@ -14,7 +14,7 @@ from collections.abc import Callable
 from ...settings import nearest_effort
 from ..claude import LEAST_BUDGET, claim_claude_thinking, claude_thinking
 from ..effort import asked_effort, levels_at, thinking_off
-from ..profiles import Profile
+from ..profile import Profile
 from ..setting_fields import Body, SettingFields, Settings
 
 NAMES = frozenset({"thinking", "output_config", "reasoning_effort", "reasoning_config", "reasoning", "reasoningConfig"})

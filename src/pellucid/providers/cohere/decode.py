@@ -27,7 +27,7 @@ from ..answer import AnswerDecoder, EventFrames, Reader
 from ..faults import fault_of_value
 from ..fitting import fit, loose_json, struct_reader
 from ..frame_template import SkipRule
-from ..profiles import Profile
+from ..profile import Profile
 
 
 class Message(msgspec.Struct, gc=False):

@@ -20,7 +20,7 @@ from ..chat_request import ChatMessages, ChatRequest, user_message
 from ..effort import thinking_off
 from ..functions import as_function, offered
 from ..media import unsupported, url_of
-from ..profiles import Profile
+from ..profile import Profile
 from ..setting_fields import Body, SettingFields
 from .decode import TOOL_PLAN
 

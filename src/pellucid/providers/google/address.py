@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ...settings import ModelCall
-from ..profiles import Profile
+from ..profile import Profile
 
 
 def path(call: ModelCall, row: Profile) -> str:

@@ -46,7 +46,7 @@ from ...parts import (
 from ...settings import ModelCall
 from .. import history
 from ..functions import arguments_object
-from ..profiles import Profile
+from ..profile import Profile
 from .decode import TOOL_NAMES, UNNAMED_TOOL
 from .grounding import FROM_METADATA
 

@@ -28,7 +28,7 @@ from ...text import GrowingText
 from ..answer import AnswerDecoder, EventFrames, Frame, Reader
 from ..faults import TURN_FAILED, a_word, fault_of_value
 from ..frame_template import NUMBER, SkipRule, unread
-from ..profiles import Profile
+from ..profile import Profile
 from . import grounding
 from .chunk import Candidate, Chunk, Object, Part, PartialCall, native_part, read_chunk, read_usage, snake
 from .interactions import InteractionsReader, is_interaction

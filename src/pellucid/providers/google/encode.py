@@ -11,7 +11,7 @@ from __future__ import annotations
 from ...parts import Origin
 from ...settings import ModelCall, OutputFormat
 from ..functions import offered
-from ..profiles import Profile
+from ..profile import Profile
 from ..setting_fields import HEADER, Body, SettingFields, Settings
 from .address import cloud_tier
 from .contents import contents, system_instruction

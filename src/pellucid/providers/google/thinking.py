@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ...settings import EFFORTS, nearest_effort
 from ..effort import thinking_off
-from ..profiles import Profile
+from ..profile import Profile
 from ..setting_fields import SettingFields
 from .chunk import camel
 

@@ -19,7 +19,7 @@ from ..answer import AnswerDecoder, EventFrames, Reader
 from ..faults import fault_of_value
 from ..fitting import dict_of, int_of, loose_json
 from ..frame_template import SkipRule
-from ..profiles import Profile
+from ..profile import Profile
 from ..tagged import TEXT, TaggedText
 from .chunk import Calls, Choice, Chunk, Delta, read_chunk
 

@@ -32,7 +32,7 @@ from ..chat_request import ChatMessages, ChatRequest, user_message
 from ..effort import levels_at, thinking_off
 from ..functions import as_function, offered
 from ..media import unsupported, url_of
-from ..profiles import Profile
+from ..profile import Profile
 from ..setting_fields import Body, SettingFields
 from ..tagged import as_tagged
 

@@ -19,7 +19,7 @@ from ..answer import AnswerDecoder, LineFrames, Reader
 from ..faults import fault_of_value
 from ..fitting import loose_json, struct_reader
 from ..frame_template import DATE, SkipRule, unread
-from ..profiles import Profile
+from ..profile import Profile
 from ..tagged import TaggedText
 
 

@@ -21,7 +21,7 @@ from .. import history
 from ..chat_request import ChatMessages, ChatRequest
 from ..effort import thinking_off
 from ..functions import arguments_object, as_function, offered
-from ..profiles import Profile
+from ..profile import Profile
 from ..setting_fields import Body, SettingFields
 
 _PATHS = {

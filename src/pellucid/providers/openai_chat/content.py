@@ -20,7 +20,7 @@ from ...emit import Emitter, Key
 from ...parts import BuiltinToolCallPart
 from ...text import GrowingText
 from ..frame_template import SkipRule
-from ..profiles import Profile
+from ..profile import Profile
 from ..tagged import HARMONY, TEXT, TaggedText
 
 

@@ -14,7 +14,7 @@ from ..answer import AnswerDecoder, EventFrames, Reader
 from ..faults import fault_of_value
 from ..fitting import loose_json
 from ..frame_template import WORD, SkipRule, unread
-from ..profiles import Profile
+from ..profile import Profile
 from ..tagged import TEXT
 from .calls import CallsReader
 from .chunk import Choice, Chunk, Delta, ToolCall, read_chunk, read_usage

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...emit import Emitter
 from ...parts import Form, ModelResponsePart, OpaquePart, ThinkingPart
-from ..profiles import Profile
+from ..profile import Profile
 from .content import Merge
 
 # Which key of an entry holds its readable text, and what that text is to the thought.

@@ -29,7 +29,7 @@ from ..chat_request import ChatMessages, user_message
 from ..effort import SAMPLING, asked_effort, levels_at, may_sample, thinking_off
 from ..functions import offered
 from ..media import data_url, input_audio, unsupported, url_of
-from ..profiles import Profile
+from ..profile import Profile
 from ..setting_fields import Body, SettingFields, Settings, sampling_silencers
 from .details import details_of
 

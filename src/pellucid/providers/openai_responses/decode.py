@@ -23,7 +23,7 @@ from ..faults import TURN_FAILED, fault_of_value
 from ..fitting import loose_json
 from ..frame_template import NUMBER, WORD, SkipRule, unread
 from ..functions import arguments_text
-from ..profiles import Profile
+from ..profile import Profile
 from . import builtin
 from .event import Event, read_event, read_head, read_response, read_usage
 from .item import (

@@ -10,7 +10,7 @@ from ...parts import ModelMessage, ModelRequest, ModelResponse, Origin, same_ori
 from ...settings import ModelCall, OutputFormat, ToolDefinition
 from ..effort import SAMPLING, asked_effort, levels_at, may_sample
 from ..functions import offered
-from ..profiles import Profile
+from ..profile import Profile
 from ..setting_fields import Body, SettingFields, Settings, Write, sampling_silencers
 from .history_items import history_items
 

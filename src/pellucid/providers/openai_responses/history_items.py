@@ -45,7 +45,7 @@ from ...parts import (
 )
 from .. import history
 from ..media import data_url, input_audio, unsupported, url_of
-from ..profiles import Profile
+from ..profile import Profile
 from .builtin import SENT_AS_NULL
 
 Item = dict[str, Any]
