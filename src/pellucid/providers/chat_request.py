@@ -8,22 +8,70 @@ how it is written. Results that a function returned beside text follow as a mess
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ..parts import (
     ModelRequest,
     ModelResponse,
+    ModelResponsePart,
+    OpaquePart,
     Origin,
+    RefusalPart,
     RetryPromptPart,
     SystemPromptPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
     ToolReturnPart,
     UserContent,
     UserPromptPart,
 )
 from ..settings import ModelCall, OutputFormat
 from . import history
+from .effort import thinking_off
 from .profile import Profile
 from .setting_fields import Body, SettingFields, Settings
+
+
+class Answer(NamedTuple):
+    """What of an earlier answer may be sent."""
+
+    parts: list[ModelResponsePart]
+    calls: list[Body]
+    """Its calls of functions, as the wire writes them."""
+    row: Profile
+    thinking_off: bool
+    """Whether the model is told not to think."""
+
+    @property
+    def text(self) -> str:
+        """All that it says, for wires on which that is one text."""
+        return "".join(part.content for part in self.parts if isinstance(part, TextPart | RefusalPart))
+
+    def chunks(
+        self,
+        thinking: Callable[[ThinkingPart], list[Body]],
+        text: Callable[[TextPart | RefusalPart], list[Body]],
+    ) -> list[Body]:
+        """Its content in the order in which it came, for wires on which that is a list. What only its maker understands
+        goes back as it came."""
+        found: list[Body] = []
+        for part in self.parts:
+            match part:
+                case ThinkingPart():
+                    found += thinking(part)
+                case TextPart() | RefusalPart():
+                    found += text(part)
+                case OpaquePart() if isinstance(part.native, dict) and isinstance(part.native.get("type"), str):
+                    found.append(part.native)
+        return found
+
+
+def tool_call(part: ToolCallPart) -> Body:
+    """A call of a function, as most wires write it."""
+    function = {"name": part.tool_name, "arguments": part.args_as_json()}
+    return {"id": part.tool_call_id, "type": "function", "function": function}
 
 
 def tool_result(call_id: str, name: str, content: str) -> Body:
@@ -36,8 +84,9 @@ class ChatMessages:
     """How a wire writes its messages."""
 
     user: Callable[[UserPromptPart], Body]
-    assistant: Callable[[ModelResponse, Profile, Origin, ModelCall], Body | None]
-    """One earlier answer; None when nothing of it may be sent."""
+    answer: Callable[[Answer], Body]
+    """An earlier answer, but for its role; empty when there is nothing to say."""
+    tool_call: Callable[[ToolCallPart], Body] = tool_call
     tool_result: Callable[[str, str, str], Body] = tool_result
     """Of a call's id, the function's name, and the text."""
 
@@ -47,9 +96,14 @@ class ChatMessages:
         for message in history.settled(call.messages):
             if isinstance(message, ModelRequest):
                 messages += self._request(message, row)
-            elif (answer := self.assistant(message, row, target, call)) is not None:
-                messages.append(answer)
+            elif said := self._answer(message, row, target, thinking_off(call.settings)):
+                messages.append({"role": "assistant"} | said)
         return messages
+
+    def _answer(self, response: ModelResponse, row: Profile, target: Origin, off: bool) -> Body:
+        parts = history.parts_to_send(response, target, row, thinking_off=off)
+        calls = [self.tool_call(part) for part in parts if isinstance(part, ToolCallPart)]
+        return self.answer(Answer(parts, calls, row, off))
 
     def _request(self, message: ModelRequest, row: Profile) -> list[Body]:
         out: list[Body] = []
@@ -71,25 +125,32 @@ class ChatMessages:
         return out
 
 
+def stream_if_asked(stream: bool, row: Profile) -> Body:
+    """`stream`, as most wires have it: it is said only to ask for it."""
+    return {"stream": True} if stream else {}
+
+
 @dataclass(frozen=True, kw_only=True)
 class ChatRequest:
     """How a wire writes a request whose settings are a table."""
 
-    settings: Mapping[str, str]
+    settings: Callable[[Profile], Mapping[str, str]]
     """Settings that are sent as they are: each one's path in the body."""
+    own: Mapping[str, str] = field(default_factory=dict)
+    """Those of the wire's maker, which win; a row that has others says so."""
     thinking: Callable[[SettingFields, Profile], None]
     """Writes how the model is to think."""
+    finish: Callable[[SettingFields, Profile], None] = lambda fields, row: None
+    """Takes back what this model does not take beside the rest."""
     messages: Callable[[ModelCall, Profile, Origin], list[Body]]
     tools: Callable[[ModelCall], Body]
     output: Callable[[OutputFormat], Body]
-    always_stream: bool = False
-    """Whether `stream` is sent as false, too."""
+    stream: Callable[[bool, Profile], Body] = stream_if_asked
 
     def encode(self, call: ModelCall, row: Profile, target: Origin) -> Body:
         """The request's JSON body. Raises `RequestError` for what this wire cannot carry."""
         body: Body = {"model": call.model, "messages": self.messages(call, row, target)}
-        if call.stream or self.always_stream:
-            body["stream"] = call.stream
+        body |= self.stream(call.stream, row)
         self._write_settings(SettingFields(call.settings, body), row, self.tools(call) | self.output(call.output))
         return body
 
@@ -97,14 +158,17 @@ class ChatRequest:
         """The fields of the body that come from settings."""
         fields = SettingFields(settings)
         self._write_settings(fields, row, {})
+        if thinking_off(settings):
+            fields.claim_history(row)
         return fields
 
     def _write_settings(self, fields: SettingFields, row: Profile, others: Body) -> None:
-        """`others`: fields that do not come from settings."""
-        fields.put_all(self.settings)
+        """`others`: fields that come from elsewhere, and give way to the provider's own settings."""
+        fields.put_all(self.settings(row))
         fields.body |= others
         self.thinking(fields, row)
-        fields.put_all(row.own, skip_none=True)
+        fields.put_all(row.own or self.own, skip_none=True)
+        self.finish(fields, row)
         fields.put_extra_body()
 
 

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from ...parts import (
     Image,
-    ModelResponse,
-    OpaquePart,
-    Origin,
     RefusalPart,
     Text,
     TextPart,
     ThinkingPart,
-    ToolCallPart,
     UserContent,
 )
 from ...settings import ModelCall, OutputFormat
-from .. import history
-from ..chat_request import ChatMessages, ChatRequest, user_message
+from ..chat_request import Answer, ChatMessages, ChatRequest, user_message
 from ..effort import thinking_off
 from ..functions import as_function, offered
 from ..media import unsupported, url_of
@@ -96,44 +91,34 @@ def _detail(image: Image) -> Body:
     return {"detail": image.detail} if image.detail in ("auto", "low", "high") else {}
 
 
-def _assistant(response: ModelResponse, row: Profile, target: Origin, call: ModelCall) -> Body | None:
-    """One earlier answer: content in the order in which it came, plan and calls; None if nothing may be said."""
-    content: list[Body] = []
+def _answer(answer: Answer) -> Body:
+    """Content, plan and calls, each where there is any."""
     plans: list[str] = []
-    calls: list[Body] = []
     citations: list[Body] = []
-    for part in history.parts_to_send(response, target, row):
-        match part:
-            case ThinkingPart() if not part.content:
-                continue
-            case ThinkingPart() if (part.provider_details or {}).get("subtype") == TOOL_PLAN:
-                plans.append(part.content)
-            case ThinkingPart():
-                content.append({"type": "thinking", "thinking": part.content})
-            case TextPart() | RefusalPart() if part.content:
-                content.append({"type": "text", "text": part.content})
-                citations += (getattr(part, "provider_details", None) or {}).get("citations", [])
-            case ToolCallPart():
-                function = {"name": part.tool_name, "arguments": part.args_as_json()}
-                calls.append({"id": part.tool_call_id, "type": "function", "function": function})
-            case OpaquePart() if isinstance(part.native, dict) and isinstance(part.native.get("type"), str):
-                content.append(part.native)
-    if not (content or plans or calls):
-        return None
-    body: Body = {"role": "assistant"}
-    if content:
-        body["content"] = content
-    if plans:
-        body["tool_plan"] = "".join(plans)
-    if calls:
-        body["tool_calls"] = calls
-    if citations:
-        body["citations"] = citations
-    return body
+
+    def thinking(part: ThinkingPart) -> list[Body]:
+        if (part.provider_details or {}).get("subtype") == TOOL_PLAN:
+            plans.append(part.content)
+            return []
+        return [{"type": "thinking", "thinking": part.content}] if part.content else []
+
+    def text(part: TextPart | RefusalPart) -> list[Body]:
+        if not part.content:
+            return []
+        citations.extend((part.provider_details or {}).get("citations", []))
+        return [{"type": "text", "text": part.content}]
+
+    fields = {
+        "content": answer.chunks(thinking, text),
+        "tool_plan": "".join(plans),
+        "tool_calls": answer.calls,
+        "citations": citations,
+    }
+    return {name: value for name, value in fields.items() if value}
 
 
-_MESSAGES = ChatMessages(user=user_message(_content), assistant=_assistant)
+_MESSAGES = ChatMessages(user=user_message(_content), answer=_answer)
 _REQUEST = ChatRequest(
-    settings=_PATHS, thinking=_write_thinking, messages=_MESSAGES.write, tools=_tools, output=_output
+    settings=lambda row: _PATHS, thinking=_write_thinking, messages=_MESSAGES.write, tools=_tools, output=_output
 )
 encode, setting_fields = _REQUEST.encode, _REQUEST.setting_fields

@@ -16,19 +16,14 @@ from ...parts import (
     Audio,
     File,
     Image,
-    ModelResponse,
-    OpaquePart,
     Origin,
-    RefusalPart,
     Text,
-    TextPart,
     ThinkingPart,
     ToolCallPart,
     UserContent,
 )
 from ...settings import ModelCall, OutputFormat, nearest_effort
-from .. import history
-from ..chat_request import ChatMessages, ChatRequest, user_message
+from ..chat_request import Answer, ChatMessages, ChatRequest, tool_call, user_message
 from ..effort import levels_at, thinking_off
 from ..functions import as_function, offered
 from ..media import unsupported, url_of
@@ -148,28 +143,20 @@ def _content(content: UserContent) -> Body:
             raise unsupported(content, "to Mistral")
 
 
-def _assistant(response: ModelResponse, row: Profile, target: Origin, call: ModelCall) -> Body | None:
-    """One earlier answer, its content in the order in which it came; None when nothing of it may be said."""
-    chunks: list[Body] = []
-    calls: list[Body] = []
-    for part in history.parts_to_send(response, target, row):
-        match part:
-            case ThinkingPart():
-                tagged = as_tagged(part)
-                chunks += [_thought(part)] if tagged is None else [_text(tagged)]
-            case TextPart() | RefusalPart() if part.content:
-                chunks += _with_inserted(part.content, _details(part))
-            case TextPart():
-                chunks += _with_inserted("", _details(part))
-            case ToolCallPart():
-                function = {"name": part.tool_name, "arguments": part.args_as_json()}
-                calls.append({"id": nine(part.tool_call_id), "type": "function", "function": function})
-            case OpaquePart() if isinstance(part.native, dict) and isinstance(part.native.get("type"), str):
-                chunks.append(part.native)
-    if not (chunks or calls):
-        return None
-    body: Body = {"role": "assistant", "content": _plain(chunks)}
-    return body | ({"tool_calls": calls} if calls else {})
+def _tool_call(part: ToolCallPart) -> Body:
+    return tool_call(part) | {"id": nine(part.tool_call_id)}
+
+
+def _answer(answer: Answer) -> Body:
+    chunks = answer.chunks(_thinking, lambda part: _with_inserted(part.content, _details(part)))
+    if not (chunks or answer.calls):
+        return {}
+    return {"content": _plain(chunks)} | ({"tool_calls": answer.calls} if answer.calls else {})
+
+
+def _thinking(part: ThinkingPart) -> list[Body]:
+    tagged = as_tagged(part)
+    return [_thought(part)] if tagged is None else [_text(tagged)]
 
 
 def _plain(chunks: list[Body]) -> str | list[Body]:
@@ -217,9 +204,9 @@ def nine(call_id: str) -> str:
     return call_id if _NINE.fullmatch(call_id) else blake2b(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:9]
 
 
-_MESSAGES = ChatMessages(user=user_message(_content), tool_result=_tool_result, assistant=_assistant)
+_MESSAGES = ChatMessages(user=user_message(_content), answer=_answer, tool_call=_tool_call, tool_result=_tool_result)
 _REQUEST = ChatRequest(
-    settings=_PATHS,
+    settings=lambda row: _PATHS,
     thinking=lambda fields, row: _THINKING[row.thinking](fields, row),
     messages=_messages,
     tools=_tools,

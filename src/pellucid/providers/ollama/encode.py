@@ -8,17 +8,13 @@ from __future__ import annotations
 from ...errors import RequestError
 from ...parts import (
     Image,
-    ModelResponse,
-    Origin,
-    RefusalPart,
     Text,
-    TextPart,
     ToolCallPart,
     UserPromptPart,
 )
 from ...settings import ModelCall, OutputFormat, nearest_effort
 from .. import history
-from ..chat_request import ChatMessages, ChatRequest
+from ..chat_request import Answer, ChatMessages, ChatRequest
 from ..effort import thinking_off
 from ..functions import arguments_object, as_function, offered
 from ..profile import Profile
@@ -103,34 +99,28 @@ def _image(content: object) -> str:
     )
 
 
-def _assistant(response: ModelResponse, row: Profile, target: Origin, call: ModelCall) -> Body | None:
-    """One earlier answer; None when nothing of it may be said."""
-    parts = history.parts_to_send(response, target, row)
-    calls = [part for part in parts if isinstance(part, ToolCallPart)]
-    text = "".join(part.content for part in parts if isinstance(part, TextPart | RefusalPart))
-    thought = history.reasoning_text(parts)
-    if not (calls or text or thought):
-        return None
-    body: Body = {"role": "assistant", "content": text}
+def _answer(answer: Answer) -> Body:
+    thought = history.reasoning_text(answer.parts)
+    if not (answer.calls or answer.text or thought):
+        return {}
+    body: Body = {"content": answer.text}
     if thought:
-        body[row.replay_field] = thought
-    if calls:
-        body["tool_calls"] = [_call(call) for call in calls]
-    return body
+        body[answer.row.replay_field] = thought
+    return body | ({"tool_calls": answer.calls} if answer.calls else {})
 
 
-def _call(call: ToolCallPart) -> Body:
-    known = {"id": call.tool_call_id} if call.tool_call_id else {}
-    return {**known, "function": {"name": call.tool_name, "arguments": arguments_object(call)}}
+def _call(part: ToolCallPart) -> Body:
+    known = {"id": part.tool_call_id} if part.tool_call_id else {}
+    return {**known, "function": {"name": part.tool_name, "arguments": arguments_object(part)}}
 
 
-_MESSAGES = ChatMessages(user=_user, tool_result=_tool_result, assistant=_assistant)
+_MESSAGES = ChatMessages(user=_user, answer=_answer, tool_call=_call, tool_result=_tool_result)
 _REQUEST = ChatRequest(
-    settings=_PATHS,
+    settings=lambda row: _PATHS,
     thinking=_write_thinking,
     messages=_MESSAGES.write,
     tools=_tools,
     output=_output,
-    always_stream=True,
+    stream=lambda stream, row: {"stream": stream},
 )
 encode, setting_fields = _REQUEST.encode, _REQUEST.setting_fields

@@ -12,9 +12,7 @@ from ...parts import (
     Audio,
     File,
     Image,
-    ModelResponse,
     ModelResponsePart,
-    Origin,
     RefusalPart,
     Text,
     TextPart,
@@ -25,12 +23,12 @@ from ...parts import (
 )
 from ...settings import ModelCall, OutputFormat, ToolDefinition
 from .. import history
-from ..chat_request import ChatMessages, user_message
+from ..chat_request import Answer, ChatMessages, ChatRequest, tool_call, user_message
 from ..effort import SAMPLING, asked_effort, levels_at, may_sample, thinking_off
 from ..functions import offered
 from ..media import data_url, input_audio, unsupported, url_of
 from ..profile import Profile
-from ..setting_fields import Body, SettingFields, Settings, sampling_silencers
+from ..setting_fields import Body, SettingFields, sampling_silencers
 from .details import details_of
 
 # Settings that every server knows, and their names there.
@@ -74,41 +72,23 @@ _OWN = {
 }
 
 
-def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
-    """The request's JSON body. Raises `RequestError` for what this wire cannot carry."""
-    body: Body = {"model": call.model, "messages": _MESSAGES.write(call, row, target)}
-    if call.stream:
-        body["stream"] = True
-        if row.stream_usage:
-            body["stream_options"] = {"include_usage": True}
-    fields = SettingFields(call.settings, body)
-    _write_settings(fields, row, _tools(call) | _output(call.output))
-    return body
+def _settings(row: Profile) -> Body:
+    optional = {setting: _OPTIONAL[setting] for setting in row.knows if setting in _OPTIONAL}
+    return {"max_tokens": row.max_tokens} | _COMMON | optional
 
 
-def setting_fields(settings: Settings, row: Profile) -> SettingFields:
-    """The fields of the body that come from settings."""
-    fields = SettingFields(settings)
-    _write_settings(fields, row, {})
-    if thinking_off(settings):
-        fields.claim_history(row)
-    return fields
-
-
-def _write_settings(fields: SettingFields, row: Profile, beside: Body) -> None:
-    """`beside`: fields that come from elsewhere, and give way to the provider's own settings."""
-    body = fields.body
-    fields.put_all({"max_tokens": row.max_tokens})
-    fields.put_all(_COMMON)
-    fields.put_all({setting: _OPTIONAL[setting] for setting in row.knows if setting in _OPTIONAL})
-    body |= beside
-    _THINKING[row.thinking](fields, row)
-    fields.put_all(row.own or _OWN, skip_none=True)
-    if not may_sample(row, body.get("reasoning_effort")):
+def _withdraw_sampling(fields: SettingFields, row: Profile) -> None:
+    """How to sample, where a model that thinks is not told."""
+    if not may_sample(row, fields.body.get("reasoning_effort")):
         fields.withdraw(SAMPLING, by=sampling_silencers(fields, row, "reasoning_effort"))
     elif row.sampling == "told_off":
         fields.claim_sampling("reasoning_effort")
-    fields.put_extra_body()
+
+
+def _stream(stream: bool, row: Profile) -> Body:
+    if not stream:
+        return {}
+    return {"stream": True} | ({"stream_options": {"include_usage": True}} if row.stream_usage else {})
 
 
 # --- how to ask for thought --------------------------------------------------------------------------------------
@@ -270,32 +250,22 @@ def _content(content: UserContent) -> Body:
 _unnamed = user_message(_content)
 
 
-def _assistant(response: ModelResponse, row: Profile, target: Origin, call: ModelCall) -> Body | None:
-    """One earlier answer; None when nothing of it may be said."""
-    off = thinking_off(call.settings)
-    parts = history.parts_to_send(response, target, row, thinking_off=off)
-    calls = [part for part in parts if isinstance(part, ToolCallPart)]
-    text = "".join(part.content for part in parts if isinstance(part, TextPart | RefusalPart))
-    carried = _REPLAY[row.replay](parts, row)
+def _answer(answer: Answer) -> Body:
+    text, calls, row = answer.text, answer.calls, answer.row
+    carried = _REPLAY[row.replay](answer.parts, row)
     if not (calls or text or carried):
-        return None
-    body: Body = {"role": "assistant", "content": text or ("" if not calls else None)}
+        return {}
+    body: Body = {"content": text or ("" if not calls else None)}
     if calls:
-        body["tool_calls"] = [_call(call) for call in calls]
+        body["tool_calls"] = calls
     if not carried:
-        carried = _in_field(history.stand_in(row, calls=bool(calls), thinking_off=off), row)
+        carried = _in_field(history.stand_in(row, calls=bool(calls), thinking_off=answer.thinking_off), row)
     return body | carried
 
 
-def _call(call: ToolCallPart) -> Body:
-    body: Body = {
-        "id": call.tool_call_id,
-        "type": "function",
-        "function": {"name": call.tool_name, "arguments": call.args_as_json()},
-    }
-    if call.signature is not None:
-        body["extra_content"] = {"google": {"thought_signature": call.signature}}
-    return body
+def _call(part: ToolCallPart) -> Body:
+    signed = part.signature is not None
+    return tool_call(part) | ({"extra_content": {"google": {"thought_signature": part.signature}}} if signed else {})
 
 
 # --- how earlier thought goes back -------------------------------------------------------------------------------
@@ -339,4 +309,15 @@ _REPLAY: dict[str, Callable[[list[ModelResponsePart], Profile], Body]] = {
     "carrier": _replay_carrier,
 }
 
-_MESSAGES = ChatMessages(user=_user, assistant=_assistant)
+_MESSAGES = ChatMessages(user=_user, answer=_answer, tool_call=_call)
+_REQUEST = ChatRequest(
+    settings=_settings,
+    own=_OWN,
+    thinking=lambda fields, row: _THINKING[row.thinking](fields, row),
+    finish=_withdraw_sampling,
+    messages=_MESSAGES.write,
+    tools=_tools,
+    output=_output,
+    stream=_stream,
+)
+encode, setting_fields = _REQUEST.encode, _REQUEST.setting_fields
