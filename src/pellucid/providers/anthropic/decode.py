@@ -8,7 +8,9 @@ The rules:
 * Another message that begins before this one is over was spliced in by somebody between: what came is kept, cut off,
   and the answer has failed. The same message beginning again is nothing.
 * `ping` and events this version does not know are nothing; blocks that it does not know are kept (see `blocks`).
-* Counts are cumulative, and the output's is only known once the message says how it ended.
+* Counts are cumulative, and the output's is only known once the message says how it ended. `input_tokens` on this wire
+  leaves out what came from the cache or went into it; here it is all input, as on every other wire. `details` keeps the
+  provider's own numbers under their own names.
 * A refusal is told in words: the provider's explanation, or, where there is none, that the model declined.
 """
 
@@ -18,14 +20,13 @@ import re
 from typing import Any
 
 from ...errors import ErrorInfo
-from ...parts import FinishReason, Form, Origin
+from ...parts import FinishReason, Form, Origin, Usage
 from ..answer import AnswerDecoder, EventFrames, Reader
 from ..faults import fault_of_value
-from ..fitting import loose_json
+from ..fitting import dict_of, int_of, loose_json
 from ..frame_template import Unread
 from ..profile import Profile
 from .blocks import Block, Context, Delta, Frame, block, read_frame
-from .usage import merge_usage, read_usage
 
 FINISH_REASONS: dict[str, FinishReason] = {
     "end_turn": "stop",
@@ -134,7 +135,7 @@ class MessageReader(Reader):
         self.emit.start(self._id, _text(message, "model"))
         self._note(message, _dict(message, "usage") or {})
         # Of the output, a message that only begins knows nothing yet.
-        self.emit.usage = read_usage({name: value for name, value in self._usage.items() if name != "output_tokens"})
+        self.emit.usage = _read_usage({name: value for name, value in self._usage.items() if name != "output_tokens"})
 
     def _message_delta(self, frame: Frame) -> None:
         self.heard = True
@@ -166,7 +167,7 @@ class MessageReader(Reader):
 
     def _note(self, message: dict[str, Any], usage: dict[str, Any]) -> None:
         """What stands beside the blocks."""
-        self._usage = merge_usage(self._usage, usage)
+        self._usage = _merge_usage(self._usage, usage)
         details = self.emit.provider_details
         for name in ("stop_sequence", "stop_details", "input_transformations"):
             if message.get(name):
@@ -178,7 +179,7 @@ class MessageReader(Reader):
             details["context_management"] = managed
 
     def _finish(self, message: dict[str, Any]) -> None:
-        self.emit.usage = read_usage(self._usage)
+        self.emit.usage = _read_usage(self._usage)
         reason = message.get("stop_reason")
         if not isinstance(reason, str) or not reason:
             return
@@ -235,7 +236,7 @@ class MessageReader(Reader):
         if not self.finished:
             # A server that ends without a reason: what the model did says it.
             self.emit.finish("tool_call" if self._context.calls else "stop")
-            self.emit.usage = read_usage(self._usage)
+            self.emit.usage = _read_usage(self._usage)
 
 
 def _blocks(message: dict[str, Any]) -> list[dict[str, Any]]:
@@ -267,3 +268,45 @@ def _text(message: dict[str, Any], name: str) -> str | None:
 def _dict(message: dict[str, Any], name: str) -> dict[str, Any] | None:
     value = message.get(name)
     return value if isinstance(value, dict) else None
+
+
+# --- token counts --------------------------------------------------------------------------------------------------
+
+
+def _merge_usage(known: dict[str, Any], news: dict[str, Any]) -> dict[str, Any]:
+    """The counts so far, with what a later event says; what it leaves out or nulls stays."""
+    return {**known, **{name: value for name, value in news.items() if value is not None}}
+
+
+def _read_usage(raw: dict[str, Any]) -> Usage:
+    fresh, output = int_of(raw, "input_tokens"), int_of(raw, "output_tokens")
+    written, read = int_of(raw, "cache_creation_input_tokens"), int_of(raw, "cache_read_input_tokens")
+    details = {name: value for name in raw if (value := int_of(raw, name)) is not None}
+    # How the cache writes divide up, how often which tool of the provider ran, how much of the output was thought.
+    for nested in ("cache_creation", "server_tool_use", "output_tokens_details"):
+        inner = raw.get(nested)
+        if isinstance(inner, dict):
+            details |= {name: value for name in inner if (value := int_of(inner, name))}
+    return Usage(
+        input_tokens=None if fresh is None else fresh + (written or 0) + (read or 0),
+        output_tokens=output,
+        output_reasoning_tokens=int_of(dict_of(raw, "output_tokens_details"), "thinking_tokens"),
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+        details=details | _iterations(raw.get("iterations")),
+    )
+
+
+def _iterations(raw: Any) -> dict[str, int]:
+    """How often the model was sampled, and what others (an advisor, a compaction) took that is not in the totals."""
+    counts: dict[str, int] = {}
+    for entry in raw if isinstance(raw, list) else []:
+        if not isinstance(entry, dict):
+            continue
+        kind = str(entry.get("type") or "message").removesuffix("_message")
+        counts[f"{kind}_iterations"] = counts.get(f"{kind}_iterations", 0) + 1
+        # A fallback's sampling is in the totals, like the model's own.
+        if kind not in ("message", "fallback"):
+            for name in ("input_tokens", "output_tokens"):
+                counts[f"{kind}_{name}"] = counts.get(f"{kind}_{name}", 0) + (int_of(entry, name) or 0)
+    return counts

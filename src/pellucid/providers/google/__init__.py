@@ -3,8 +3,7 @@
 An answer is a list of parts, without ids or ends; signatures stand on whatever part the thought led to.
 """
 
-from .address import headers, path
 from .decode import decoder
-from .encode import encode, setting_fields
+from .encode import encode, headers, path, setting_fields
 
 __all__ = ["decoder", "encode", "headers", "path", "setting_fields"]

@@ -3,17 +3,18 @@
 Settings that only Google knows have the names of its settings class: `google_thinking_config`,
 `google_safety_settings`, `google_cached_content`, `google_labels`, `google_video_resolution`, `google_service_tier`,
 `google_logprobs`, `google_top_logprobs`, `google_model_armor_config`; `google_cloud_service_tier` stands in the
-headers (see `address`). The messages are written by `contents`.
+headers. The messages are written by `contents`. The model, and whether to stream, stand in the path.
 """
 
 from __future__ import annotations
+
+from urllib.parse import quote
 
 from ...parts import Origin
 from ...settings import ModelCall, OutputFormat
 from ..functions import offered
 from ..profile import Profile
 from ..setting_fields import HEADER, Body, SettingFields, Settings
-from .address import cloud_tier
 from .contents import contents, system_instruction
 from .thinking import write_thinking
 
@@ -59,7 +60,7 @@ def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
 def setting_fields(settings: Settings, row: Profile) -> SettingFields:
     """The fields of the body that come from settings."""
     fields = SettingFields(settings)
-    for header in cloud_tier(settings, row):
+    for header in _cloud_tier(settings, row):
         fields.claim("google_cloud_service_tier", HEADER + header)
     _write_settings(fields, row, {})
     return fields
@@ -115,3 +116,38 @@ def _output(output: OutputFormat) -> Body:
     if output.kind == "json_schema" and output.schema:
         asked["responseJsonSchema"] = output.schema
     return asked
+
+
+# --- where a request goes, and who it says we are ------------------------------------------------------------------
+
+
+def path(call: ModelCall, row: Profile) -> str:
+    """The URL's path below `base_url`. A model may be given as Google lists it (`models/gemini-3-pro`)."""
+    pattern = row.path if call.stream else row.path_whole
+    return pattern.replace("{model}", quote(call.model.removeprefix("models/"), safe=""))
+
+
+_REQUEST, _SHARED = "X-Vertex-AI-LLM-Request-Type", "X-Vertex-AI-LLM-Shared-Request-Type"
+_CLOUD_TIERS = {
+    "pt_only": {_REQUEST: "dedicated"},
+    "on_demand": {_REQUEST: "shared"},
+    "pt_then_flex": {_SHARED: "flex"},
+    "pt_then_priority": {_SHARED: "priority"},
+    "flex_only": {_REQUEST: "shared", _SHARED: "flex"},
+    "priority_only": {_REQUEST: "shared", _SHARED: "priority"},
+}
+"""Vertex's tiers; `pt_then_on_demand` is what it does untold."""
+
+
+def _cloud_tier(settings: Settings, row: Profile) -> dict[str, str]:
+    """The headers that name Vertex's tier."""
+    tier = settings.get("google_cloud_service_tier")
+    return _CLOUD_TIERS.get(tier, {}) if tier is not None and row.auth == "bearer" else {}
+
+
+def headers(row: Profile, api_key: str | None, call: ModelCall | None = None) -> dict[str, str]:
+    """The credentials: the Gemini API has a header of its own, Vertex takes an access token; and Vertex's tier."""
+    found = _cloud_tier(call.settings, row) if call is not None else {}
+    if api_key is None or row.auth == "none":
+        return dict(found)
+    return found | ({row.auth: api_key} if row.auth.endswith("-key") else {"Authorization": f"Bearer {api_key}"})
