@@ -38,7 +38,7 @@ from ..protocols.agui.interrupts import approval_of, call_of
 from ..protocols.agui.messages import ResumeEntry
 from ..protocols.agui.proto import MEDIA_TYPE, accepted, delta_frames, encode_frame
 from ..runs.stages import SealStage
-from ..sealing import Attached, KeyFile, Keys, Sealed, Sealer, SealError, attach, env_keys
+from ..sealing import Attached, KeyFile, Keys, Sealed, Sealer, attach, env_keys, opener
 from ..settings import ModelSettings
 from ..telemetry import log, place_of
 from ..tools import DeferredToolResults, ToolApproved, ToolDenied
@@ -251,20 +251,10 @@ def _keys(given: Keys | str | Path | None) -> Keys | Callable[[], Keys]:
 def _opened(request: Request, open_: Callable[[str], Sealed]) -> Attached:
     """The conversation, what came back sealed in its place, and what to tell about it. Raises `SealError`, with the
     place of what is wrong."""
-
-    def opened(part: SealedPart) -> Sealed:
-        try:
-            sealed = open_(part.token)
-            if not fits(part, sealed):
-                raise SealError("seal_foreign", "this value was sealed for another message or call")
-        except SealError as error:
-            raise error.at(request.place_of(part)) from None
-        return sealed
-
     said = request.messages()
     # No wrong value is let pass, also where it goes to no model.
     loose = [ModelResponse([part]) for part in request.loose(said)]
-    attached = attach([*said, *loose], opened)
+    attached = attach([*said, *loose], opener(open_, request.place_of, fits))
     return attached._replace(messages=attached.messages[: len(said)])
 
 

@@ -5,7 +5,7 @@ an item is sealed, `attach` puts what came back where it belongs. `encrypt` and 
 text. Only `keyfile` touches the disk.
 """
 
-from .attach import Attached, Opener, attach
+from .attach import Attached, Opener, attach, opener
 from .content import decrypt, decrypt_text, encrypt
 from .items import seal_item
 from .keyfile import KeyFile, change_keys, ensure_keys, env_keys, read_keys
@@ -31,6 +31,7 @@ __all__ = [
     "encrypt",
     "ensure_keys",
     "env_keys",
+    "opener",
     "read_keys",
     "seal_item",
 ]

@@ -9,7 +9,7 @@
 * What belongs to a text that was empty (Gemini signs such) stands by itself, should the empty text not come back.
 * The same token given twice counts once.
 
-Nothing is opened here: `opener` does that, knows for whom, and says what is wrong with a token.
+`attach` opens nothing itself: an opener does, which knows for whom, and says what is wrong with a token.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from ..parts import ModelMessage, ModelResponse, ModelResponsePart, Origin, SealedPart, ThinkingPart, same_origin
 from .items import VisiblePart, digest
 from .seal import Sealed
+from .token import SealError
 
 Opener: TypeAlias = Callable[[SealedPart], Sealed]
 """What is in a sealed part. Whatever it raises comes through."""
@@ -51,6 +52,31 @@ class Attached(NamedTuple):
         if self.unclaimed:
             found.append(f"{len(self.unclaimed)} sealed signature(s) fit no text or call of the input")
         return found
+
+
+def opener(
+    open_token: Callable[[str], Sealed],
+    place_of: Callable[[SealedPart], str],
+    fits: Callable[[SealedPart, Sealed], bool] | None = None,
+) -> Opener:
+    """What opens the sealed parts of one request.
+
+    Args:
+        open_token: Opens a token; raises `SealError`.
+        place_of: Where in the request a part stands, which the error then says.
+        fits: Whether what was opened was sealed for the entity at which it came back; None where any will do.
+    """
+
+    def opened(part: SealedPart) -> Sealed:
+        try:
+            sealed = open_token(part.token)
+            if fits is not None and not fits(part, sealed):
+                raise SealError("seal_foreign", "this value was sealed for another message or call")
+        except SealError as error:
+            raise error.at(place_of(part)) from None
+        return sealed
+
+    return opened
 
 
 def attach(messages: Sequence[ModelMessage], opener: Opener) -> Attached:

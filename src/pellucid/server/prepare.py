@@ -36,7 +36,7 @@ from ..protocols.client_protocols import ClientRequest
 from ..run import Mint
 from ..runs import RunSource
 from ..runs.server_tools import NamedServers
-from ..sealing import Sealed, SealError, attach
+from ..sealing import Sealed, attach, opener
 from ..settings import ModelCall
 from ..storage import StoredResponse
 from ..tools import AnyTool
@@ -123,17 +123,7 @@ class Prepared:
         ):
             return list(messages)
         sealer = self._services.sealer.of(self._exchange.principal.owner, thread)
-
-        def open_(part: SealedPart) -> Sealed:
-            try:
-                sealed = sealer.open(part.token)
-                if fits is not None and not fits(part, sealed):
-                    raise SealError("seal_foreign", "this value was sealed for another message or call")
-            except SealError as error:
-                raise error.at(self._request.place_of(part)) from None
-            return sealed
-
-        attached = attach(messages, open_)
+        attached = attach(messages, opener(sealer.open, self._request.place_of, fits))
         self.warnings += attached.warnings(self.model.origin)
         return attached.messages
 

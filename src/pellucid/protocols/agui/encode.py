@@ -53,7 +53,7 @@ from ...growing import TEXT_FIELD
 from ...parts import RefusalPart, Text, TextPart, ThinkingPart, ToolCallPart, ToolReturnPart, UserContent
 from ...text import shown, writable
 from . import events as e
-from .chunks import Item, Open, chunked
+from .chunks import chunked
 from .dialects import DIALECTS, Dialect, DialectName
 from .ending import outcome_of, seals_ahead, usage_of
 from .marks import carrier_id, mark, message_id, span_id
@@ -169,10 +169,10 @@ class Encoder:
         self._sides = Sides(self.dialect, reasoning=reasoning, history=history)
         self._held: list[e.AGUIEvent] = []
         """What an agent said beside, and has to wait until no message is open."""
-        self._item: Item | None = None
-        self._message: Open | None = None
+        self._item: _Item | None = None
+        self._message: _Open | None = None
         """The open message or call."""
-        self._part: Open | None = None
+        self._part: _Open | None = None
         """The same, while the open part writes to it."""
         self._begun: ThinkingPart | TextPart | RefusalPart | None = None
         """A part that has begun, and said nothing yet."""
@@ -264,7 +264,7 @@ class Encoder:
     # --- items -------------------------------------------------------------------------------------------------
 
     def _item_start(self, event: ItemStartEvent, place: int) -> None:
-        item = self._item = Item(event.id or self._fresh_id(), event.kind)
+        item = self._item = _Item(event.id or self._fresh_id(), event.kind)
         if event.kind == "reasoning" and self._reasoning:
             item.sealed = self._known.pop(place, None)
             self._span(item.id, item.sealed)
@@ -288,7 +288,7 @@ class Encoder:
         else:
             self._carrier(carrier_id(item.id), seal)
 
-    def _reasoning_end(self, item: Item, event: ItemEndEvent, seal: str | None) -> None:
+    def _reasoning_end(self, item: _Item, event: ItemEndEvent, seal: str | None) -> None:
         form = self._message.form if self._message is not None else None
         cut = event.status == "incomplete" and self.dialect.marks
         self._close(mark(form=form, complete=False) if cut and form is not None else None)
@@ -365,9 +365,9 @@ class Encoder:
             )
             self._write(start)
             more = e.ToolCallArgsEvent(tool_call_id=part.tool_call_id, delta="")
-            self._part = self._message = Open(more, e.ToolCallEndEvent(tool_call_id=part.tool_call_id), self._chunks)
+            self._part = self._message = _Open(more, e.ToolCallEndEvent(tool_call_id=part.tool_call_id), self._chunks)
 
-    def _open_text(self, item: Item, part: ThinkingPart | TextPart | RefusalPart) -> Open:
+    def _open_text(self, item: _Item, part: ThinkingPart | TextPart | RefusalPart) -> _Open:
         """The message that a part writes to: the open one, if it goes on with that."""
         form = part.form if isinstance(part, ThinkingPart) else part.part_kind
         open_ = self._message
@@ -391,16 +391,16 @@ class Encoder:
             if self._thread is not None:
                 self._thread.text(item.id, "", marked)
             more = e.TextMessageContentEvent(message_id=item.id, delta="")
-            open_ = Open(more, e.TextMessageEndEvent(message_id=item.id), self._chunks, form, marked)
+            open_ = _Open(more, e.TextMessageEndEvent(message_id=item.id), self._chunks, form, marked)
         self._part = self._message = open_
         return open_
 
-    def _begin_thought(self, id: str, form: str) -> Open:
+    def _begin_thought(self, id: str, form: str) -> _Open:
         more: e.AGUIEvent
         if self.dialect.reasoning == "thinking":
             self._write(e.ThinkingTextMessageStartEvent())
             more, end = e.ThinkingTextMessageContentEvent(delta=""), e.ThinkingTextMessageEndEvent()
-            self._message = Open(more, end, self._chunks, form)
+            self._message = _Open(more, end, self._chunks, form)
             return self._message
         self._holder = None
         marked = mark(form=form) if self.dialect.marks else None
@@ -408,7 +408,7 @@ class Encoder:
         if self._thread is not None:
             self._thread.reasoning(id, "", marked)
         more = e.ReasoningMessageContentEvent(message_id=id, delta="")
-        self._message = Open(more, e.ReasoningMessageEndEvent(message_id=id), self._chunks, form, marked)
+        self._message = _Open(more, e.ReasoningMessageEndEvent(message_id=id), self._chunks, form, marked)
         return self._message
 
     def _part_end(self, event: PartEndEvent, place: int) -> None:
@@ -543,6 +543,63 @@ class Encoder:
             return b""
         self._out = []
         return out[0] if len(out) == 1 else b"".join(out)
+
+
+class _Item:
+    """The open item."""
+
+    __slots__ = ("call_id", "end", "id", "kind", "messages", "sealed", "spans")
+
+    def __init__(self, id: str, kind: str) -> None:
+        self.id = shown(id)
+        self.kind = kind
+        self.spans = False
+        """Whether it is told as a span of reasoning."""
+        self.sealed: str | None = None
+        """Its seal, if the span has told it already."""
+        self.messages = 0
+        self.call_id: str | None = None
+        self.end: dict[str, Any] = {}
+        """What its message's end tells."""
+
+
+class _Open:
+    """An open message or call: how it ends, and the template of its deltas."""
+
+    __slots__ = ("_more", "before", "divider", "end", "form", "framed", "head", "metadata", "said", "told")
+
+    def __init__(
+        self,
+        more: e.AGUIEvent,
+        end: e.AGUIEvent,
+        chunks: bool,
+        form: str = "",
+        metadata: dict[str, Any] | None = None,
+    ) -> None:
+        self._more = more
+        self.end = end
+        self.form = form
+        self.metadata = metadata
+        self.before = ""
+        """What comes before the next delta."""
+        self.divider = ""
+        """What stands between the open part of the message and the part before it."""
+        self.said: list[str] = []
+        self.told = replace(more, delta="x")
+        """A delta, as it is told."""
+        if chunks and not isinstance(more, e.ThinkingTextMessageContentEvent):
+            self.told = chunked(self.told, DIALECTS["1.0"])[0]
+        # {"type":…,"messageId":…,"delta":"x"}, up to the delta.
+        self.head = b"data: " + e.encode_event(self.told)[: -len(b'"x"}')]
+        self.framed: Callable[[str], bytes] | None = None
+        """What writes the frames of its deltas, once there was one."""
+
+    def more(self, text: str) -> e.AGUIEvent:
+        return replace(self._more, delta=text)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.said)
 
 
 HANDLERS: dict[type[Any], Callable[[Encoder, Any, int], None]] = {
