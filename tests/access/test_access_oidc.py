@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import hmac
 import json
+import re
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -163,6 +166,11 @@ def test_a_code_is_good_once(browser: Browser, provider: Provider) -> None:
     refused(browser, back(browser, **answer), "its code may have been used up")
 
 
+def test_an_attempt_that_took_too_long(browser: Browser, provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pellucid.server.access.oidc.SECONDS", -1.0)
+    refused(browser, back(browser, **begun(browser, provider)), "it took too long")
+
+
 def test_a_code_of_another_attempt_is_worth_nothing(browser: Browser, provider: Provider) -> None:
     """Code injection: the verifier is that of this browser's attempt."""
     stolen = begun(browser, provider)["code"]
@@ -174,6 +182,37 @@ def test_a_code_of_another_attempt_is_worth_nothing(browser: Browser, provider: 
 def test_another_nonce(browser: Browser, provider: Provider, nonce: Any) -> None:
     provider.claims_of = lambda asked: {"nonce": nonce}
     refused(browser, back(browser, **begun(browser, provider)), "belongs to another sign-in")
+
+
+def test_a_nonce_that_only_contains_the_right_one(browser: Browser, provider: Provider) -> None:
+    """It is one text (OpenID Connect Core §2): a list that holds it is another value."""
+    for wrap in (lambda nonce: [nonce], lambda nonce: [nonce, "another"], lambda nonce: {nonce: True}):
+        provider.claims_of = lambda asked, wrap=wrap: {"nonce": wrap(asked["nonce"])}  # type: ignore[misc]
+        refused(browser, back(browser, **begun(browser, provider)), "belongs to another sign-in")
+
+
+def test_the_token_of_another_attempt(browser: Browser, provider: Provider) -> None:
+    """A replay: everything fits but the nonce."""
+    begun(browser, provider)
+    earlier = provider.asked[-1]["nonce"]
+    provider.claims_of = lambda asked: {"nonce": earlier}
+    refused(browser, back(browser, **begun(browser, provider)), "belongs to another sign-in")
+
+
+def test_the_verifier_leaves_for_the_token_endpoint_alone(browser: Browser, provider: Provider) -> None:
+    """RFC 7636 §4: long enough to be a secret, sent as its hash (S256), whatever the provider says it could do."""
+    provider.about = {"code_challenge_methods_supported": ["plain"]}
+    location = browser.go("/api/session/oidc").headers["location"]
+    kept = browser.cookies["pellucid_sign_in"][1]
+    browser.come_back(provider.authorize(location))
+    asked, (form, _) = provider.asked[-1], provider.redeemed[-1]
+    verifier = form["code_verifier"]
+    assert re.fullmatch(r"[A-Za-z0-9._~-]{43,128}", verifier)
+    digest = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
+    assert (asked["code_challenge"], asked["code_challenge_method"]) == (digest, "S256")
+    assert verifier not in location
+    assert verifier not in kept
+    assert (form["grant_type"], form["redirect_uri"]) == ("authorization_code", asked["redirect_uri"])
 
 
 def b64(value: Any) -> str:
@@ -194,6 +233,22 @@ def test_a_token_that_nobody_signed(browser: Browser, provider: Provider, kind: 
     refused(browser, back(browser, **begun(browser, provider)), "cannot be verified")
 
 
+@pytest.mark.parametrize("what", ["the client's secret", "the public key"])
+def test_a_token_that_was_signed_with_what_others_know(browser: Browser, provider: Provider, what: str) -> None:
+    """HMAC with a secret that whoever made it may have, too."""
+    [key] = provider.keys
+    assert isinstance(key, RSAKey)
+    secret = SECRET.encode() if what == "the client's secret" else key.as_pem(private=False)
+
+    def forge(claims: dict[str, Any]) -> str:
+        signed = f"{b64({'alg': 'HS256', 'kid': 'first'})}.{b64(claims)}"
+        digest = hmac.digest(secret, signed.encode(), "sha256")
+        return f"{signed}.{base64.urlsafe_b64encode(digest).rstrip(b'=').decode()}"
+
+    provider.make_token = forge
+    refused(browser, back(browser, **begun(browser, provider)), "cannot be verified")
+
+
 def test_a_token_that_somebody_else_signed(browser: Browser, provider: Provider) -> None:
     from joserfc import jwt
 
@@ -210,6 +265,8 @@ WRONG: dict[str, dict[str, Any]] = {
     "without an end": {"exp": None},
     "of nobody": {"sub": None},
     "issued to another": {"azp": "another"},
+    "issued to no name": {"azp": ""},
+    "issued to a list": {"azp": [CLIENT]},
     "for several, issued to nobody": {"aud": [CLIENT, "another"]},
     "for several, issued to another": {"aud": [CLIENT, "another"], "azp": "another"},
 }

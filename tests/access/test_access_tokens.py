@@ -83,11 +83,14 @@ WRONG_CLAIMS: dict[str, dict[str, Any]] = {
     "no audience": {"aud": None},
     "an empty audience": {"aud": ""},
     "an audience that is no text": {"aud": {AUDIENCE: 1}},
+    "audiences that are not all text": {"aud": [AUDIENCE, 7]},
     "expired": {"exp": 1_000_000_000},
     "expired beyond the leeway": {"exp": -31},
     "no expiry": {"exp": None},
     "expiry that is no number": {"exp": "never"},
     "expiry that is true": {"exp": True},
+    "expiry that is no number at all": {"exp": float("nan")},
+    "expiry without end": {"exp": float("inf")},
     "not yet valid": {"nbf": +40},
     "issued tomorrow": {"iat": +86_400},
     "nobody": {"sub": None},
@@ -150,6 +153,9 @@ async def forgeries(issuer: Issuer) -> dict[str, str]:
         "HS256 with the public key (DER)": hs256(claims, der),
         "HS256 with the public key (JWK)": hs256(claims, public),
         "HS256 with nothing": hs256(claims, b""),
+        "HS256 with the public key (PEM), and no key id": hs256(claims, pem, {"alg": "HS256"}),
+        "HS256 with the public key (PEM), under two names": hs256(claims, pem, b'{"alg":"RS256","alg":"HS256"}'),
+        "HS512 with the public key (PEM)": hs256(claims, pem, {"alg": "HS512", "kid": "first"}),
         "another's key under the same id": issuer.token(stranger),
         "a key that it brings along": issuer.token(stranger, header={"jwk": mine}),
         "a key that it says where to fetch": issuer.token(stranger, header={"jku": f"{issuer.name}/evil"}),
@@ -159,6 +165,8 @@ async def forgeries(issuer: Issuer) -> dict[str, str]:
         "no signature": f"{head}.{body}.",
         "another body": f"{head}.{b64({**claims, 'sub': 'root'})}.{signature}",
         "an extension that must be understood": issuer.token(header={"crit": ["b64"], "b64": True}),
+        "extensions that must be understood, which are none": issuer.token(header={"crit": []}),
+        "a body that is not encoded": f"{b64({'alg': 'RS256', 'kid': 'first', 'b64': False})}.{body}.{signature}",
         "no algorithm": f"{b64({'kid': 'first'})}.{body}.{signature}",
         "a key id that is no text": f"{b64({'alg': 'RS256', 'kid': ['first']})}.{body}.{signature}",
         "a header that is no object": f"{b64(['RS256'])}.{body}.{signature}",
@@ -171,11 +179,14 @@ async def forgeries(issuer: Issuer) -> dict[str, str]:
     }
 
 
-def hs256(claims: dict[str, Any], secret: bytes) -> str:
+def hs256(claims: dict[str, Any], secret: bytes, header: Any = None) -> str:
+    """HMAC with `secret`. `header`: a dict, or JSON as it stands."""
     import hmac
 
-    signed = f"{b64({'alg': 'HS256', 'kid': 'first'})}.{b64(claims)}"
-    return f"{signed}.{b64(hmac.digest(secret, signed.encode(), 'sha256'))}"
+    header = header or {"alg": "HS256", "kid": "first"}
+    digest = "sha512" if "HS512" in str(header) else "sha256"
+    signed = f"{b64(header)}.{b64(claims)}"
+    return f"{signed}.{b64(hmac.digest(secret, signed.encode(), digest))}"
 
 
 async def test_no_forgery_is_believed(issuer: Issuer) -> None:
@@ -216,6 +227,35 @@ async def test_a_key_made_for_one_algorithm_verifies_no_other(issuer: Issuer) ->
     await door.aclose()
 
 
+async def test_two_keys_under_one_id_both_verify(issuer: Issuer) -> None:
+    """A set may hold several under one id (RFC 7517 §4.5), of one kind or of two."""
+    other = RSAKey.import_key({**rsa("second").as_dict(private=True), "kid": "first"})
+    issuer.keys = [ec("first"), rsa("first"), other]
+    door = guard({"jwt": issuer.config()})
+    for key in (rsa("first"), other):
+        await door.admit(scope(issuer.token(key)))
+    await door.admit(scope(issuer.token(issuer.keys[0], "ES256")))
+    await door.aclose()
+
+
+async def test_a_key_on_another_curve_verifies_nothing(issuer: Issuer) -> None:
+    p384, ed448 = ECKey.generate_key("P-384", {"kid": "p384"}), OKPKey.generate_key("Ed448", {"kid": "ed448"})
+    x25519 = OKPKey.generate_key("X25519", {"kid": "x25519"})
+    issuer.keys = [p384, ed448, x25519]
+    door = guard({"jwt": issuer.config()})
+    other = ECKey.generate_key("P-256", {"kid": "p384"})
+    with warnings.catch_warnings(action="ignore"):
+        edwards = issuer.token(ed448, "EdDSA")
+    stranger = OKPKey.generate_key("Ed25519", {"kid": "x25519"})
+    for token in (issuer.token(other, "ES256"), edwards, issuer.token(stranger, "Ed25519")):
+        assert (await refusal(door, scope(token))).info.code == "invalid_token"
+    _, body, signature = issuer.token(stranger, "Ed25519").split(".")
+    for kid in ("x25519", "ed448"):
+        forged = f"{b64({'alg': 'EdDSA', 'kid': kid})}.{body}.{signature}"
+        assert "no key of the issuer" in str(await refusal(door, scope(forged)))
+    await door.aclose()
+
+
 async def test_a_token_without_a_key_id_is_tried_with_those_that_fit(issuer: Issuer) -> None:
     issuer.keys = [ec("curve"), rsa("first"), rsa("second")]
     door = guard({"jwt": issuer.config()})
@@ -247,6 +287,38 @@ async def test_a_storm_of_unknown_key_ids_is_one_fetch_in_its_time(issuer: Issue
         await asyncio.gather(*[refusal(door, scope(token)) for token in tokens])
     assert issuer.fetches == 1
     await door.admit(scope(issuer.token()))
+    await door.aclose()
+
+
+async def test_a_flood_of_unknown_key_ids_that_goes_on_is_as_many_fetches_as_fit_in_its_time(issuer: Issuer) -> None:
+    ticks = Clock()
+    door = guard({"jwt": issuer.config(retry_seconds=5, jwks_url=f"{issuer.name}/keys")}, ticks=ticks)
+    stranger = rsa("stranger")
+    await door.admit(scope(issuer.token()))
+    for second in range(20):
+        ticks.now += 1
+        tokens = [issuer.token(stranger, header={"kid": f"made up {second} {n}"}) for n in range(5)]
+        await asyncio.gather(*[refusal(door, scope(token)) for token in tokens])
+    assert issuer.fetches == 1 + 20 // 5
+    # An issuer that is in trouble is not asked more often, nor by a gateway that knows no key at all.
+    issuer.status = 500
+    cold = guard({"jwt": issuer.config(retry_seconds=5, jwks_url=f"{issuer.name}/keys")}, ticks=ticks)
+    issuer.fetches = 0
+    for _ in range(10):
+        ticks.now += 1
+        tokens = [issuer.token(stranger, header={"kid": f"made up {n}"}) for n in range(5)]
+        await asyncio.gather(*[refusal(cold, scope(token), "unavailable") for token in tokens])
+    assert issuer.fetches == 2
+    await door.aclose()
+    await cold.aclose()
+
+
+async def test_what_cannot_be_right_whatever_the_keys_fetches_none(issuer: Issuer) -> None:
+    door = guard({"jwt": issuer.config()})
+    forged = await forgeries(issuer)
+    for name in ("alg none", "HS256 with the public key (PEM)", "an algorithm that was not allowed", "too long"):
+        await refusal(door, scope(forged[name]))
+    assert issuer.fetches == 0
     await door.aclose()
 
 
