@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from joserfc.errors import JoseError
-from joserfc.jwk import ECKey, Key, OKPKey, RSAKey, import_key
+from joserfc.jwk import Key, RSAKey, import_key
+from joserfc.jws import JWSRegistry
 
 from ...errors import ConfigError
 from ...telemetry import log, place_of
@@ -26,15 +27,9 @@ from .issuer import FAILURES, Issuer, Unfit, address, read_json, why
 
 MAX_KEYS = 100
 
-_KTY: dict[str, tuple[type[Key], str | None]] = {
-    **{f"{kind}{bits}": (RSAKey, None) for kind in ("RS", "PS") for bits in (256, 384, 512)},
-    "ES256": (ECKey, "P-256"),
-    "ES384": (ECKey, "P-384"),
-    "ES512": (ECKey, "P-521"),
-    "Ed25519": (OKPKey, "Ed25519"),
-    "EdDSA": (OKPKey, "Ed25519"),
-}
 _MIN_RSA_BITS = 2048
+_OTHER_CURVES = ("Ed448", "X25519", "X448")
+"""The name EdDSA says no curve (RFC 8037); here it means Ed25519."""
 
 
 class Jwks:
@@ -67,15 +62,8 @@ class Jwks:
             await asyncio.gather(self._fetch, return_exceptions=True)
 
     def _fitting(self, kid: str | None, algorithm: str) -> list[Key]:
-        kind, curve = _KTY[algorithm]
-        return [
-            key
-            for key in self._keys
-            if isinstance(key, kind)
-            and (kid is None or key.kid == kid)
-            and key.get("alg") in (None, algorithm)
-            and (curve is None or key.get("crv") == curve)
-        ]
+        named = (key for key in self._keys if kid in (None, key.kid) and key.get("crv") not in _OTHER_CURVES)
+        return [key for key in named if JWSRegistry.filter_algorithms(key, [algorithm])]
 
     def _begin(self) -> asyncio.Task[None] | None:
         """The fetch that is under way, or a new one if it is time for one."""
