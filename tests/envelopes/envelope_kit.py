@@ -25,7 +25,7 @@ values = st.recursive(
 segments = st.from_regex(r"[A-Za-z0-9_-][A-Za-z0-9_.:@+~=-]{0,8}", fullmatch=True)
 paths = st.lists(segments, min_size=1, max_size=5).map("/".join)
 
-_KNOWN_FIELDS = {name for payload in k.PAYLOADS.values() for name in payload.__struct_fields__}
+_KNOWN_FIELDS = {name for row in k.KINDS.values() for name in row.payload.__struct_fields__}
 unknown = st.dictionaries(texts.filter(lambda name: name not in _KNOWN_FIELDS), values, max_size=3)
 """Payload fields that nobody here looks into."""
 

@@ -85,8 +85,15 @@ def test_typed_payloads_read_what_is_known() -> None:
 
 
 def test_every_reasoning_kind_is_in_the_table() -> None:
-    assert kinds.PAYLOADS.keys() >= kinds.STEPS
-    assert all(kinds.normal(kind) == kinds.normal(kind.replace("/", ".")) == kind for kind in kinds.PAYLOADS)
+    assert kinds.KINDS.keys() >= kinds.STEPS
+    assert all(kinds.normal(kind) == kinds.normal(kind.replace("/", ".")) == kind for kind in kinds.KINDS)
+
+
+def test_a_kind_in_the_table_is_shown_and_searched_like_the_rest_of_its_family() -> None:
+    for row in kinds.KINDS.values():
+        other = kinds.kind_of(f"{row.name.partition('/')[0]}/of-no-row")
+        assert (row.visibility, row.unsearched_fields) == (other.visibility, other.unsearched_fields), row.name
+        assert (row.act == "word") == (other.act == "word"), row.name
 
 
 # --- names -----------------------------------------------------------------------------------------------------

@@ -239,8 +239,8 @@ def _events() -> Iterator[str]:
 
 def _envelopes() -> Iterator[str]:
     """Kinds of envelopes, with what their payloads hold."""
-    yield from struct_names(dict(kinds.PAYLOADS))
-    families = "|".join(sorted({kind.partition("/")[0] for kind in kinds.PAYLOADS}))
+    yield from struct_names({name: row.payload for name, row in kinds.KINDS.items()})
+    families = "|".join(sorted({kind.partition("/")[0] for kind in kinds.KINDS}))
     yield from (text for text in constants() if re.fullmatch(rf"({families})(/[a-z-]+)+", text))
 
 

@@ -74,7 +74,7 @@ def _payload(kind: str, text: str | None, payload: str | None) -> dict[str, Any]
         raise click.UsageError("Say what? Give TEXT, or --payload, and one of them only")
     if payload is None:
         words = sys.stdin.read() if text == "-" else text
-        return {"text" if kind == kinds.CHAT else "reason" if kind == kinds.CANCEL else "message": words}
+        return {kinds.kind_of(kind).input_field: words}
     try:
         value = msgspec.json.decode(payload)
     except msgspec.DecodeError as error:

@@ -29,9 +29,9 @@ from rich.text import Text
 from ..envelopes import context as paths
 from ..envelopes import kinds
 from ..envelopes.envelope import Envelope
+from ..envelopes.kinds import text_of
 from ..envelopes.mcp import given_to, text_in, tool_of
 from ..envelopes.translate import encode
-from ..envelopes.words import text_of
 from .options import visible
 
 _WORDS = {"join": "came", "leave": "left", "invited": "may come"}
@@ -77,90 +77,74 @@ class Line(NamedTuple):
     style: str = ""
 
 
-def _thought(envelope: Envelope) -> Line:
-    return Line("│", text_of(envelope), "dim")
+def _line(envelope: Envelope) -> Line:
+    label = kinds.kind_of(envelope.kind).label
+    mark, style = label.mark, label.style
+    if envelope.context:
+        mark = f"│ {mark}".rstrip() if label.nested_bar else mark
+        style = style if label.nested_style is None else label.nested_style
+    if label.says == "result" and envelope.payload.get("error") is not None:
+        style = "red"
+    return Line(mark, label.lead + _SAYS[label.says](envelope), style)
 
 
-def _start(envelope: Envelope) -> Line:
-    return Line("╭", text_of(envelope) or "…", "dim")
+def _opening(envelope: Envelope) -> str:
+    return text_of(envelope) or "…"
 
 
-def _observation(envelope: Envelope) -> Line:
+def _severity(envelope: Envelope) -> str:
     severity = envelope.payload.get("severity")
-    return Line("│ ●", f"{severity}: {text_of(envelope)}" if severity else text_of(envelope), "dim")
+    return f"{severity}: {text_of(envelope)}" if severity else text_of(envelope)
 
 
-def _hypothesis(envelope: Envelope) -> Line:
-    return Line("│ ~", text_of(envelope) + _sure(envelope), "dim")
+def _confidence(envelope: Envelope) -> str:
+    return text_of(envelope) + _sure(envelope)
 
 
-def _question(envelope: Envelope) -> Line:
-    return Line("│ ?", text_of(envelope), "dim")
-
-
-def _conclusion(envelope: Envelope) -> Line:
+def _conclusion(envelope: Envelope) -> str:
     recommended = envelope.payload.get("recommendation")
     text = text_of(envelope)
     if isinstance(recommended, str) and recommended != text:
         text = f"{text}: {recommended}" if text else recommended
-    return Line("╰", (text or "done") + _sure(envelope), "dim bold")
+    return (text or "done") + _sure(envelope)
 
 
-def _cancel(envelope: Envelope) -> Line:
-    return Line("╰", f"cancelled{_because(envelope)}", "red")
+def _call(envelope: Envelope) -> str:
+    given = given_to(envelope)
+    name = tool_of(envelope) or envelope.payload.get("method", "?")
+    return f"{name} {_short(given)}" if given else f"{name}"
 
 
-def _request(envelope: Envelope) -> Line:
-    return Line(_in(envelope, "→"), _call(envelope), "")
-
-
-def _proposal(envelope: Envelope) -> Line:
-    return Line(_in(envelope, "⇢"), f"proposes {_call(envelope)}", "bold")
-
-
-def _response(envelope: Envelope) -> Line:
-    error = envelope.payload.get("error")
+def _result(envelope: Envelope) -> str:
+    error, result = envelope.payload.get("error"), envelope.payload.get("result")
     if error is not None:
-        return Line(_in(envelope, "←"), _short(error), "red")
-    result = envelope.payload.get("result")
+        return _short(error)
     text = text_in(result)
-    return Line(_in(envelope, "←"), _short(result if text is None else text), "")
+    return _short(result if text is None else text)
 
 
-def _error(envelope: Envelope) -> Line:
-    return Line("!", text_of(envelope), "red")
+def _reason(envelope: Envelope) -> str:
+    reason = envelope.payload.get("reason")
+    return f": {reason}" if isinstance(reason, str) and reason else ""
 
 
-def _anew(envelope: Envelope) -> Line:
-    return Line("!", "this space is not the one that was here before; what it holds follows", "dim italic")
-
-
-def _other(envelope: Envelope) -> Line:
+def _kind(envelope: Envelope) -> str:
     said = text_of(envelope)
     more = said or (_short(envelope.payload) if envelope.payload else "")
-    return Line(_in(envelope, "·"), f"{envelope.kind} {more}".rstrip(), "italic")
+    return f"{envelope.kind} {more}".rstrip()
 
 
-def _chat(envelope: Envelope) -> Line:
-    return Line(_in(envelope, ""), text_of(envelope), "dim" if envelope.context else "")
-
-
-LINES: dict[str, Callable[[Envelope], Line]] = {
-    kinds.CHAT: _chat,
-    kinds.START: _start,
-    kinds.THOUGHT: _thought,
-    kinds.OBSERVATION: _observation,
-    kinds.HYPOTHESIS: _hypothesis,
-    kinds.QUESTION: _question,
-    kinds.CONCLUSION: _conclusion,
-    kinds.CANCEL: _cancel,
-    kinds.REQUEST: _request,
-    kinds.PROPOSAL: _proposal,
-    kinds.RESPONSE: _response,
-    kinds.REJECT: lambda one: Line(_in(one, "✗"), f"rejects it{_because(one)}", "red"),
-    kinds.WITHDRAW: lambda one: Line(_in(one, "✗"), f"withdraws it{_because(one)}", "red"),
-    kinds.ERROR: _error,
-    kinds.WELCOME: _anew,
+_SAYS: dict[kinds.Says, Callable[[Envelope], str]] = {
+    "words": text_of,
+    "opening": _opening,
+    "severity": _severity,
+    "confidence": _confidence,
+    "conclusion": _conclusion,
+    "call": _call,
+    "result": _result,
+    "reason": _reason,
+    "nothing": lambda envelope: "",
+    "kind": _kind,
 }
 
 
@@ -192,7 +176,7 @@ class Lanes:
                 self._soon = asyncio.get_running_loop().call_later(GATHERS_SECONDS, self._tell_comings)
             return
         self._tell_comings()
-        line = LINES.get(envelope.kind, _other)(envelope)
+        line = _line(envelope)
         if envelope.is_erased:
             line = Line(line.mark, "(erased)", "dim italic")
         indent = "  " * (paths.depth(envelope.context) - (envelope.kind != kinds.START))
@@ -233,16 +217,6 @@ class Lanes:
         return self._colours[name]
 
 
-def _in(envelope: Envelope, mark: str) -> str:
-    return f"│ {mark}".rstrip() if envelope.context else mark
-
-
-def _call(envelope: Envelope) -> str:
-    given = given_to(envelope)
-    name = tool_of(envelope) or envelope.payload.get("method", "?")
-    return f"{name} {_short(given)}" if given else f"{name}"
-
-
 def _short(value: Any) -> str:
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} … ({len(text) - _LONGEST} characters more)"
@@ -251,8 +225,3 @@ def _short(value: Any) -> str:
 def _sure(envelope: Envelope) -> str:
     confidence = envelope.payload.get("confidence")
     return f"  ({confidence:g})" if isinstance(confidence, int | float) and not isinstance(confidence, bool) else ""
-
-
-def _because(envelope: Envelope) -> str:
-    reason = envelope.payload.get("reason")
-    return f": {reason}" if isinstance(reason, str) and reason else ""

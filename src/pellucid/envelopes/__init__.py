@@ -2,8 +2,8 @@
 
 No input or output here, and no clock or randomness that is not handed in.
 
-* `Envelope` is one message in the canonical form; `kinds` and `payloads` know what there is, `words` and `mcp` where in
-  it something stands that others look at, `context` the paths.
+* `Envelope` is one message in the canonical form; `kinds` has a row for each kind, `payloads` what they
+  hold, `mcp` what is looked at of a call, `context` the paths.
 * `read` and `write` translate between it and the dialects that participants speak; `said` is what the gateway says.
 """
 
@@ -12,11 +12,10 @@ from __future__ import annotations
 from .dialects import DIALECTS, USUAL, Dialect, dialect_named, dialect_of
 from .envelope import ERASED, GATEWAY, DialectName, Envelope, EnvelopeError, Flag
 from .frames import Join, is_heartbeat, join_in, load
-from .kinds import typed
+from .kinds import searched_text, text_of, typed
 from .mcp import tool_of
 from .payloads import Present
 from .translate import Defaults, encode, read, time_text, write
-from .words import searched_text, text_of
 
 __all__ = [
     "DIALECTS",

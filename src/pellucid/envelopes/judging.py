@@ -17,7 +17,6 @@ from .envelope import Envelope, Flag
 from .reasoning import Contexts, Reasoning
 
 Mode: TypeAlias = Literal["strict", "flag", "off"]
-Act: TypeAlias = Literal["start", "step", "conclusion", "cancel", "word"]
 Standing: TypeAlias = Literal["unseen", "implicit", "open", "stopped", "closed"]
 Move: TypeAlias = Literal["open", "nest", "imply", "stay", "conclude", "cancel", "close", "wrong", "late"]
 
@@ -48,7 +47,7 @@ class LifecycleSettings(msgspec.Struct, frozen=True, kw_only=True):
 class Case(NamedTuple):
     """An envelope, held against the state."""
 
-    act: Act
+    act: kinds.Act
     path: str | None
     """Where it stands. None: in the main conversation."""
     standing: Standing

@@ -40,11 +40,11 @@ from collections.abc import Container, Iterable
 from . import context, kinds
 from .envelope import GATEWAY, Envelope, EnvelopeError, Flag
 from .ids import is_id
-from .judging import Act, Case, LifecycleSettings, Move, Standing, forbidden, references, remarks, wrong
+from .judging import Case, LifecycleSettings, Move, Standing, forbidden, references, remarks, wrong
 from .reasoning import Contexts, Reasoning, State, Status
 from .verdict import Ended, Names, Place, Verdict
 
-MOVES: dict[Standing, dict[Act, Move]] = {
+MOVES: dict[Standing, dict[kinds.Act, Move]] = {
     "unseen": {"start": "open", "step": "imply", "conclusion": "wrong", "cancel": "wrong", "word": "imply"},
     "implicit": {"start": "open", "step": "stay", "conclusion": "conclude", "cancel": "cancel", "word": "stay"},
     "open": {"start": "nest", "step": "stay", "conclusion": "conclude", "cancel": "cancel", "word": "stay"},
@@ -52,10 +52,6 @@ MOVES: dict[Standing, dict[Act, Move]] = {
     "closed": {"start": "wrong", "step": "wrong", "conclusion": "wrong", "cancel": "wrong", "word": "late"},
 }
 """What becomes of a context that stands so (left) by what is said in it. `stopped`: a conclusion may still come."""
-
-ACTS: dict[str, Act] = {kinds.START: "start", kinds.CONCLUSION: "conclusion", kinds.CANCEL: "cancel"}
-ANSWERS = frozenset({kinds.CHAT, kinds.RESPONSE})
-LINKED = ANSWERS | {kinds.PROPOSAL, kinds.REQUEST}
 
 MAX_TRIGGERS = 16
 """How many of the ids that a start correlates to are remembered as what triggered it."""
@@ -142,8 +138,9 @@ class Lifecycle:
     # What an envelope means.
 
     def _case(self, envelope: Envelope) -> Case:
-        thinks = envelope.family == "reasoning" and envelope.sender != GATEWAY
-        act = ACTS.get(envelope.kind) or ("step" if thinks else "word")
+        act = kinds.kind_of(envelope.kind).act
+        if act == "step" and envelope.sender == GATEWAY:
+            act = "word"
         if envelope.context is None:
             if act != "start":
                 stays = act == "word" or envelope.context_operation is not None
@@ -227,7 +224,8 @@ class Lifecycle:
 
     def _link(self, envelope: Envelope, case: Case) -> tuple[str, ...]:
         """Rule 8."""
-        if envelope.kind not in LINKED:
+        link = kinds.kind_of(envelope.kind).link
+        if link is None:
             return ()
         links: list[str] = []
         for name in envelope.correlation_id:
@@ -237,7 +235,7 @@ class Lifecycle:
                 if context.is_within(case.path, found.path):
                     continue
                 links.append(found.path)
-                if envelope.kind in ANSWERS and not found.answered_after_end:
+                if link == "answer" and not found.answered_after_end:
                     found.answer = envelope.id
                     found.answered_after_end = found.status != "open"
                 break

@@ -31,13 +31,6 @@ from .mcp import tool_of
 
 ProposalStatus: TypeAlias = Literal["open", "fulfilled", "rejected", "withdrawn"]
 
-BECOMES: dict[str, ProposalStatus] = {
-    kinds.REQUEST: "fulfilled",
-    kinds.REJECT: "rejected",
-    kinds.WITHDRAW: "withdrawn",
-}
-
-
 MAX_NAME = 255
 """How much of a method's or tool's name is remembered."""
 
@@ -100,7 +93,7 @@ class Proposals:
             return self._propose(envelope)
         if envelope.kind == kinds.RESPONSE:
             return self._respond(envelope)
-        status = BECOMES.get(envelope.kind)
+        status = kinds.kind_of(envelope.kind).settles
         if status is None:
             return ()
         meant = [one for one in self._meant(envelope) if one.status == "open"]
@@ -124,7 +117,7 @@ class Proposals:
             if before is None or before.status != "open" or before.proposer == envelope.sender:
                 return None
             return _refusal("id_conflict", f"id {envelope.id!r} is an open proposal of {before.proposer!r}", "id")
-        if envelope.kind not in BECOMES:
+        if kinds.kind_of(envelope.kind).settles is None:
             return None
         meant = self._meant(envelope)
         if not meant and envelope.kind != kinds.REQUEST:

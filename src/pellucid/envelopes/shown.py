@@ -6,8 +6,9 @@ An envelope is shown if all of these hold:
   Where addresses are advisory (MEW's way), everything is delivered; but what the gateway addresses (a welcome, an
   error) is never anybody else's.
 * It may be read: reasoning, and what else stands in a context, is for those who may read reasoning. For everybody are
-  what is not folded (below), what they said themselves, and what becomes of their own reasoning. Words in a context
-  (a chat) may also be read by those whom they are addressed to; reasoning itself is not given away by its address.
+  what somebody must act on (`kinds.Visibility`), what they said themselves, and what becomes of their own reasoning.
+  Words in a context (a chat) may also be read by those whom they are addressed to; reasoning itself is not given away
+  by its address.
 * The view holds it. `main`: what stands in no context. `collapsed`: also what opens and what ends each context.
   `full`: everything. What somebody must act on is in every view: all of MCP, what the gateway says, capabilities and
   the space itself, whatever is addressed to the reader or said by it, and a cancel of its reasoning.
@@ -24,7 +25,7 @@ import msgspec
 from ..errors import RequestError
 from ..text import meant
 from .envelope import GATEWAY, Envelope
-from .kinds import CANCEL
+from .kinds import kind_of
 from .verdict import Place, Role
 
 SpaceView: TypeAlias = Literal["full", "collapsed", "main"]
@@ -36,9 +37,6 @@ ROLES: dict[SpaceView, frozenset[Role]] = {
     "collapsed": frozenset({"main", "opens", "ends"}),
     "full": frozenset({"main", "opens", "step", "ends"}),
 }
-
-NEVER_FOLDED = frozenset({"mcp", "system", "capability", "space", "participant"})
-"""Families of kinds that somebody has to act on, wherever they stand."""
 
 
 class Subscriber(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -70,9 +68,10 @@ def is_shown(envelope: Envelope, place: Place, reader: Subscriber, *, advisory: 
     overheard = (advisory or reader.observes) and envelope.sender != GATEWAY
     if envelope.to and not (mine or addressed or overheard):
         return False
-    if mine or envelope.family in NEVER_FOLDED or (envelope.kind == CANCEL and place.owner == me):
+    kind = kind_of(envelope.kind)
+    if mine or kind.visibility == "always" or (kind.act == "cancel" and place.owner == me):
         return True
-    is_reasoning = envelope.family == "reasoning"
+    is_reasoning = kind.visibility == "reasoning"
     if not reader.reasoning and (is_reasoning or (envelope.context is not None and not addressed)):
         return False
     return addressed or envelope.context is None or place.role in ROLES[reader.view]

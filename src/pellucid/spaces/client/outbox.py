@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from ...envelopes import kinds
 from ...envelopes.envelope import Envelope
+from ...envelopes.payloads import Failure
 from ...envelopes.translate import encode
 from ...errors import ERROR_KINDS, ErrorInfo, ErrorKind
 from ...text import writable
@@ -158,8 +158,7 @@ def _frame(envelope: Envelope) -> bytes:
 
 def _info(payload: dict[str, Any]) -> ErrorInfo:
     """An error as the space tells it (see `envelopes.said`)."""
-    failure = msgspec.convert(payload, kinds.PAYLOADS[kinds.ERROR], strict=False)
-    said, code = failure.error, payload.get("code")  # type: ignore[attr-defined]
+    said, code = msgspec.convert(payload, Failure, strict=False).error, payload.get("code")
     kind: ErrorKind = next(
         (one for one in ERROR_KINDS if one == said),
         "forbidden" if said == "capability_violation" else "invalid_request",

@@ -15,7 +15,7 @@ The words of an envelope, for people and models to read: what its sender said, w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -29,19 +29,11 @@ from .reading import Log
 BRIEF = 200
 """Characters of what is said in one line."""
 
-_BESIDE: Mapping[str, tuple[str, ...]] = {
-    kinds.START: ("approach",),
-    kinds.OBSERVATION: ("details",),
-    kinds.HYPOTHESIS: ("evidence",),
-    kinds.CONCLUSION: ("decision", "key_factors", "recommendation"),
-}
-"""What else a kind says in words."""
-
 
 def words(envelope: Envelope) -> str:
     """All that it says; empty if it says nothing in words."""
     said = [text_of(envelope)]
-    for name in _BESIDE.get(envelope.kind, ()):
+    for name in kinds.kind_of(envelope.kind).more_text_fields:
         said += _lines(envelope.payload.get(name))
     return "\n".join(dict.fromkeys(line for line in said if line))
 
@@ -64,7 +56,6 @@ def _lines(value: Any) -> list[str]:
     return [] if value is None else [json_text(value)]
 
 
-_CALLS = frozenset({kinds.REQUEST, kinds.PROPOSAL})
 _LOOKED_BACK = 20
 """So many chats are looked at for one that may have triggered it."""
 
@@ -150,7 +141,7 @@ def _told(envelope: Envelope) -> str:
     if envelope.kind == kinds.RESPONSE:
         return result_text(envelope.payload)
     text = words(envelope)
-    if not text and envelope.kind in _CALLS:
+    if not text and kinds.kind_of(envelope.kind).link == "call":
         return json_text({name: envelope.payload[name] for name in ("method", "params") if name in envelope.payload})
     return text
 
@@ -163,7 +154,7 @@ def _inside(said: Iterable[Envelope], owner: str, known: Iterable[Envelope], hea
     for envelope in said:
         if envelope.sender == GATEWAY or envelope.is_erased or _stands_for(envelope, ids):
             continue
-        if envelope.kind in _CALLS and envelope.sender == owner:
+        if kinds.kind_of(envelope.kind).link == "call" and envelope.sender == owner:
             asked = envelope.id if envelope.kind == kinds.REQUEST else fulfilled.get(envelope.id, "")
             turns.append(_called(envelope, results.get(asked)))
         elif envelope.family != "mcp" and envelope.kind != kinds.CANCEL and (text := words(envelope)):

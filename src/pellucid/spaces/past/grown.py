@@ -18,7 +18,6 @@ import msgspec
 
 from ...envelopes import Envelope, context, kinds
 from ...envelopes.ids import is_id
-from ...envelopes.lifecycle import LINKED
 from ...envelopes.tree import Tree, trees
 from .reading import MOST_HELD, STEP, Log
 
@@ -31,8 +30,8 @@ MOST_TRIGGERS = 16
 _AT_ONCE = 100
 """So many ids are asked about at once."""
 
-_TURNS = (kinds.START, kinds.CONCLUSION, kinds.CANCEL)
-_CALLS = frozenset({kinds.REQUEST, kinds.PROPOSAL})
+_TURNS = tuple(row.name for row in kinds.KINDS.values() if row.act not in ("step", "word"))
+"""How contexts begin and end."""
 
 
 class Grown(msgspec.Struct, frozen=True, kw_only=True):
@@ -190,7 +189,7 @@ class _Names(msgspec.Struct, frozen=True):
     owners: frozenset[str]
 
     def link(self, envelope: Envelope) -> bool:
-        mine = envelope.sender in self.owners and envelope.kind in LINKED
+        mine = envelope.sender in self.owners and kinds.kind_of(envelope.kind).link is not None
         return self.call(envelope) or (mine and not self.triggers.isdisjoint(envelope.correlation_id))
 
     def call(self, envelope: Envelope) -> bool:
@@ -206,7 +205,7 @@ def _names(found: Sequence[Tree]) -> _Names:
         if tree.start is not None:
             own |= {tree.start.id, f"{tree.path}/{tree.start.id}"}
             triggers |= set(tree.triggers)
-        own |= {envelope.id for envelope in said_in(tree) if envelope.kind in _CALLS}
+        own |= {envelope.id for envelope in said_in(tree) if kinds.kind_of(envelope.kind).link == "call"}
     return _Names(frozenset(own), frozenset(triggers), frozenset(owners))
 
 

@@ -104,7 +104,6 @@ def note_of(kept: bytes) -> Note:
         return Note()
 
 
-_RIGHTS = frozenset({kinds.GRANT, kinds.REVOKE, kinds.GRANT_ACK, kinds.INVITE, kinds.KICK})
 _REMARKS = frozenset({"reason", "email"})
 
 READ_REASONING = "reasoning/read"
@@ -179,7 +178,7 @@ class SpaceState:
         envelope = replace(envelope, seq=self.head + 1)
         if (error := self.proposals.refusal(envelope)) is not None:
             return Outcome(error=error)
-        before = self.ledger.dump() if envelope.kind in _RIGHTS else None
+        before = self.ledger.dump() if kinds.kind_of(envelope.kind).changes_rights else None
         ruling = self.ledger.feed(envelope)
         if ruling.refusal is not None:
             return Outcome(error=ruling.refusal)
@@ -218,7 +217,7 @@ class SpaceState:
     def _fold(self, envelope: Envelope, at: int) -> tuple[Change, ...]:
         """What is neither a right nor reasoning: who is there, and the configuration."""
         self.head, self.at = envelope.seq, at
-        if envelope.kind in _RIGHTS or envelope.kind == kinds.CONFIGURED:
+        if kinds.kind_of(envelope.kind).changes_rights or envelope.kind == kinds.CONFIGURED:
             self._written.clear()
         changes: tuple[Change, ...] = ()
         if envelope.sender == GATEWAY:
@@ -350,6 +349,6 @@ class SpaceState:
 
 
 def _meaning(envelope: Envelope) -> dict[str, Any]:
-    if envelope.sender != GATEWAY and envelope.kind not in _RIGHTS:
+    if envelope.sender != GATEWAY and not kinds.kind_of(envelope.kind).changes_rights:
         return {}
     return {name: value for name, value in envelope.payload.items() if name not in _REMARKS}
