@@ -18,7 +18,7 @@ from statistics import median
 from typing import Any
 
 from pellucid.envelopes import Envelope
-from pellucid.envelopes.verdict import Place
+from pellucid.envelopes.reasoning import Place
 from pellucid.record import Line, Recording, Signer, Trusted, Verifier
 from pellucid.storage import Append, Store, StoredEnvelope, StoredResponse, StoredSpace, open_store
 

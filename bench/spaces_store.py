@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests")]
 
 from pellucid.envelopes import Envelope  # noqa: E402
-from pellucid.envelopes.verdict import Names, Place  # noqa: E402
+from pellucid.envelopes.reasoning import Names, Place  # noqa: E402
 from pellucid.storage import Append, Store, StoredEnvelope, StoredSpace, open_store  # noqa: E402
 from tests.service_postgres import postgres  # noqa: E402
 

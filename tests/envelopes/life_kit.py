@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pellucid.envelopes import Defaults, Envelope, read
-from pellucid.envelopes.judging import LifecycleSettings
-from pellucid.envelopes.lifecycle import Lifecycle
-from pellucid.envelopes.verdict import Verdict
+from pellucid.envelopes.lifecycle import Lifecycle, LifecycleSettings
+from pellucid.envelopes.reasoning import Verdict
 from tests.envelopes.seed_flows import FLOWS
 
 _fresh = itertools.count()

@@ -11,8 +11,17 @@ from msgspec.structs import replace
 
 from pellucid.envelopes import GATEWAY, Envelope
 from pellucid.envelopes.capability import Capability, read_capabilities
-from pellucid.envelopes.changes import Acknowledged, Granted, GrantEnded, Invited, Kicked, Ruling
-from pellucid.envelopes.grants import MAX_CAPABILITIES, MAX_GRANTS, Ledger
+from pellucid.envelopes.grants import (
+    MAX_CAPABILITIES,
+    MAX_GRANTS,
+    Acknowledged,
+    Granted,
+    GrantEnded,
+    Invited,
+    Kicked,
+    Ledger,
+    Ruling,
+)
 from pellucid.envelopes.regex import Steps
 from tests.cases import Cases
 from tests.examples import by_circle

@@ -13,7 +13,6 @@ from pellucid.envelopes import (
     EnvelopeError,
     Present,
     dialect_named,
-    ids,
     kinds,
     payloads,
     read,
@@ -22,6 +21,7 @@ from pellucid.envelopes import (
     tool_of,
     write,
 )
+from pellucid.envelopes.envelope import check_participant
 from tests.cases import Cases
 from tests.envelopes.envelope_kit import DEFAULTS, NOW, dialects
 from tests.envelopes.seed_flows import FLOWS
@@ -115,7 +115,7 @@ def test_a_name_that_nobody_speaks() -> None:
 @pytest.mark.parametrize("name", ["system:gateway", "System:x", "", "a\nb", "x" * 256, 5, None])
 def test_who_may_not_come_in(name: Any) -> None:
     with pytest.raises(EnvelopeError, match=r"^participant: "):
-        ids.participant(name)
+        check_participant(name)
 
 
 # --- what the gateway says -------------------------------------------------------------------------------------

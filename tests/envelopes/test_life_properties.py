@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pellucid.envelopes import GATEWAY, Envelope, context
-from pellucid.envelopes.judging import LifecycleSettings
-from pellucid.envelopes.lifecycle import Lifecycle
+from pellucid.envelopes.lifecycle import Lifecycle, LifecycleSettings
 from pellucid.envelopes.reasoning import State
 from tests.envelopes.envelope_kit import envelopes
 from tests.envelopes.life_kit import SENDERS, code, conversations, life, said

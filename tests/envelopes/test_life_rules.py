@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from pellucid.envelopes import GATEWAY
 from pellucid.envelopes.lifecycle import MOVES
-from pellucid.envelopes.reasoning import Status
-from pellucid.envelopes.verdict import Ended
+from pellucid.envelopes.reasoning import Ended, Status
 from tests.cases import Cases
 from tests.envelopes.life_kit import code, flags, life, said, seed_flow, told
 from tests.envelopes.seed_flows import FLOWS

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pellucid.envelopes import GATEWAY, Envelope
+from pellucid.envelopes.reasoning import Place
 from pellucid.envelopes.shown import SPACE_VIEWS, Subscriber, is_shown, space_view
-from pellucid.envelopes.verdict import Place
 from pellucid.errors import RequestError
 from tests.envelopes.life_kit import SENDERS, conversations, life, said, seed_flow
 

@@ -8,9 +8,9 @@ import msgspec
 from hypothesis import given
 
 from pellucid.envelopes import Envelope, context
+from pellucid.envelopes.reasoning import Place
 from pellucid.envelopes.shown import Subscriber, is_shown
 from pellucid.envelopes.tree import Tree, shape, trees
-from pellucid.envelopes.verdict import Place
 from tests.envelopes.life_kit import conversations, life, said, seed_flow
 
 

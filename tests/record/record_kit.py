@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pellucid.envelopes import Envelope
-from pellucid.envelopes.verdict import Place
+from pellucid.envelopes.reasoning import Place
 from pellucid.record import Line, Recording, Report, ScopeReport, Signer, Trusted, Verifier
 from pellucid.storage import Append, ConversationEntry, Store, StoredEnvelope, StoredResponse, StoredSpace
 

@@ -12,8 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from pellucid.envelopes import Envelope
-from pellucid.envelopes.judging import LifecycleSettings, Mode
-from pellucid.envelopes.lifecycle import Lifecycle
+from pellucid.envelopes.lifecycle import Lifecycle, LifecycleSettings, Mode
 from pellucid.envelopes.shown import SpaceView, Subscriber, is_shown
 from pellucid.spaces.past.history import History
 from pellucid.storage import Append, Store, StoredEnvelope, StoredSpace, open_store

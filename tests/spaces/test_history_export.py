@@ -17,7 +17,7 @@ from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionMes
 from pydantic import TypeAdapter
 
 from pellucid.envelopes import DIALECTS, DialectName, Envelope, read
-from pellucid.envelopes.judging import Mode
+from pellucid.envelopes.lifecycle import Mode
 from pellucid.errors import RequestError
 from pellucid.spaces.past.exporting import export_format, reasoning_form
 from pellucid.spaces.past.history import History, Stretch

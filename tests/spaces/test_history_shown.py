@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pellucid.envelopes import Envelope
-from pellucid.envelopes.judging import Mode
+from pellucid.envelopes.lifecycle import Mode
 from pellucid.envelopes.shown import SPACE_VIEWS, Subscriber
 from pellucid.spaces.past.history import History
 from pellucid.spaces.past.training import REASONING_FORMS

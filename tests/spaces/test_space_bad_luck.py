@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.envelopes import Envelope
-from pellucid.envelopes.verdict import Place
+from pellucid.envelopes.reasoning import Place
 from pellucid.spaces.runtime import space as space_module
 from pellucid.spaces.runtime.living import REBASE_BYTES, Living
 from pellucid.spaces.runtime.settings import SpaceSettings

@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from pellucid.envelopes import Defaults, Flag, read, write
-from pellucid.envelopes.dialects import DIALECTS
-from pellucid.envelopes.glimpse import LOOKED_AT, glimpse
+from pellucid.envelopes.frames import LOOKED_AT, glimpse
+from pellucid.envelopes.translate import DIALECTS
 from pellucid.relay import open_relay
 from pellucid.spaces.past.history import History, Stretch
 from pellucid.spaces.runtime.keeper import Pace

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pellucid.envelopes import Envelope
-from pellucid.envelopes.verdict import Place
+from pellucid.envelopes.reasoning import Place
 from pellucid.storage import Append, StoredEnvelope, open_store
 from tests.replicas.replicas_kit import Replica
 from tests.spaces_server.space_wire_kit import get, joined, token

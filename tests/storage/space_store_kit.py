@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from pellucid.envelopes import Envelope
-from pellucid.envelopes.verdict import Place, Role
+from pellucid.envelopes.reasoning import Place, Role
 from pellucid.storage import Append, Store, StoredEnvelope, StoredParticipant, StoredSpace, open_store
 
 OWNER, ROOM = "ann", "room"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pellucid.envelopes import Envelope, context
-from pellucid.envelopes.verdict import Names, Place
+from pellucid.envelopes.reasoning import Names, Place
 from pellucid.storage import (
     AlreadyStored,
     Overtaken,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pellucid.envelopes import Envelope
-from pellucid.envelopes.verdict import Place, Role
+from pellucid.envelopes.reasoning import Place, Role
 from pellucid.storage import Append, Store, StoredEnvelope, StoredSpace
 
 pytestmark = pytest.mark.anyio

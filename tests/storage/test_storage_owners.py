@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pellucid.envelopes.verdict import Names
+from pellucid.envelopes.reasoning import Names
 from pellucid.errors import PellucidError
 from pellucid.storage import (
     Chats,

@@ -17,7 +17,7 @@ import msgspec
 from rich.table import Table
 
 from ..envelopes.capability import read_capabilities
-from ..envelopes.ids import participant as participant_id
+from ..envelopes.envelope import check_participant
 from ..errors import PellucidError, RequestError
 from ..server.access.config import OWNER_RULE, owner_fits
 from ..server.access.guard import LOCAL
@@ -39,7 +39,7 @@ def _participants(ctx: click.Context, param: click.Parameter, values: Sequence[s
     found: dict[str, list[Any]] = {}
     for value in values:
         id, is_limited, kinds = value.partition("=")
-        participant_id(id, "--participant")
+        check_participant(id, "--participant")
         if id in found:
             raise click.BadParameter(f"{id!r} comes twice")
         found[id] = _capabilities(kinds) if is_limited else list(USUAL)

@@ -9,13 +9,12 @@ No input or output here, and no clock or randomness that is not handed in.
 
 from __future__ import annotations
 
-from .dialects import DIALECTS, USUAL, Dialect, dialect_named, dialect_of
 from .envelope import ERASED, GATEWAY, DialectName, Envelope, EnvelopeError, Flag
 from .frames import Join, is_heartbeat, join_in, load
 from .kinds import searched_text, text_of, typed
 from .mcp import tool_of
 from .payloads import Present
-from .translate import Defaults, encode, read, time_text, write
+from .translate import DIALECTS, USUAL, Defaults, Dialect, dialect_named, dialect_of, encode, read, time_text, write
 
 __all__ = [
     "DIALECTS",

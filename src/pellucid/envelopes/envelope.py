@@ -9,6 +9,8 @@ it in one way; `translate` reads and writes the others. The rules:
   are in `text`, whether their sender said `message`, `content` or `text`.
 * A context that is no path (MEW's SDK knows `{"operation": "push"}`) is kept in `context_operation`, uninterpreted.
 * Nobody but the gateway speaks in `system/*`.
+* Ids of envelopes, and of who is in a space, are printable, at most 255 characters, and otherwise anything; who comes
+  in has one without blanks, for it is typed, and stands in lists.
 
 JSON of an `Envelope` (`msgspec.json`) is what is stored: it reads back equal.
 """
@@ -26,6 +28,11 @@ DialectName: TypeAlias = Literal["meup-draft", "meup/v0.2", "mew/v0.4"]
 GATEWAY = "system:gateway"
 """The sender of what the gateway says itself. No participant may be called so, or anything that begins `system:`."""
 
+_OURS = "system:"
+
+MAX_ID_LENGTH = 255
+MAX_IDS = 256
+"""How many may stand in one list."""
 
 ERASED: dict[str, Any] = {"erased": True}
 """The `extra` of an envelope of which what it said was taken away."""
@@ -98,3 +105,65 @@ class EnvelopeError(RequestError):
         super().__init__(message, kind=kind, code=code, param=param)
         self.about = about
         self.attempted_kind = attempted_kind
+
+
+def name_of(value: Any) -> str:
+    """What JSON calls such a value, for a sentence."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case list():
+            return "an array"
+        case dict():
+            return "an object"
+    return f"a {type(value).__name__}"
+
+
+# --- ids
+
+
+def is_id(value: Any) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= MAX_ID_LENGTH and value.isprintable()
+
+
+def check_id(value: Any, at: str) -> str:
+    """The id itself. Raises `EnvelopeError`, naming the place `at`."""
+    if is_id(value):
+        return str(value)
+    if not isinstance(value, str):
+        raise EnvelopeError(f"{at}: must be a string, not {name_of(value)}", code="invalid_type", param=at)
+    if len(value) > MAX_ID_LENGTH:
+        raise EnvelopeError(f"{at}: at most {MAX_ID_LENGTH} characters, not {len(value)}", code="too_long", param=at)
+    what = "must not be empty" if not value else "must have no control characters, and no blanks but spaces"
+    raise EnvelopeError(f"{at}: {what}", param=at)
+
+
+def check_ids(value: Any, at: str) -> tuple[str, ...]:
+    """One id, a list of them, or none. Raises `EnvelopeError`."""
+    if value is None:
+        return ()
+    if isinstance(value, str):
+        return (check_id(value, at),)
+    if not isinstance(value, list):
+        raise EnvelopeError(f"{at}: must be an array of ids, not {name_of(value)}", code="invalid_type", param=at)
+    if len(value) > MAX_IDS:
+        raise EnvelopeError(f"{at}: at most {MAX_IDS} ids, not {len(value)}", code="too_long", param=at)
+    return tuple(check_id(one, f"{at}[{index}]") for index, one in enumerate(value))
+
+
+def check_participant(value: Any, at: str = "participant") -> str:
+    """The id of somebody who may come in: not one of the gateway's. Raises `EnvelopeError`."""
+    name = check_id(value, at)
+    if name.lower().startswith(_OURS):
+        raise EnvelopeError(f"{at}: {name!r} is the gateway's: nobody's id begins with {_OURS!r}", param=at)
+    if " " in name:
+        raise EnvelopeError(
+            f"{at}: {name!r} has blanks, and an id has none; {'-'.join(name.split()) or 'alice'!r} would do", param=at
+        )
+    return name

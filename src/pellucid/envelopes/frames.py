@@ -2,11 +2,15 @@
 
 Strict JSON is read, with one exception: half of a surrogate pair, which JavaScript writes where it cuts text in two,
 becomes U+FFFD, so that no thought is lost for half an emoji. What is nested deeper than anybody means is refused.
+
+Of a frame that is too large to be read, the id and the kind are told where they stand near its beginning (`glimpse`):
+so much is looked at and no more, whatever is in it, and nothing is decoded but the two short texts themselves.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from math import isfinite
 from typing import Any, NoReturn, cast
@@ -14,7 +18,7 @@ from typing import Any, NoReturn, cast
 import msgspec
 
 from ..text import is_nested_deeper, shown
-from .envelope import EnvelopeError
+from .envelope import EnvelopeError, is_id, name_of
 from .kinds import HEARTBEAT, JOIN
 
 MAX_DEPTH = 64
@@ -92,24 +96,6 @@ def _sound(value: Any, at: str) -> Any:
     raise EnvelopeError(f"{at}: {name_of(value)} is no JSON", code="invalid_type", param=at or None)
 
 
-def name_of(value: Any) -> str:
-    """What JSON calls such a value, for a sentence."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "a boolean"
-        case int() | float():
-            return "a number"
-        case str():
-            return "a string"
-        case list():
-            return "an array"
-        case dict():
-            return "an object"
-    return f"a {type(value).__name__}"
-
-
 class Join(msgspec.Struct, frozen=True):
     """How MEW's client says who it is: in its first frame, not in its URL.
 
@@ -182,3 +168,49 @@ def is_heartbeat(frame: Mapping[str, Any]) -> bool:
     """Whether it says no more than that its sender is there: to be dropped."""
     kind = frame.get("kind")
     return isinstance(kind, str) and kind.replace(".", "/") == HEARTBEAT
+
+
+LOOKED_AT = 4096
+"""Bytes or characters."""
+
+_TOKEN = re.compile(r'\s*("(?>(?:[^"\\]|\\.)*)"|[\[{]|[\]}]|[:,]|[^\s\[\]{}:,"]++)', re.DOTALL)
+_WANTED = ("id", "kind")
+
+
+def glimpse(frame: bytes | str | dict[str, Any]) -> tuple[str | None, str | None]:
+    """The id and the kind of the envelope in this frame, each None where it cannot be told."""
+    if isinstance(frame, dict):
+        found = {name: frame.get(name) for name in _WANTED}
+    else:
+        start = frame[:LOOKED_AT]
+        found = _named(start.decode(errors="replace") if isinstance(start, bytes) else start)
+    id, kind = (value if is_id(value) else None for value in (found.get("id"), found.get("kind")))
+    return id, kind
+
+
+def _named(text: str) -> dict[str, Any]:
+    """The texts among the object's own members, as far as the text goes."""
+    found: dict[str, Any] = {}
+    depth, at, name, before = 0, 0, "", ""
+    while (token := _TOKEN.match(text, at)) is not None:
+        word, at = token[1], token.end()
+        if word in "[{":
+            depth += 1
+        elif word in "]}":
+            depth -= 1
+            if depth <= 0:
+                break
+        elif depth == 1 and word[0] == '"':
+            said = _said(word)
+            if before == ":" and name in _WANTED:
+                found[name] = said
+            name = said or "" if before in ("{", ",") else ""
+        before = word
+    return found
+
+
+def _said(word: str) -> str | None:
+    try:
+        return msgspec.json.decode(word, type=str)
+    except (msgspec.MsgspecError, UnicodeError):
+        return None

@@ -21,7 +21,7 @@ It is pure, and made again by feeding it the same envelopes in the same order af
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -29,12 +29,69 @@ from msgspec.structs import replace
 from ..errors import ErrorInfo, RequestError
 from . import payloads as p
 from .capability import COVER_STEPS, EVERYTHING, Capability, Decision, Held, covered, decide, read_capabilities
-from .changes import Acknowledged, Change, Grant, Granted, GrantEnded, Invited, Kicked, Ruling
-from .envelope import GATEWAY, Envelope, EnvelopeError
-from .ids import participant as participant_id
+from .envelope import GATEWAY, Envelope, EnvelopeError, check_participant
 from .kinds import GRANT, GRANT_ACK, INVITE, KICK, REVOKE, typed
 from .patterns import allows
 from .regex import OutOfSteps, Steps
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """What somebody gave to somebody."""
+
+    id: str
+    by: str
+    recipient: str
+    capabilities: tuple[Capability, ...]
+    acknowledged: bool = False
+
+
+class Granted(msgspec.Struct, frozen=True):
+    """Somebody holds more: they are told by a new welcome."""
+
+    grant: Grant
+
+
+class GrantEnded(msgspec.Struct, frozen=True):
+    """Somebody holds less: all of a grant, or these of its capabilities, are gone."""
+
+    grant_id: str
+    recipient: str
+    capabilities: tuple[Capability, ...]
+    why: str
+    """`revoked`, `declined`, `kicked`, or `source_ended`: its giver no longer holds that."""
+
+
+class Acknowledged(msgspec.Struct, frozen=True):
+    grant_id: str
+    by: str
+
+
+class Invited(msgspec.Struct, frozen=True):
+    """Somebody may come in; the inviter is told (`space/invite-ack`)."""
+
+    participant: str
+    by: str
+    status: str
+    """`created`, or `already_exists`: then nothing changed."""
+
+
+class Kicked(msgspec.Struct, frozen=True):
+    """Somebody is out: their connections are closed, and no token lets them in."""
+
+    participant: str
+    by: str
+
+
+Change: TypeAlias = Granted | GrantEnded | Acknowledged | Invited | Kicked
+
+
+class Ruling(msgspec.Struct, frozen=True):
+    """What came of an envelope. With a refusal, nothing did."""
+
+    decision: Decision
+    events: tuple[Change, ...] = ()
+    refusal: ErrorInfo | None = None
+
 
 MANAGING = (GRANT, REVOKE, INVITE, KICK)
 """What participants do to each other's rights."""
@@ -275,7 +332,7 @@ class Ledger:
         if self.is_member(name):
             return [Invited(name, envelope.sender, "already_exists")]
         try:
-            participant_id(name)
+            check_participant(name)
         except EnvelopeError as error:
             why = error.info.message.partition(": ")[2]
             said = f"nobody can be called {name!r}: {why}"

@@ -1,4 +1,5 @@
-"""What is remembered of the contexts of a space: one `Reasoning` each, and the names under which it is found.
+"""What is remembered of the contexts of a space: one `Reasoning` each, and the names under which it is found; and what
+a `Lifecycle` says of an envelope by it (`Verdict`).
 
 `State` is plain data: it compares, and goes through JSON and back unchanged. What can be worked out from it (names,
 triggers) is kept beside it in `Contexts`. The rules of what may happen to a context are `lifecycle`'s.
@@ -13,8 +14,9 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from ..errors import ErrorInfo
 from . import context
-from .envelope import Envelope
+from .envelope import Envelope, Flag
 
 Status: TypeAlias = Literal["open", "concluded", "cancelled", "abandoned"]
 
@@ -196,3 +198,49 @@ def _names_of(found: Reasoning) -> tuple[str, ...]:
     if found.start is None or context.leaf(found.path) == found.start:
         return () if found.start in (None, found.path) else (found.start,)
     return (found.start, f"{found.path}/{found.start}")
+
+
+# --- what is said of an envelope
+
+
+Role: TypeAlias = Literal["main", "opens", "step", "ends"]
+
+
+class Place(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where an envelope belongs, and what it is there. Views are made of it: it is kept beside the envelope."""
+
+    path: str | None = None
+    """The context; of a start, the one that it opens. None: the main conversation."""
+    role: Role = "main"
+    owner: str | None = None
+    """Whose reasoning it is."""
+
+
+class Ended(msgspec.Struct, frozen=True):
+    path: str
+    status: Status
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What becomes of an envelope, and of the contexts by it: where it belongs, what it ended and answers, and what is
+    wrong with it."""
+
+    place: Place = Place()
+    error: ErrorInfo | None = None
+    """Why it was refused."""
+    flags: tuple[Flag, ...] = ()
+    ended: tuple[Ended, ...] = ()
+    """What it ended, the outermost first."""
+    links: tuple[str, ...] = ()
+    """The contexts that it comes out of: it is their answer, or something that they led to."""
+
+    @property
+    def accepted(self) -> bool:
+        return self.error is None
+
+
+class Names(msgspec.Struct, frozen=True):
+    """Names that are to be looked up: ids of envelopes, and paths of contexts."""
+
+    ids: frozenset[str] = frozenset()
+    paths: frozenset[str] = frozenset()

@@ -26,7 +26,7 @@ from ..errors import RequestError
 from ..text import meant
 from .envelope import GATEWAY, Envelope
 from .kinds import kind_of
-from .verdict import Place, Role
+from .reasoning import Place, Role
 
 SpaceView: TypeAlias = Literal["full", "collapsed", "main"]
 

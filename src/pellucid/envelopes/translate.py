@@ -1,4 +1,10 @@
-"""What participants write, and the canonical form: one translated into the other.
+"""What participants write, and the canonical form: one translated into the other; and the dialects that they speak, as
+data (`DIALECTS`).
+
+|                  | `meup-draft`                     | `meup/v0.2`      | `mew/v0.4`       |
+| kind             | `reasoning.start`                | with slashes     | with slashes     |
+| correlation      | `correlationId`; a string if one | `correlation_id` | `correlation_id` |
+| words of a chat  | `message`                        | `text`           | `text`           |
 
 Reading is generous, and the same for all dialects: dots or slashes, `correlationId` or `correlation_id`, one id or a
 list, `message`, `text` or `content` in a chat; what is missing is filled in by whoever holds the connection. Writing is
@@ -10,18 +16,88 @@ own fields all have `seq`, in a replay `replayed`, and `flags` where the gateway
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import msgspec
 
+from ..text import meant
 from . import context as paths
-from .dialects import DIALECTS, USUAL, dialect_named, dialect_of
-from .envelope import DialectName, Envelope, EnvelopeError, Flag
-from .frames import load, name_of
-from .ids import checked, is_id, several
+from .envelope import DialectName, Envelope, EnvelopeError, Flag, check_id, check_ids, is_id, name_of
+from .frames import load
 from .kinds import CHAT, RESERVED, is_reserved, normal, typed
+
+_MOST_QUOTED = 40
+"""How much of a wrong value is told again."""
+
+
+class Dialect(NamedTuple):
+    """How one dialect writes."""
+
+    name: DialectName
+    protocol: str
+    subprotocol: str
+    """Its name where there may be no slash: in a WebSocket's handshake."""
+    spoken: str
+    """What the protocols' names look like whose speakers are taken for its own: a pattern."""
+    separator: str
+    correlation: str
+    is_scalar: bool
+    """Whether one id stands without a list."""
+    words: str
+    """The field of a chat's words."""
+
+
+DIALECTS: Mapping[DialectName, Dialect] = {
+    row.name: row
+    for row in (
+        Dialect(
+            "meup-draft",
+            "meup/draft",
+            "meup-draft",
+            r"meup[/.-](draft|v0\.[01])",
+            ".",
+            "correlationId",
+            True,
+            "message",
+        ),
+        Dialect("meup/v0.2", "meup/v0.2", "meup.v0.2", r"meup[/.-]v\d.*", "/", "correlation_id", False, "text"),
+        Dialect("mew/v0.4", "mew/v0.4", "mew.v0.4", r"mew([/.-]v\d.*)?", "/", "correlation_id", False, "text"),
+    )
+}
+USUAL: DialectName = "mew/v0.4"
+
+
+def dialect_named(name: str, at: str = "protocol") -> DialectName:
+    """The dialect that somebody means by a protocol, a subprotocol or a query. Raises `EnvelopeError`."""
+    for row in DIALECTS.values():
+        if re.fullmatch(row.spoken, name):
+            return row.name
+    said = name[:_MOST_QUOTED]
+    raise EnvelopeError(
+        f"{at}: {said!r} is not spoken here; {meant(said, DIALECTS)}", code="unknown_protocol", param=at
+    )
+
+
+def dialect_of(frame: Mapping[str, Any]) -> DialectName | None:
+    """The dialect in which a first envelope is written: by its protocol, or its spelling. None: it does not show.
+
+    Raises `EnvelopeError` for a protocol that nobody here speaks.
+    """
+    protocol, kind, payload = frame.get("protocol"), frame.get("kind"), frame.get("payload")
+    if isinstance(protocol, str):
+        return dialect_named(protocol)
+    if isinstance(kind, str):
+        if "." in kind or "correlationId" in frame:
+            return "meup-draft"
+        if kind == CHAT and isinstance(payload, dict) and ("message" in payload) != ("text" in payload):
+            return "meup-draft" if "message" in payload else USUAL
+        if "/" in kind or "correlation_id" in frame:
+            return USUAL
+    return None
+
 
 _KNOWN = frozenset(
     {"protocol", "id", "ts", "from", "to", "kind", "correlation_id", "correlationId", "context", "payload"}
@@ -99,7 +175,7 @@ def _envelope(frame: dict[str, Any], dialect: DialectName | None, defaults: Defa
         id=_id(frame, "id", defaults.id if defaults else None),
         ts=_ts(frame.get("ts"), defaults.ts if defaults else None),
         sender=_sender(frame, defaults),
-        to=several(frame.get("to"), "to"),
+        to=check_ids(frame.get("to"), "to"),
         kind=kind,
         correlation_id=_correlation(frame),
         context=paths.parse(where) if isinstance(where, str) and where else None,
@@ -153,12 +229,12 @@ def _sender(frame: Mapping[str, Any], defaults: Defaults | None) -> str:
 
 def _id(frame: Mapping[str, Any], name: str, default: str | None) -> str:
     value = frame.get(name)
-    return str(_required(default, name)) if value is None else checked(value, name)
+    return str(_required(default, name)) if value is None else check_id(value, name)
 
 
 def _correlation(frame: Mapping[str, Any]) -> tuple[str, ...]:
-    new = several(frame.get("correlation_id"), "correlation_id")
-    old = several(frame.get("correlationId"), "correlationId")
+    new = check_ids(frame.get("correlation_id"), "correlation_id")
+    old = check_ids(frame.get("correlationId"), "correlationId")
     if new and old and new != old:
         raise EnvelopeError("correlationId: says something else than correlation_id; send one", param="correlationId")
     return new or old

@@ -15,11 +15,9 @@ import msgspec
 
 from . import context, kinds
 from .envelope import Envelope
-from .judging import LifecycleSettings
-from .lifecycle import Lifecycle
+from .lifecycle import Lifecycle, LifecycleSettings
 from .mcp import tool_of
-from .reasoning import Reasoning, Status
-from .verdict import Place
+from .reasoning import Place, Reasoning, Status
 
 Sees: TypeAlias = Callable[[Envelope, Place], bool]
 """Whether whoever asks may see it (`shown.is_shown`)."""

@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from ..envelopes.capability import read_capabilities
-from ..envelopes.ids import participant as participant_id
+from ..envelopes.envelope import check_participant
 from ..errors import ConfigError, RequestError
 from ..spaces.runtime.making import declare
 from ..spaces.runtime.settings import SpaceSettings, check_name, check_settings
@@ -109,7 +109,7 @@ def _settings(settings: SpaceSettings, at: str) -> list[str]:
 
 
 def _participant(id: str, who: ParticipantConfig, at: str, environ: Mapping[str, str]) -> list[str]:
-    mistakes = _mistake(at, lambda: participant_id(id, at))
+    mistakes = _mistake(at, lambda: check_participant(id, at))
     mistakes += _mistake(at, lambda: read_capabilities(who.may, f"{at}.capabilities"))
     if (who.token_env is None) == (who.token_file is None):
         mistakes.append(f"{at}: needs a token_env or a token_file, and one of them only")

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from msgspec.structs import replace
 
 from ..envelopes import ERASED, Envelope, Flag, context, searched_text
-from ..envelopes.verdict import Names, Place
+from ..envelopes.reasoning import Names, Place
 from ..record import Recording
 from . import contents, record, search, tables
 from .contents import ENVELOPE

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..envelopes.verdict import Names
+from ..envelopes.reasoning import Names
 from ..errors import RequestError
 from ..record import Recording
 from . import appends, envelopes, links, rooms, search, walks

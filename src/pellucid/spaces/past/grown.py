@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ...envelopes import Envelope, context, kinds
-from ...envelopes.ids import is_id
+from ...envelopes.envelope import is_id
 from ...envelopes.tree import Tree, trees
 from .reading import MOST_HELD, STEP, Log
 

@@ -34,7 +34,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ...envelopes import USUAL, DialectName, Envelope, searched_text
-from ...envelopes.ids import is_id
+from ...envelopes.envelope import is_id
 from ...envelopes.shown import Subscriber
 from ...errors import RequestError
 from . import exporting, shapes

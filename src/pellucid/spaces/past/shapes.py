@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from ...envelopes import Envelope, context, kinds, tool_of
-from ...envelopes.reasoning import Status
+from ...envelopes.reasoning import Names, Status
 from ...envelopes.tree import Tree, shape
-from ...envelopes.verdict import Names
 from .dialogue import brief
 from .grown import Bed, dig, every_tree, grow, in_order
 from .reading import MOST_READ, MOST_WEIGHED, Log

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, TypeAlias
 from msgspec.structs import replace
 
 from ...envelopes import GATEWAY, DialectName, Present, closing, said
-from ...envelopes.changes import Change, Granted, GrantEnded, Kicked
+from ...envelopes.grants import Change, Granted, GrantEnded, Kicked
 from ...envelopes.kinds import CANCEL, CONFIGURED, PRESENCE
 from ...envelopes.shown import SpaceView, Subscriber, is_shown
 from ...errors import PellucidError

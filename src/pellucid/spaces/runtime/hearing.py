@@ -21,8 +21,8 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from ...envelopes import Defaults, DialectName, Envelope, EnvelopeError, load, read
-from ...envelopes.dialects import dialect_of
-from ...envelopes.glimpse import glimpse
+from ...envelopes.frames import glimpse
+from ...envelopes.translate import dialect_of
 from ...errors import ErrorInfo, PellucidError
 from .configuration import Configuration
 from .ids import new_id

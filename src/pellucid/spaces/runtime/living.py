@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ...envelopes.changes import Change
+from ...envelopes.grants import Change
 from ...errors import PellucidError
 from ...storage import StoredEnvelope
 from .settings import SpaceSettings

@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from ...envelopes import ids
 from ...envelopes.capability import read_capabilities
+from ...envelopes.envelope import check_participant
 from ...storage import AlreadyStored, Spaces, StoredParticipant, StoredSpace
 from ...storage.rooms import ParticipantOrigin
 from .ids import digest_of, new_token
@@ -72,7 +72,7 @@ def _with_tokens(
 
 
 def _row(id: str, written: Sequence[Capability], token: str, origin: ParticipantOrigin) -> StoredParticipant:
-    ids.participant(id)
+    check_participant(id)
     read_capabilities(written, f"participants.{id}.capabilities")
     return StoredParticipant(
         id=id,

@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ...envelopes.capability import read_capabilities
-from ...envelopes.judging import LifecycleSettings
+from ...envelopes.lifecycle import LifecycleSettings
 from ...errors import RequestError
 from ...text import meant, misfit
 from .redaction import Redactor

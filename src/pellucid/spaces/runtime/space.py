@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from ...envelopes import DialectName, Envelope, Present, closing
-from ...envelopes.changes import Change
+from ...envelopes.grants import Change
 from ...envelopes.shown import SpaceView, Subscriber
 from ...errors import ErrorInfo, PellucidError, RequestError
 from ...relay import Relay

@@ -26,16 +26,14 @@ from msgspec.structs import replace
 
 from ...envelopes import GATEWAY, Envelope, kinds
 from ...envelopes.capability import read_capabilities
-from ...envelopes.changes import Change
 from ...envelopes.envelope import Flag
-from ...envelopes.grants import Ledger, LedgerState
-from ...envelopes.judging import LifecycleSettings
+from ...envelopes.grants import Change, Ledger, LedgerState
 from ...envelopes.kinds import CHAT
-from ...envelopes.lifecycle import Lifecycle
+from ...envelopes.lifecycle import Lifecycle, LifecycleSettings
 from ...envelopes.proposals import Proposal, Proposals
+from ...envelopes.reasoning import Ended, Names
 from ...envelopes.reasoning import State as Contexts
 from ...envelopes.shown import SpaceView, Subscriber
-from ...envelopes.verdict import Ended, Names
 from ...errors import ErrorInfo, PellucidError
 from ...storage import StoredEnvelope
 from ...text import brief, meant

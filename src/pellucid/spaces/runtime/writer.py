@@ -30,8 +30,8 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from ...envelopes import GATEWAY, Envelope, said
-from ...envelopes.changes import Change, Invited
-from ...envelopes.verdict import Names
+from ...envelopes.grants import Change, Invited
+from ...envelopes.reasoning import Names
 from ...errors import ErrorInfo, PellucidError
 from ...storage import Append, Overtaken, SpaceGone, Spaces, StoredEnvelope, StoredParticipant
 from ...storage.errors import Unanswered
