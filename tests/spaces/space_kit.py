@@ -11,8 +11,7 @@ from typing import Any
 from pellucid.relay import Relay, open_relay
 from pellucid.spaces.runtime.keeper import Pace
 from pellucid.spaces.runtime.making import make
-from pellucid.spaces.runtime.outlet import Frame, wire_of
-from pellucid.spaces.runtime.seats import Seat
+from pellucid.spaces.runtime.seats import Frame, Seat, wire_of
 from pellucid.spaces.runtime.settings import SpaceSettings, read_settings
 from pellucid.spaces.runtime.space import Space
 from pellucid.spaces.runtime.spaces import Spaces

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.spaces.runtime.outlet import Direct, Frame, Line
+from pellucid.spaces.runtime.seats import Direct, Frame, Line
 from tests.examples import costly
 from tests.spaces.space_kit import Sink, chat, opened, sat
 

@@ -16,7 +16,7 @@ from pellucid.server.observe import Telemetry
 from pellucid.server.spaces.door import SPACES
 from pellucid.server.spaces.outlets import QueuedOutlet, outlet_of
 from pellucid.server.websocket import WebSocket
-from pellucid.spaces.runtime.outlet import Frame
+from pellucid.spaces.runtime.seats import Frame
 
 
 class Server:

@@ -24,7 +24,7 @@ from ..asgi import http
 from ..asgi.streaming import FAULT, MAX_BUFFERED, STOPPING, is_client_error
 from ..errors import PellucidError
 from ..runs import RunSource
-from ..spaces.runtime.outlet import wire_of
+from ..spaces.runtime.seats import wire_of
 from ..telemetry import log, place_of
 from .access.errors import headers_of
 from .exchange import Exchange

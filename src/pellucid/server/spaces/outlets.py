@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ...asgi import http
-from ...spaces.runtime.outlet import Frame, Line
+from ...spaces.runtime.seats import Frame, Line
 from ..uvicorn_adapter import FRAMES, Frames
 from ..websocket import WebSocket
 

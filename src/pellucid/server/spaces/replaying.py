@@ -17,7 +17,7 @@ from ...envelopes.shown import SpaceView
 from ...errors import PellucidError
 from ...spaces.past.history import Stretch
 from ...spaces.runtime.ids import new_id
-from ...spaces.runtime.outlet import frame_of
+from ...spaces.runtime.seats import frame_of
 from ...telemetry import log, place_of
 from ..services import Services
 from .door import Inside

@@ -29,11 +29,9 @@ from ...envelopes.shown import SpaceView, Subscriber, is_shown
 from ...errors import PellucidError
 from ...storage import Spaces, StoredEnvelope
 from ...telemetry import log, place_of
-from .configuration import Configuration
 from .ids import new_id
-from .living import Living
-from .outlet import Direct, Frame, Line, frame_of
-from .seats import Seat
+from .living import Configuration, Living
+from .seats import Direct, Frame, Line, Seat, frame_of
 
 Spawn: TypeAlias = Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]]
 """Runs it in the background, until the space is closed."""

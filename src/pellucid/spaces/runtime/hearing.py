@@ -24,9 +24,9 @@ from ...envelopes import Defaults, DialectName, Envelope, EnvelopeError, load, r
 from ...envelopes.frames import glimpse
 from ...envelopes.translate import dialect_of
 from ...errors import ErrorInfo, PellucidError
-from .configuration import Configuration
 from .ids import new_id
 from .inbox import Item, Tell
+from .living import Configuration
 from .settings import FloodLimits, Rate
 
 FAMILIES = ("reasoning", "chat", "mcp")

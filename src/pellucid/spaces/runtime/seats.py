@@ -6,23 +6,100 @@
 
 The welcome is written first; then what was said before, if it was asked for; then what is said, as it is stored. What
 is shown comes in its order, and nothing comes twice or is left out, but for a gap that is told (`system/gap`).
+
+An outlet is the connection's way out, given by whoever holds it. A frame is made once for all who read the same of it:
+as JSON, and as the bytes of one WebSocket text frame, which a server may hand to each socket as they are.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from ...envelopes import USUAL, DialectName, Envelope, EnvelopeError, closing, said
+from ...envelopes import USUAL, DialectName, Envelope, EnvelopeError, closing, encode, said
 from ...envelopes.kinds import HEARTBEAT
 from ...envelopes.shown import Subscriber
 from ...errors import ErrorInfo, PellucidError
 from .hearing import Bucket, Heard, TooMuch
 from .ids import new_id
 from .inbox import Answer, Item
-from .outlet import Outlet, frame_of
 from .settings import SpaceSettings
+
+_FINAL_TEXT = 0x81
+
+
+class Frame:
+    """One envelope in one dialect. Immutable."""
+
+    __slots__ = ("seq", "text", "wire")
+
+    def __init__(self, text: bytes, seq: int = 0) -> None:
+        self.text = text
+        """JSON."""
+        self.wire = wire_of(text)
+        """The same as one unmasked WebSocket text frame."""
+        self.seq = seq
+        """The envelope's number in its space; 0: it has none, it is for this reader alone."""
+
+
+def wire_of(text: bytes) -> bytes:
+    """One WebSocket frame, as servers send it (RFC 6455, 5.2)."""
+    size = len(text)
+    if size < 126:
+        return bytes((_FINAL_TEXT, size)) + text
+    if size < 1 << 16:
+        return b"\x81\x7e" + size.to_bytes(2, "big") + text
+    return b"\x81\x7f" + size.to_bytes(8, "big") + text
+
+
+def frame_of(envelope: Envelope, dialect: DialectName) -> Frame:
+    return Frame(encode(envelope, dialect), envelope.seq)
+
+
+class Outlet(Protocol):
+    """Given by whoever holds the connection. Nothing here raises."""
+
+    def write(self, frames: Sequence[Frame]) -> None:
+        """Send them, in order. It does not block: what the socket does not take yet, waits."""
+        ...
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that the socket has not taken yet."""
+        ...
+
+    async def drained(self) -> None:
+        """Until `waiting` is small again, or the connection is gone."""
+        ...
+
+    def close(self, code: int, reason: str) -> None:
+        """Close it, after what was written. Idempotent."""
+        ...
+
+
+Line: TypeAlias = Callable[[bytes], object]
+"""Takes the bytes of frames (`Frame.wire`)."""
+
+
+@runtime_checkable
+class Direct(Outlet, Protocol):
+    """An outlet that has a shorter way, most of the time: what is said to many costs little more than what its network
+    does with it."""
+
+    @property
+    def line(self) -> Line | None:
+        """Where frames may be written with nothing asked, for as long as it is this. None: not now, `write` does it."""
+        ...
+
+    def watch(self, changed: Callable[[], None] | None) -> None:
+        """It is called whenever `line` may be another, also from within it."""
+        ...
+
+
+# --- seats
+
 
 MOST_WAITING = 128
 """Envelopes of one seat that may wait to be judged before it is not heard any further."""

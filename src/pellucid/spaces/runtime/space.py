@@ -27,18 +27,14 @@ from ...relay import Relay
 from ...storage import Store, StoredEnvelope
 from ...telemetry import log, place_of
 from .compression import Compressing
-from .configuration import Configuration
 from .delivery import Seating, consequences_of
 from .hearing import Heard, Hearing
 from .inbox import Answer, Item, Make, ask, nobody
-from .keeper import Keeper, Pace
-from .living import Living
-from .outlet import Outlet
-from .presence import Presence
-from .seats import Seat
+from .keeper import Keeper, Pace, Presence
+from .living import Configuration, Living
+from .seats import Outlet, Seat
 from .settings import SpaceSettings
-from .turns import Turns
-from .writer import Writer
+from .writer import Turns, Writer
 
 
 class Steady:

@@ -19,10 +19,9 @@ from ...relay import Relay
 from ...storage import SpaceGone, Store
 from ...telemetry import log, place_of
 from .compression import Compressing, Compressor
-from .configuration import Configuration
 from .ids import digest_of
 from .keeper import Pace
-from .living import Living, load
+from .living import Configuration, Living, load
 from .space import Space
 from .writer import PAGE
 
