@@ -15,7 +15,7 @@ from websockets.asyncio.server import ServerConnection
 from pellucid.envelopes import Envelope, text_of
 from pellucid.errors import RequestError
 from pellucid.spaces import CallFailed, Kicked, Participant, Refused, SpaceClosed
-from pellucid.spaces.client.address import address
+from pellucid.spaces.client.remote import address
 from tests.participants.room_kit import Frame, Room
 from tests.waiting import LIMIT_SECONDS, eventually, loop_turns
 

@@ -8,9 +8,8 @@ from typing import Any, TypeVar
 import click
 
 from ..envelopes.shown import SPACE_VIEWS, SpaceView
-from ..spaces.client.address import address
 from ..spaces.client.participant import Participant
-from ..spaces.client.remote import SpaceReader
+from ..spaces.client.remote import SpaceReader, address
 
 F = TypeVar("F", bound=Callable[..., Any])
 

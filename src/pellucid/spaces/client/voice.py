@@ -20,10 +20,9 @@ from ...envelopes.envelope import Envelope
 from ...envelopes.payloads import Present
 from ...envelopes.shown import SpaceView, space_view
 from ...errors import RequestError
-from .address import address
 from .inbox import Inbox
 from .link import Link
-from .remote import SpaceReader
+from .remote import SpaceReader, address
 
 To: TypeAlias = str | Sequence[str]
 """Participants, by id. None: everybody."""
