@@ -22,7 +22,7 @@ from ..exchange import Exchange
 from ..services import Services
 from . import asked
 from .door import Inside
-from .telling import tell, told
+from .reading import tell, told
 
 
 class MewForm:

@@ -9,9 +9,12 @@ The history of a space for one participant, as the doors hand it out.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
 
 from ...asgi import http
-from ...envelopes import USUAL, DialectName, encode, write
+from ...envelopes import USUAL, DialectName, Envelope, encode, write
 from ...envelopes.context import parse as path_of
 from ...envelopes.kinds import normal
 from ...envelopes.shown import SpaceView
@@ -24,7 +27,26 @@ from ..exchange import Exchange, whole_number
 from ..services import Services
 from . import asked
 from .door import Inside
-from .telling import tell, told
+
+
+def told(value: Any, dialect: DialectName = USUAL) -> Any:
+    """A struct and all that is in it."""
+    if isinstance(value, Envelope):
+        return write(value, dialect)
+    if isinstance(value, msgspec.Struct):
+        names = zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)
+        return {encoded: told(getattr(value, name), dialect) for name, encoded in names}
+    if isinstance(value, dict):
+        return {name: told(one, dialect) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [told(one, dialect) for one in value]
+    return value
+
+
+async def tell(exchange: Exchange, value: Any) -> None:
+    """Who may see what changes from one moment to the next: nobody keeps an answer."""
+    exchange.headers.append((b"cache-control", b"no-store"))
+    await exchange.answer(value)
 
 
 def history_of(services: Services, inside: Inside, view: SpaceView, token: str | None) -> History:
