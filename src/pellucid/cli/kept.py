@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ..errors import RequestError
-from ..record import Recording, RecordKeys, env_record_keys, read_record_keys
+from ..record import Recording, RecordKeys, find_record_keys
 from ..server.config import Config, read_kept
 from ..storage import Store, check_store_url, open_store
 from .options import DEFAULT_FILE
@@ -78,10 +78,7 @@ def _must_be_there(url: str) -> None:
 
 def record_keys(config: Config) -> RecordKeys | None:
     """The gateway's, if they are here. Makes none."""
-    keys, path = env_record_keys(), config.record_key_path()
-    if keys is not None:
-        return keys
-    return read_record_keys(path) if path.exists() else None
+    return find_record_keys(config.record_key_path())
 
 
 def recording_of(config: Config) -> Recording:

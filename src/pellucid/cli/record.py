@@ -15,17 +15,15 @@ import msgspec
 from ..errors import RequestError
 from ..record import (
     CheckpointLine,
-    Finding,
     KeyLine,
     Line,
     Recording,
     ScopeReport,
     Verifier,
     ensure_record_keys,
-    env_record_keys,
     read_public_keys,
 )
-from ..record.keys import Signed, key_id, public_pem
+from ..record.keys import Signed, public_pem
 from ..record.lines import decode_line, encode_line
 from ..storage import AlreadyStored, Store
 from .kept import configuration, json_option, print_json, record_keys, recording_of, where, with_store
@@ -34,11 +32,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _which(command: F) -> F:
-    for option in (
-        click.option("--scope", metavar="S", help="Only this: conversation:ID, response:ID or space:NAME."),
-        click.option("--owner", metavar="O", help="Only what is this tenant's."),
+    for name, metavar, help in (
+        ("--scope", "S", "Only this: conversation:ID, response:ID or space:NAME."),
+        ("--owner", "O", "Only what is this tenant's."),
     ):
-        command = option(command)
+        command = click.option(name, metavar=metavar, help=help)(command)
     return command
 
 
@@ -86,8 +84,7 @@ def verify(
         for line in _lines(exported):
             told(verifier.feed(line))
     else:
-        config = configuration(file)
-        keys = record_keys(config)
+        keys = record_keys(configuration(file))
         recording = Recording(signers=keys.signers) if keys is not None else None
         verifier = Verifier(trusted if trusted is not None else keys and keys.trusted, recording, before)
         with_store(
@@ -103,8 +100,7 @@ def verify(
             f"the record has nothing of {which}; without it, `verify` lists what there is", kind="not_found"
         )
     if as_json:
-        shown = {"right": report.right, **msgspec.to_builtins(report), "chains": msgspec.to_builtins(scopes)}
-        print_json(shown)
+        print_json({"right": report.right, **msgspec.to_builtins(report), "chains": scopes})
     else:
         click.echo(
             f"{_many(report.scopes, 'chain')} with {_many(report.entries, 'entry', 'entries')}: "
@@ -115,7 +111,12 @@ def verify(
             click.echo(f"{report.before} stored before there was a record.")
         if report.checkpoints and report.keys == "own":
             click.echo("The signatures were checked with the key in the export itself: with --public-key, whose it is.")
-        _tell_findings(report.findings)
+        if report.right:
+            click.echo("The record is whole, and everything is as it was recorded.")
+        else:
+            click.echo(f"{_many(len(report.findings), 'thing')} wrong:")
+        for finding in report.findings:
+            click.echo(f"  {finding}")
     ctx.exit(0 if report.right else 1)
 
 
@@ -126,9 +127,8 @@ def verify(
 def export(owner: str | None, scope: str | None, output: Path | None, file: Path | None, store: str | None) -> None:
     """Write the record as lines of JSON: checkpoints, entries, and the contents that are still there. What was not
     signed yet is signed first. `pellucid record verify FILE` checks it, wherever it is."""
-    config = configuration(file)
-    keys = env_record_keys() or ensure_record_keys(config.record_key_path())
-    lines = [KeyLine(id=key_id(public), pem=public_pem(public)) for public in keys.trusted]
+    keys = ensure_record_keys(configuration(file).record_key_path())
+    lines = [KeyLine(id=id, pem=public_pem(public)) for id, public in keys.trusted.items()]
 
     async def write(kept: Store) -> None:
         with suppress(AlreadyStored):  # the gateway does it at this moment
@@ -194,7 +194,7 @@ def key(file: Path | None, store: str | None) -> None:
     keys = record_keys(configuration(file))
     if keys is None:
         raise RequestError("there is no key yet; `pellucid serve` makes it once", kind="not_found")
-    for public in keys.trusted:
+    for public in keys.trusted.values():
         click.echo(public_pem(public), nl=False)
 
 
@@ -239,15 +239,6 @@ def _scope_line(one: ScopeReport) -> str:
         signed = f"signed up to {one.signed} (checkpoint {one.checkpoint}, {at})"
     entries = _many(one.entries, "entry", "entries")
     return f"{one.owner} {one.scope}: {entries}, {_many(one.contents, 'content')} there{gone}; {signed}"
-
-
-def _tell_findings(findings: tuple[Finding, ...]) -> None:
-    if not findings:
-        click.echo("The record is whole, and everything is as it was recorded.")
-        return
-    click.echo(f"{_many(len(findings), 'thing')} wrong:")
-    for finding in findings:
-        click.echo(f"  {finding}")
 
 
 def _many(number: int, one: str, more: str | None = None) -> str:

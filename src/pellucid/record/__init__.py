@@ -10,21 +10,29 @@ have come. So:
 * What is erased goes with its salt. The chain stays whole, and the digest that is left in it can be compared with no
   guess. That it was erased is an entry of its own.
 
-No input or output here, but for the file of the key (`keyfile`); no clock, and no randomness that is not handed in.
+No input or output here, but for the file of the key (`keys`); no clock, and no randomness that is not handed in.
 
-* `digest` is what is hashed, and how; `chain` an entry and what it follows; `keys` who signs, and what is
-  signed. `lines` is the record as lines of JSON, and `verify` reads them and says what is wrong.
+* `chain` is what is hashed, and how; `keys` who signs, and what is signed. `lines` is the record as lines of JSON, and
+  `verify` reads them and says what is wrong.
 """
 
 from __future__ import annotations
 
-from .chain import Entry, Head, follow, genesis
-from .digest import SALT_BYTES, canonical, digest, framed
-from .findings import Finding, Report, ScopeReport
-from .keyfile import RecordKeys, ensure_record_keys, env_record_keys, read_public_keys, read_record_keys
-from .keys import Checkpoint, Recording, Signer, Trusted, signed
+from .chain import SALT_BYTES, Entry, Head, canonical, digest, follow, framed, genesis
+from .keys import (
+    Checkpoint,
+    Recording,
+    RecordKeys,
+    Signer,
+    Trusted,
+    ensure_record_keys,
+    find_record_keys,
+    read_public_keys,
+    read_record_keys,
+    signed,
+)
 from .lines import Begin, CheckpointLine, End, EntryLine, KeyLine, Line, ScopeLine, UnrecordedLine
-from .verify import Verifier
+from .verify import Finding, Report, ScopeReport, Verifier
 
 __all__ = [
     "SALT_BYTES",
@@ -50,7 +58,7 @@ __all__ = [
     "canonical",
     "digest",
     "ensure_record_keys",
-    "env_record_keys",
+    "find_record_keys",
     "follow",
     "framed",
     "genesis",

@@ -1,21 +1,29 @@
-"""An entry of the record, and the chain that entries make.
+"""What is hashed, and how. Whoever checks the record without us has this to write anew.
 
-The hash of an entry is SHA-256 over the hash of the one before it (32 bytes) and the entry as canonical JSON. The first
-follows the hash of its owner and scope, so no chain can be passed off as another's.
+* `digest` of a content is SHA-256 over 16 random bytes, the salt, and the content. Without the salt nobody can try out
+  guesses.
+* `canonical` is JSON with its keys sorted and no blanks, in UTF-8: RFC 8785, for text, integers, lists and objects.
+* `framed` is a content of several pieces: a line of JSON that names them and says how long each is (null: there is
+  none), a line break, and the pieces.
+* The hash of an entry (`follow`) is SHA-256 over the hash of the one before it (32 bytes) and the entry as canonical
+  JSON. The first follows the hash of its owner and scope (`genesis`), so no chain can be passed off as another's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from json.encoder import encode_basestring
 from typing import Any, NamedTuple
 
 import msgspec
 
-from .digest import canonical
+SALT_BYTES = 16
 
 _GENESIS = b"pellucid/record/1\n"
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False).encode
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -43,6 +51,33 @@ class Head(NamedTuple):
     hash: bytes
 
 
+def canonical(value: Any) -> bytes:
+    # Half of a surrogate pair is no text, but what somebody wrote into a record is to be hashed, not fallen over.
+    return _encode(value).encode("utf-8", "surrogatepass")
+
+
+def digest(salt: bytes, content: Iterable[bytes]) -> bytes:
+    hashed = sha256(salt)
+    for piece in content:
+        hashed.update(piece)
+    return hashed.digest()
+
+
+def framed(fields: Mapping[str, Any], pieces: Mapping[str, bytes | None]) -> list[bytes]:
+    """One content. A number with a point in `fields` is written as Python does: the shortest that reads back equal."""
+    lengths = [[name, None if piece is None else len(piece)] for name, piece in pieces.items()]
+    return [canonical({**fields, "pieces": lengths}) + b"\n", *(piece for piece in pieces.values() if piece)]
+
+
+def unhex(text: str) -> bytes:
+    """The bytes that are written so, and in no other way; nothing, which is no hash, if none are."""
+    try:
+        data = bytes.fromhex(text)
+    except ValueError:
+        return b""
+    return data if data.hex() == text else b""
+
+
 def genesis(owner: str, scope: str) -> bytes:
     """What the first entry of a chain follows."""
     return sha256(_GENESIS + canonical({"owner": owner, "scope": scope})).digest()
@@ -51,19 +86,16 @@ def genesis(owner: str, scope: str) -> bytes:
 def follow(previous: bytes, entry: Entry) -> bytes:
     """The hash of an entry that comes after this one."""
     # By hand, for this is done once for everything that is stored. A test holds it to `canonical`.
-    said = f'"kind":{_text(entry.kind)}'
+    said = f'"kind":{encode_basestring(entry.kind)}'
     if entry.more:
         said += f',"more":{canonical(entry.more).decode("utf-8", "surrogatepass")}'
-    said += f',"number":{entry.number},"subject":{_text(entry.subject)}}}'
-    of = f'"digest":{_text(entry.digest)},' if entry.digest is not None else ""
+    said += f',"number":{entry.number},"subject":{encode_basestring(entry.subject)}}}'
+    of = f'"digest":{encode_basestring(entry.digest)},' if entry.digest is not None else ""
     return sha256(previous + f'{{"at":{entry.at},{of}{said}'.encode("utf-8", "surrogatepass")).digest()
 
 
-_text = encode_basestring
-
-
 def ranges(numbers: Iterable[int]) -> list[list[int]]:
-    """Them, as pairs of first and last."""
+    """Pairs of first and last, for `ends`."""
     found: list[list[int]] = []
     for number in sorted(numbers):
         if found and number == found[-1][1] + 1:

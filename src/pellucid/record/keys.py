@@ -1,7 +1,11 @@
-"""Who signs the record (Ed25519), and by which keys a signature is checked.
+"""Who signs the record (Ed25519), by which keys a signature is checked, and where the key that signs is kept.
 
 A signing key also seals: a seal is an HMAC by which the holder of the key, and nobody else, knows the end of a chain
 again that no checkpoint covers yet. Who changes a store without the key can neither sign nor seal.
+
+The key is in a file that only its owner can read (see `data_directory`), made on the first start, or in an environment
+variable. Replicas share one. It is PEM; the first private key in it signs, and by the others, which may be public ones,
+what was signed before is still known.
 
 Checkpoints: a signature over how far chains have come.
 
@@ -15,11 +19,14 @@ JSON and the signature.
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from hmac import compare_digest
 from hmac import digest as hmac
+from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -33,11 +40,17 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
+from ..data_directory import create_secret, read_secret
 from ..errors import ConfigError
-from .chain import Head
-from .digest import canonical
+from .chain import Head, canonical
+
+ENV = "PELLUCID_RECORD_KEY"
+"""The variable that may hold the key, as PEM."""
 
 _SIGNED = b"pellucid/checkpoint/1\n"
+_SEAL = b"pellucid/record/seal/1\n"
+_BLOCK = re.compile(rb"-----BEGIN ([A-Z ]+)-----.+?-----END \1-----", re.DOTALL)
+_WRONG = "it must hold Ed25519 keys in PEM (-----BEGIN PRIVATE KEY-----), without a password"
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -75,7 +88,12 @@ class Signed(msgspec.Struct, frozen=True):
 
     def holds(self, trusted: Trusted) -> bool:
         """Whether its key, which is one of these, signed it."""
-        return trusted.signed(self.checkpoint.key, _SIGNED + self.checkpoint.body(), self.signature)
+        try:
+            key = Ed25519PublicKey.from_public_bytes(trusted[self.checkpoint.key])
+            key.verify(self.signature, _SIGNED + self.checkpoint.body())
+        except (InvalidSignature, ValueError):
+            return False
+        return True
 
 
 def signed(signer: Signer, checkpoint: Checkpoint) -> Signed:
@@ -89,10 +107,6 @@ def read_body(body: bytes) -> Checkpoint | None:
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
     return checkpoint if checkpoint.body() == body else None
-
-
-_BLOCK = re.compile(rb"-----BEGIN ([A-Z ]+)-----.+?-----END \1-----", re.DOTALL)
-_SEAL = b"pellucid/record/seal/1\n"
 
 
 class Signer:
@@ -124,6 +138,13 @@ class Signer:
         return f"Signer({self.id})"
 
 
+class Trusted(dict[str, bytes]):
+    """Public keys, by their ids."""
+
+    def __init__(self, keys: Iterable[bytes] = ()) -> None:
+        super().__init__((key_id(key), key) for key in keys)
+
+
 def key_id(public: bytes) -> str:
     """By which a checkpoint names the key that signed it."""
     return sha256(public).hexdigest()[:16]
@@ -132,33 +153,6 @@ def key_id(public: bytes) -> str:
 def public_pem(public: bytes) -> str:
     key = Ed25519PublicKey.from_public_bytes(public)
     return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
-
-
-class Trusted:
-    """Public keys, by their ids."""
-
-    def __init__(self, keys: Iterable[bytes] = ()) -> None:
-        self._keys: dict[str, bytes] = {key_id(key): key for key in keys}
-
-    def __bool__(self) -> bool:
-        return bool(self._keys)
-
-    def __contains__(self, id: str) -> bool:
-        return id in self._keys
-
-    def __iter__(self) -> Iterator[bytes]:
-        return iter(self._keys.values())
-
-    def add(self, key: bytes) -> None:
-        self._keys[key_id(key)] = key
-
-    def signed(self, id: str, data: bytes, signature: bytes) -> bool:
-        """Whether the key with this id, which is one of them, signed this."""
-        try:
-            Ed25519PublicKey.from_public_bytes(self._keys[id]).verify(signature, data)
-        except (InvalidSignature, ValueError):
-            return False
-        return True
 
 
 class Recording:
@@ -184,15 +178,66 @@ class Recording:
         )
 
 
+class RecordKeys(NamedTuple):
+    """What a key file holds."""
+
+    signers: tuple[Signer, ...]
+    """The first signs."""
+    trusted: Trusted
+    """The public keys of all."""
+
+
+def find_record_keys(path: Path) -> RecordKeys | None:
+    """Those that the environment holds, or else the file, if it is there. Raises `ConfigError`."""
+    keys = _in_environment()
+    return read_record_keys(path) if keys is None and path.exists() else keys
+
+
+def ensure_record_keys(path: Path) -> RecordKeys:
+    """Those that the environment holds, or else the file, which is made with one new key if it is not there. Raises
+    `ConfigError`."""
+    if (keys := _in_environment()) is not None:
+        return keys
+    try:
+        if not path.exists():
+            create_secret(path, Signer.generate().pem())
+    except OSError as error:
+        raise ConfigError([f"{path}: the record's key cannot be made: {error.strerror}; or set {ENV}"]) from None
+    return read_record_keys(path)
+
+
+def read_record_keys(path: str | Path) -> RecordKeys:
+    """Those in the file. Raises `ConfigError` if it is not there, not right, or readable by others."""
+    try:
+        data, _ = read_secret(Path(path))
+    except FileNotFoundError:
+        raise ConfigError(
+            [f"{path}: there is no key to sign the record with; `pellucid serve` makes it once"]
+        ) from None
+    except OSError as error:
+        raise ConfigError([f"{path}: the record's key cannot be read: {error.strerror}"]) from None
+    return _private(data, str(path))
+
+
+def read_public_keys(path: Path) -> Trusted:
+    """Public keys, from a file that need be no secret. Raises `ConfigError`."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ConfigError([f"{path}: the public key cannot be read: {error.strerror}"]) from None
+    return Trusted(read_signers(data, str(path))[1])
+
+
 def read_signers(pem: bytes, where: str) -> tuple[list[Signer], list[bytes]]:
     """The private keys in a PEM text, and the public ones of all keys in it. Raises `ConfigError`."""
     signers: list[Signer] = []
     publics: list[bytes] = []
     for block in _BLOCK.finditer(pem):
         try:
-            key = _load(block.group(), block.group(1))
+            private = block.group(1).endswith(b"PRIVATE KEY")
+            key = load_pem_private_key(block.group(), None) if private else load_pem_public_key(block.group())
         except (ValueError, TypeError, UnsupportedAlgorithm):
-            key = None
+            raise ConfigError([f"{where}: {_WRONG}"]) from None
         if isinstance(key, Ed25519PrivateKey):
             signers.append(Signer(key))
             publics.append(signers[-1].public)
@@ -205,8 +250,13 @@ def read_signers(pem: bytes, where: str) -> tuple[list[Signer], list[bytes]]:
     return signers, publics
 
 
-_WRONG = "it must hold Ed25519 keys in PEM (-----BEGIN PRIVATE KEY-----), without a password"
+def _in_environment() -> RecordKeys | None:
+    value = os.environ.get(ENV, "")
+    return _private(value.encode(), ENV) if value.strip() else None
 
 
-def _load(block: bytes, kind: bytes) -> object:
-    return load_pem_private_key(block, None) if kind.endswith(b"PRIVATE KEY") else load_pem_public_key(block)
+def _private(pem: bytes, where: str) -> RecordKeys:
+    signers, publics = read_signers(pem, where)
+    if not signers:
+        raise ConfigError([f"{where}: there is no private key in it to sign the record with"])
+    return RecordKeys(tuple(signers), Trusted(publics))

@@ -7,31 +7,97 @@
 It is fed the lines of a record in their order (`lines`), from a store or from a file, and holds of them only what is
 still to be compared. What is wrong is named where it is wrong, and what follows it is checked nevertheless: an entry
 whose hash is not right is one finding, not as many as there are entries after it.
+
+`_Checkpoints` are checked first: whether they follow each other, and what they say of each chain. Then each `_Scope`,
+entry by entry, is held against that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import chain as both
+import hmac
+from collections.abc import Iterable, Iterator
+from typing import Literal, NamedTuple, TypeAlias
 
-from .checking import Scope
-from .findings import Finding, Report, ScopeReport
-from .heads import Heads
+import msgspec
+
+from .chain import Head, digest, ended_by, follow, genesis, unhex
 from .keys import Recording, Signed, Trusted, read_signers
-from .lines import (
-    FORMAT,
-    Begin,
-    CheckpointLine,
-    End,
-    EntryLine,
-    KeyLine,
-    Line,
-    ScopeLine,
-    UnrecordedLine,
-)
+from .lines import FORMAT, Begin, CheckpointLine, End, EntryLine, KeyLine, Line, ScopeLine, UnrecordedLine
 
 MOST = 1_000
 """So many findings are told, at most."""
+
+What: TypeAlias = Literal[
+    "cut",  # the lines end before their end
+    "checkpoint",  # a checkpoint is missing, was changed, or does not follow the one before
+    "signature",  # a checkpoint was not signed with its key
+    "key",  # a checkpoint was signed with a key that is not known
+    "known",  # a checkpoint that was known before is not there
+    "vanished",  # a scope is not there
+    "entry",  # an entry was changed, or does not follow the one before
+    "missing",  # an entry is not there
+    "head",  # the chain does not end where it is kept that it does
+    "seal",  # … and whoever changed that had no key
+    "rewritten",  # the chain is whole, and not the one that was signed
+    "content",  # a content was changed
+    "gone",  # a content is gone, and nothing says why
+    "kept",  # a content is said to be gone, and can still be told by its salt
+    "unrecorded",  # something is stored of which the record knows nothing
+]
+
+
+class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Something that is wrong."""
+
+    what: What
+    message: str
+    owner: str | None = None
+    scope: str | None = None
+    entry: int | None = None
+    """The number of the entry. Of several, the first."""
+    checkpoint: int | None = None
+    """The number of the owner's checkpoint."""
+
+    def __str__(self) -> str:
+        where = [part for part in (self.owner, self.scope) if part is not None]
+        return f"{' '.join(where)}: {self.message}" if where else self.message
+
+
+class ScopeReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What there is of a scope."""
+
+    owner: str
+    scope: str
+    entries: int
+    contents: int
+    """So many contents are there, as they were recorded."""
+    gone: int
+    """So many were deleted, erased, or have expired."""
+    signed: int
+    """Its entries up to this one are in a checkpoint; 0: none is."""
+    checkpoint: int | None
+    """The number of the owner's last checkpoint that names it."""
+    signed_at: int | None
+    """When that was made, in milliseconds."""
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found in all."""
+
+    scopes: int
+    entries: int
+    contents: int
+    gone: int
+    checkpoints: int
+    before: int
+    """So many things are stored that are older than the record."""
+    keys: Literal["given", "own", "none"]
+    """By which keys the checkpoints were checked: by ones that were given, or by the record's own word."""
+    findings: tuple[Finding, ...]
+
+    @property
+    def right(self) -> bool:
+        return not self.findings
 
 
 class Verifier:
@@ -46,8 +112,8 @@ class Verifier:
         self._recording = recording
         self._known = tuple(known)
         self._begin: Begin | None = None
-        self._heads: Heads | None = None
-        self._scope: Scope | None = None
+        self._made: _Checkpoints | None = None
+        self._scope: _Scope | None = None
         self._findings: list[Finding] = []
         self._lines = 0
         self._scopes = self._entries = self._contents = self._gone = self._before = 0
@@ -57,34 +123,14 @@ class Verifier:
         """The next line. What is through by it."""
         through: list[ScopeReport] = []
         if isinstance(line, EntryLine):
-            self._lines += 1
             if self._scope is None:
-                self._found(Finding(what="entry", message="there is an entry before any scope", entry=line.number))
+                self._found([Finding("entry", "there is an entry before any scope", entry=line.number)])
             else:
-                for finding in self._scope.feed(line):
-                    self._found(finding)
-            return through
-        if self._scope is not None:
-            through.append(self._through(self._scope))
-        match line:
-            case Begin():
-                self._begun(line)
-            case KeyLine():
-                self._key(line)
-            case CheckpointLine():
-                for finding in self._checked.feed(line):
-                    self._found(finding)
-            case ScopeLine():
-                self._scope = Scope(line, self._checked.of(line.owner, line.scope), self._recording)
-                if self._checked.seen(line.owner, line.scope):
-                    self._found(self._scope.finding("head", "this scope comes twice"))
-            case UnrecordedLine():
-                self._unrecorded(line)
-            case End():
-                self._ended = True
-                if line.lines != self._lines:
-                    told = f"there are {self._lines} lines, and {line.lines} were written"
-                    self._found(Finding(what="cut", message=told))
+                self._found(self._scope.feed(line))
+        else:
+            if self._scope is not None:
+                through.append(self._through(self._scope))
+            self._found(self._check(line))
         self._lines += 1
         return through
 
@@ -93,45 +139,61 @@ class Verifier:
         if self._scope is not None:
             self._through(self._scope)
         if not self._ended:
-            self._found(Finding(what="cut", message="the record was cut off: its last line is missing"))
+            self._found([Finding("cut", "the record was cut off: its last line is missing")])
         else:
-            for finding in both(self._checked.vanished(), self._checked.unknown(self._known)):
-                self._found(finding)
+            self._found(self._checkpoints.vanished())
+            self._found(self._checkpoints.unknown(self._known))
         return Report(
             scopes=self._scopes,
             entries=self._entries,
             contents=self._contents,
             gone=self._gone,
-            checkpoints=self._checked.count,
+            checkpoints=self._checkpoints.count,
             before=self._before,
             keys="given" if self._given else "own" if self._trusted else "none",
             findings=tuple(self._findings),
         )
 
     @property
-    def _checked(self) -> Heads:
-        if self._heads is None:
+    def _checkpoints(self) -> _Checkpoints:
+        if self._made is None:
             begin = self._begin or Begin(format=FORMAT, at=0)
-            self._heads = Heads(self._trusted, begin.owner, begin.scope)
-        return self._heads
+            self._made = _Checkpoints(self._trusted, begin.owner, begin.scope)
+        return self._made
 
-    def _begun(self, line: Begin) -> None:
-        if line.format != FORMAT:
-            self._found(Finding(what="cut", message=f"this is {line.format!r}, and {FORMAT!r} is what is known here"))
-        if self._begin is not None or self._heads is not None:
-            self._found(Finding(what="cut", message="this is more than one record, or not from its beginning"))
-        self._begin = line
+    def _check(self, line: Line) -> Iterator[Finding]:
+        match line:
+            case Begin():
+                if line.format != FORMAT:
+                    yield Finding("cut", f"this is {line.format!r}, and {FORMAT!r} is what is known here")
+                if self._begin is not None or self._made is not None:
+                    yield Finding("cut", "this is more than one record, or not from its beginning")
+                self._begin = line
+            case KeyLine():
+                if not self._given:
+                    self._trusted.update(Trusted(read_signers(line.pem.encode(), "the record's key")[1]))
+            case CheckpointLine():
+                yield from self._checkpoints.feed(line)
+            case ScopeLine():
+                self._scope = _Scope(line, self._checkpoints.of(line.owner, line.scope), self._recording)
+                if self._checkpoints.seen(line.owner, line.scope):
+                    yield self._scope.finding("head", "this scope comes twice")
+            case UnrecordedLine(before=True):
+                self._before += 1
+            case UnrecordedLine():
+                told = (
+                    f"{line.kind} {line.subject} is stored, and no entry says so: it was put there otherwise, or while "
+                    "nothing was recorded"
+                )
+                yield Finding("unrecorded", told, line.owner, line.scope)
+            case End():
+                self._ended = True
+                if line.lines != self._lines:
+                    yield Finding("cut", f"there are {self._lines} lines, and {line.lines} were written")
 
-    def _key(self, line: KeyLine) -> None:
-        if self._given:
-            return
-        for key in read_signers(line.pem.encode(), "the record's key")[1]:
-            self._trusted.add(key)
-
-    def _through(self, scope: Scope) -> ScopeReport:
+    def _through(self, scope: _Scope) -> ScopeReport:
         self._scope = None
-        for finding in scope.end():
-            self._found(finding)
+        self._found(scope.end())
         report = scope.report
         self._scopes += 1
         self._entries += report.entries
@@ -139,16 +201,297 @@ class Verifier:
         self._gone += report.gone
         return report
 
-    def _unrecorded(self, line: UnrecordedLine) -> None:
-        if line.before:
-            self._before += 1
-            return
-        told = (
-            f"{line.kind} {line.subject} is stored, and no entry says so: it was put there otherwise, or while "
-            "nothing was recorded"
-        )
-        self._found(Finding(what="unrecorded", message=told, owner=line.owner, scope=line.scope))
+    def _found(self, findings: Iterable[Finding]) -> None:
+        for finding in findings:
+            if len(self._findings) < MOST:
+                self._findings.append(finding)
 
-    def _found(self, finding: Finding) -> None:
-        if len(self._findings) < MOST:
-            self._findings.append(finding)
+
+# --------------------------------------------------------------------------------------------------- checkpoints
+
+
+class _SignedHead(NamedTuple):
+    """Somebody with a key signed that a chain has come so far."""
+
+    number: int
+    hash: bytes
+    checkpoint: int
+    at: int
+
+
+class _Last(NamedTuple):
+    number: int
+    hash: str
+
+
+_START = _Last(0, "")
+
+
+class _Checkpoints:
+    """Of all owners (`owner` is None), of one, or of what one scope is named in: then some may be left out."""
+
+    def __init__(self, trusted: Trusted, owner: str | None, scope: str | None) -> None:
+        self.count = 0
+        self._trusted = trusted
+        self._owner = owner
+        self._scope = scope
+        self._serial = _START
+        self._last: dict[str, _Last] = {}
+        self._hashes: set[str] = set()
+        self._heads: dict[tuple[str, str], list[_SignedHead]] = {}
+        self._seen: set[tuple[str, str]] = set()
+
+    def feed(self, line: CheckpointLine) -> Iterator[Finding]:
+        self.count += 1
+        checkpoint = line.checkpoint
+        if checkpoint is None:
+            yield _wrong(line, f"what is kept as checkpoint {line.number} is none")
+            return
+        if (checkpoint.owner, checkpoint.number, checkpoint.serial) != (line.owner, line.number, line.serial):
+            yield _wrong(line, f"what is kept as checkpoint {line.number} of this owner is another one")
+            return
+        signed = Signed(checkpoint, line.signature)
+        if self._scope is None:
+            yield from self._follows(line, signed)
+        self._hashes.add(signed.hash)
+        if checkpoint.key not in self._trusted:
+            told = f"checkpoint {line.number} was signed with the key {checkpoint.key}, which is not known here"
+            yield _wrong(line, told, "key")
+        elif not signed.holds(self._trusted):
+            told = f"checkpoint {line.number} was changed, or signed by somebody without its key"
+            yield _wrong(line, told, "signature")
+        else:
+            for scope, (number, hash) in checkpoint.heads.items():
+                if self._scope is None or scope == self._scope:
+                    yield from self._said(line, scope, _SignedHead(number, unhex(hash), line.number, checkpoint.at))
+
+    def _follows(self, line: CheckpointLine, signed: Signed) -> Iterator[Finding]:
+        """The owner's checkpoint before it; and the gateway's, where all owners' are there."""
+        checkpoint = signed.checkpoint
+        last = self._last.get(line.owner, _START)
+        if checkpoint.number != last.number + 1:
+            yield _missing(line, last.number + 1, checkpoint.number - 1)
+        elif checkpoint.previous != last.hash:
+            yield _wrong(line, f"checkpoint {line.number} does not follow checkpoint {last.number} as that is now")
+        self._last[line.owner] = _Last(checkpoint.number, signed.hash)
+        if self._owner is not None:
+            return
+        number, hash = self._serial
+        if checkpoint.serial != number + 1:
+            told = f"of the gateway's checkpoints, {number + 1} to {checkpoint.serial - 1} are not there"
+            yield Finding("checkpoint", told)
+        elif checkpoint.before != hash:
+            told = f"the gateway's checkpoint {checkpoint.serial} does not follow {number} as that is now"
+            yield Finding("checkpoint", told)
+        self._serial = _Last(checkpoint.serial, signed.hash)
+
+    def _said(self, line: CheckpointLine, scope: str, head: _SignedHead) -> Iterator[Finding]:
+        heads = self._heads.setdefault((line.owner, scope), [])
+        if heads and heads[-1].number >= head.number:
+            yield _wrong(line, f"checkpoint {line.number} says that {scope} went back to entry {head.number}")
+        else:
+            heads.append(head)
+
+    def of(self, owner: str, scope: str) -> list[_SignedHead]:
+        """What is said of a chain, which is there."""
+        return self._heads.get((owner, scope), [])
+
+    def seen(self, owner: str, scope: str) -> bool:
+        """Note that it is there; whether it was before."""
+        before = (owner, scope) in self._seen
+        self._seen.add((owner, scope))
+        return before
+
+    def vanished(self) -> Iterator[Finding]:
+        """Those of which something is said, and that are not there."""
+        for (owner, scope), heads in self._heads.items():
+            if (owner, scope) not in self._seen:
+                last = heads[-1]
+                told = f"it is not there, and had {last.number} entries by checkpoint {last.checkpoint}"
+                yield Finding("vanished", told, owner, scope, checkpoint=last.checkpoint)
+
+    def unknown(self, known: Iterable[Signed]) -> Iterator[Finding]:
+        """Those of these that should be there, and are not."""
+        for signed in known:
+            checkpoint = signed.checkpoint
+            told_here = self._owner in (None, checkpoint.owner) and (
+                self._scope is None or self._scope in checkpoint.heads
+            )
+            if told_here and signed.hash not in self._hashes:
+                told = f"checkpoint {checkpoint.number}, which was known before, is not there as it was"
+                yield Finding("known", told, checkpoint.owner, checkpoint=checkpoint.number)
+
+
+def _wrong(line: CheckpointLine, message: str, what: What = "checkpoint") -> Finding:
+    return Finding(what, message, line.owner, checkpoint=line.number)
+
+
+def _missing(line: CheckpointLine, first: int, last: int) -> Finding:
+    if last < first:
+        return _wrong(line, f"checkpoint {line.number} comes after checkpoint {first - 1}")
+    named = f"checkpoint {first} is" if first == last else f"checkpoints {first} to {last} are"
+    return Finding("checkpoint", f"{named} not there", line.owner, checkpoint=first)
+
+
+# ------------------------------------------------------------------------------------------------------ one chain
+
+_NONE, _THERE, _SALT, _MISSING, _ENDED = range(5)
+"""Of an entry's content: it has none; is there; only its salt is; is not there; and is said to be gone."""
+
+_HOLE = 1_000_000
+"""More entries than these are not missing in one place: then the numbers are wrong."""
+
+
+class _Scope:
+    """`signed`: what checkpoints say of it, oldest first."""
+
+    def __init__(self, line: ScopeLine, signed: list[_SignedHead], recording: Recording | None) -> None:
+        self._line = line
+        self._signed = signed
+        self._next_signed = 0
+        self._matched = 0
+        """Up to here the chain is one that was signed."""
+        self._rewritten = False
+        self._recording = recording
+        self._number = 0
+        self._entries = 0
+        self._states = bytearray(1)  # entries are counted from 1
+        self._hashes: list[bytes] = [genesis(line.owner, line.scope)]
+        """What the next entry may follow; more than one where the last was not right."""
+        self._since: int | None = None
+
+    def finding(self, what: What, message: str, entry: int | None = None, checkpoint: int | None = None) -> Finding:
+        return Finding(what, message, self._line.owner, self._line.scope, entry, checkpoint)
+
+    def feed(self, line: EntryLine) -> Iterator[Finding]:
+        self._entries += 1
+        number = line.number
+        if number <= self._number or number - self._number > _HOLE:
+            yield self.finding("entry", f"entry {number} comes after entry {self._number}", number)
+            return
+        if number > self._number + 1:
+            first, last = self._number + 1, number - 1
+            named = f"entry {first} is" if first == last else f"entries {first} to {last} are"
+            yield self.finding("missing", f"{named} not there", first)
+            self._states.extend(bytes(number - 1 - self._number))
+            self._hashes = []
+        if number == 1:
+            self._since = line.at
+        self._number = number
+        yield from self._linked(line)
+        yield from self._signed_here(number)
+        yield from self._kept(line)
+        yield from self._ends(line)
+
+    def _linked(self, line: EntryLine) -> Iterator[Finding]:
+        entry, number = line.entry, line.number
+        stored = unhex(line.hash)
+        right = [follow(previous, entry) for previous in self._hashes]
+        if self._hashes and stored not in right:
+            told = f"entry {number} ({_of(line)}) was changed, or does not follow the one before it"
+            yield self.finding("entry", told, number)
+            self._hashes = [stored, *right]
+        else:
+            self._hashes = [stored]
+
+    def _signed_here(self, number: int) -> Iterator[Finding]:
+        """Whether this is the entry that was signed under this number, if one was."""
+        while self._next_signed < len(self._signed) and self._signed[self._next_signed].number <= number:
+            signed = self._signed[self._next_signed]
+            self._next_signed += 1
+            if signed.number != number:
+                continue  # that entry is missing, which was said
+            if signed.hash in self._hashes:
+                self._matched = number
+            elif not self._rewritten:
+                self._rewritten = True
+                first = self._matched + 1
+                which = f"entry {number} is" if first == number else f"entries {first} to {number} are"
+                told = f"{which} not what checkpoint {signed.checkpoint} signed: the chain was written anew"
+                yield self.finding("rewritten", told, first, signed.checkpoint)
+
+    def _kept(self, line: EntryLine) -> Iterator[Finding]:
+        state, content = _NONE, line.kept
+        if line.digest is not None:
+            if line.salt is None:
+                state = _MISSING
+            elif content is None:
+                state = _SALT
+            else:
+                state = _THERE
+                made = digest(unhex(line.salt), [content]).hex()
+                if not hmac.compare_digest(made.encode(), line.digest.encode("utf-8", "replace")):
+                    told = f"the content of entry {line.number} ({_of(line)}) is not what was recorded"
+                    yield self.finding("content", told, line.number)
+        self._states.append(state)
+
+    def _ends(self, line: EntryLine) -> Iterator[Finding]:
+        pairs = ended_by(line.more)
+        if pairs is None or any(last >= line.number for _, last in pairs):
+            told = f"entry {line.number} ({_of(line)}) ends the content of entries that do not come before it"
+            yield self.finding("entry", told, line.number)
+            return
+        for first, last in pairs:
+            for number in range(first, last + 1):
+                if self._states[number] in (_THERE, _SALT):
+                    told = f"the content of entry {number} is gone, says entry {line.number}, but its salt is there"
+                    yield self.finding("kept", told, number)
+                self._states[number] = _ENDED
+
+    def end(self) -> Iterator[Finding]:
+        """There are no more entries."""
+        for state, told in (
+            (_MISSING, "the salt of entry {} is gone, and no entry says why"),
+            (_SALT, "the content of entry {} is not there, and no entry says why"),
+        ):
+            at = self._states.find(state)
+            while at >= 0:
+                yield self.finding("gone", told.format(at), at)
+                at = self._states.find(state, at + 1)
+        yield from self._ended_right()
+
+    def _ended_right(self) -> Iterator[Finding]:
+        line = self._line
+        for signed in self._signed[self._next_signed :]:
+            told = f"entry {signed.number} is not there, which checkpoint {signed.checkpoint} signed"
+            yield self.finding("missing", told, self._number + 1, signed.checkpoint)
+            break
+        if line.number != self._number:
+            if line.number > self._number:
+                told = f"it ends with entry {self._number}, and had {line.number}"
+                yield self.finding("missing", told, self._number + 1)
+            else:
+                yield self.finding("head", f"it has entry {self._number}, and is to end with {line.number}")
+        elif unhex(line.hash) not in self._hashes:
+            yield self.finding("head", "it is to end with another hash than its last entry has", self._number)
+        if self._since is not None and line.since != self._since:
+            yield self.finding("head", "it is to have begun at another time than its first entry")
+        covered = self._signed[-1].number if self._signed else 0
+        if line.signed > covered:
+            yield self.finding("checkpoint", f"the checkpoint that signed it up to entry {line.signed} is not there")
+        elif line.signed < covered:
+            yield self.finding("head", f"it is to be signed up to entry {line.signed}, and is up to {covered}")
+        if self._recording is not None:
+            seal = unhex(line.seal) if line.seal is not None else None
+            head = Head(line.number, unhex(line.hash))
+            if not self._recording.sealed(line.owner, line.scope, head, line.signed, seal):
+                told = f"its end (entry {line.number}) was written without the key: there may have been more, or less"
+                yield self.finding("seal", told, line.number)
+
+    @property
+    def report(self) -> ScopeReport:
+        last = self._signed[-1] if self._signed else None
+        return ScopeReport(
+            owner=self._line.owner,
+            scope=self._line.scope,
+            entries=self._entries,
+            contents=self._states.count(_THERE),
+            gone=self._states.count(_ENDED),
+            signed=self._matched,
+            checkpoint=last.checkpoint if last else None,
+            signed_at=last.at if last else None,
+        )
+
+
+def _of(line: EntryLine) -> str:
+    return f"{line.kind} {line.subject}" if line.subject else line.kind

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ..errors import ConfigError, PellucidError
 from ..models import Asked
-from ..record import Recording, ensure_record_keys, env_record_keys, read_record_keys
+from ..record import Recording, ensure_record_keys, find_record_keys
 from ..relay import check_relay_url
 from ..runs.summaries import ModelWriter, Writer
 from ..sealing import KeyFile, Keys, env_keys, read_keys
@@ -79,13 +79,9 @@ def seal_keys(config: Config) -> Callable[[], Keys]:
 
 def recording(config: Config) -> Recording:
     """Whether what is stored is recorded, and by whose key. Raises `ConfigError`."""
-    if not config.record.enabled:
-        # What was recorded before may still be deleted, which its chains say.
-        path = config.record_key_path()
-        there = env_record_keys() or (read_record_keys(path) if path.exists() else None)
-        return Recording(False, there.signers if there is not None else ())
-    keys = env_record_keys() or ensure_record_keys(config.record_key_path())
-    return Recording(signers=keys.signers)
+    # What was recorded before may still be deleted where nothing is any more, which its chains say.
+    keys = (ensure_record_keys if config.record.enabled else find_record_keys)(config.record_key_path())
+    return Recording(config.record.enabled, keys.signers if keys is not None else ())
 
 
 def check_named(config: Config, local: Asked | None) -> list[str]:
@@ -114,8 +110,8 @@ def check_named(config: Config, local: Asked | None) -> list[str]:
         if env_keys() is None and (path := config.seal_keys_path()).exists():
             read_keys(path)
     with noted("record.key_file: "):
-        if config.record.enabled and env_record_keys() is None and (path := config.record_key_path()).exists():
-            read_record_keys(path)
+        if config.record.enabled:
+            find_record_keys(config.record_key_path())
     with noted():
         if config.access.keys is not False:
             pepper = config.access.pepper_file
