@@ -17,17 +17,15 @@ from pellucid.storage import (
     appends,
     chains,
     chats,
+    contents,
     conversations,
     envelopes,
     keys,
     links,
     portions,
     record,
-    record_contents,
-    record_erasing,
-    record_signing,
-    record_telling,
-    record_unknown,
+    record_export,
+    record_store,
     responses,
     retention,
     rooms,
@@ -49,17 +47,17 @@ MODULES = (
     *(appends, chains, chats, conversations, envelopes, keys, links, portions),
     *(responses, retention, rooms, search, turns, walks),
 )
-RECORD = (record, record_contents, record_erasing, record_signing, record_telling, record_unknown)
+RECORD = (contents, record, record_export, record_store)
 TABLES = set(tables.metadata.tables)
 READS_ALL = {"keys._ALL", "rooms._ALL", "rooms._LEFT"}  # of which there are few
 SKIPS = {
     # By all of the primary key, where another index with all of it costs as much while the table is new: of what is
     # erased or proved, one at a time.
-    *("envelopes._LOCKED", "envelopes._STRIP", "envelopes._DELETE", "record_contents._READ"),
+    *("envelopes._LOCKED", "envelopes._STRIP", "envelopes._DELETE", "contents._READ"),
     # All of a kind in one scope, whose subject stands before the kind: once a scope.
-    *("record._END_ALL", "record_unknown._STRETCHES"),
+    *("record._END_ALL", "record_export._STRETCHES"),
     # The owners of one scope.
-    "record_erasing._OWNERS",
+    "record_store._OWNERS",
 }
 """May walk along an index past more than they ask for."""
 READS_ALL_OF_ONE_OWNER = {"retention._OWNED", "rooms._LIST"}

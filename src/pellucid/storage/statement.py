@@ -96,6 +96,18 @@ def listed(name: str) -> Listed:
     )
 
 
+def over(text: str, columns: dict[str, str], **params: type[sa.types.TypeEngine[Any]]) -> Statement:
+    """A statement over a parameter that is a list of objects, as JSON: `asked`. In its text, `{asked}` is what is to be
+    selected from, and `{name}` is one of its `columns`, of which each has its type."""
+    fields = ", ".join(f"{name} {type}" for name, type in columns.items())
+    general = {name: f"asked.{name}" for name in columns}
+    general["asked"] = f"json_to_recordset(CAST(:asked AS json)) AS asked({fields})"
+    sqlite = {name: f"json_extract(asked.value, '$.{name}')" for name in columns}
+    sqlite["asked"] = "json_each(:asked) AS asked"
+    params["asked"] = sa.Text
+    return Statement(written(text.format(**general), **params), sqlite=written(text.format(**sqlite), **params))
+
+
 class Ask(NamedTuple):
     """Carry this out: once with the parameters and give the rows, or once for each of several, without rows."""
 

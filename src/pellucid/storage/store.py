@@ -16,7 +16,7 @@ from .chats import Chats
 from .conversations import Conversations
 from .keys import Keys
 from .names import finds
-from .recorded import Record
+from .record_store import Record
 from .responses import Responses
 from .spaces import Spaces
 from .sqlite import Sqlite
