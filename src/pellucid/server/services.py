@@ -41,18 +41,17 @@ from ..settings import ModelCall, ToolDefinition
 from ..spaces.runtime.compression import Compressor
 from ..spaces.runtime.keeper import Pace
 from ..spaces.runtime.spaces import Spaces
-from ..storage import Store, StoredResponse, open_store
+from ..storage import AlreadyStored, Store, StoredResponse, open_store
 from ..telemetry import log, place_of
 from ..tools import AnyTool, RunContext, ServerTools, gather
 from ..upstream import UpstreamClient
 from .access.guard import Guard
 from .access.policy import Principal
 from .catalog import Catalog
-from .config import Config
+from .config import Config, RecordConfig
 from .metered import MeterStage
 from .named import functions, mcp_server, recording, seal_keys, summary_writer
 from .observe import RequestWatch, Telemetry, exporting, flush
-from .recorder import Recorder
 from .space_config import put_spaces
 
 LONGEST_COMPRESSED = 16_000
@@ -73,6 +72,9 @@ def compressor(writer: Writer | None) -> Compressor | None:
 
 
 SWEEP_SECONDS = 60.0
+
+LOOK_SECONDS = 1.0
+"""Between two looks at whether the record is to be signed."""
 
 CANCEL_SECONDS = 20.0
 """How long a cancellation may take to reach its run, on whichever replica."""
@@ -319,6 +321,49 @@ class Services:
         terms = [seconds for seconds in (server, policy) if seconds is not None]
         term = min(terms, default=math.inf)
         return time.time() + term if term < math.inf else None
+
+
+class Recorder:
+    """Makes checkpoints of what this process recorded: `seconds` after the first of it, or when there are `entries` of
+    it; and, as often, of what a replica left that is gone. `run` goes on until it is cancelled; `last` signs what is
+    left then."""
+
+    def __init__(self, store: Store, config: RecordConfig) -> None:
+        self._record = store.record
+        self._config = config
+        self._refused = 0
+
+    async def run(self) -> None:
+        signed_at = time.monotonic()
+        while True:
+            await asyncio.sleep(min(LOOK_SECONDS, self._config.seconds))
+            waited = time.monotonic() - signed_at
+            if waited >= self._config.seconds or self._record.recording.waiting >= self._config.entries:
+                await self._sign()
+                signed_at = time.monotonic()
+
+    async def last(self) -> None:
+        if self._record.recording.waiting:
+            await self._sign()
+
+    async def _sign(self) -> None:
+        try:
+            done = await self._record.sign()
+        except AlreadyStored:
+            return  # another replica does it at this moment; what it does not see is for the next time
+        except PellucidError as error:
+            log.warning("cannot sign the record: %s", error.info.message)
+            return
+        except Exception as error:
+            log.error("a fault while signing the record: %s", place_of(error))
+            return
+        if done.refused > self._refused:
+            log.error(
+                "%d chains of the record have an end that was written without this gateway's key, and are not signed; "
+                "`pellucid record verify` names them",
+                done.refused,
+            )
+        self._refused = done.refused
 
 
 class _AnyHeader(msgspec.Struct):
