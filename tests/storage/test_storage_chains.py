@@ -8,7 +8,7 @@ import time
 import pytest
 
 from pellucid.errors import RequestError
-from pellucid.storage import BrokenChain, Store, chains
+from pellucid.storage import BrokenChain, Store, responses
 from pellucid.storage.responses import GRACE
 from tests.examples import by_circle
 from tests.storage.storage_kit import Clock, response
@@ -82,10 +82,10 @@ async def test_one_that_comes_back_to_itself_ends(store: Store) -> None:
 
 
 async def test_one_longer_than_anyone_wants_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert chains.LONGEST == 10_000
+    assert responses.LONGEST == 10_000
     longest = by_circle(1_250, 10_000)
-    monkeypatch.setattr(chains, "LONGEST", longest)
-    monkeypatch.setattr(chains, "_CHAIN", chains._walk())
+    monkeypatch.setattr(responses, "LONGEST", longest)
+    monkeypatch.setattr(responses, "_CHAIN", responses._walk())
     kept = store.responses
     rows = [response(f"resp_{n}", previous_id=f"resp_{n - 1}" if n else None) for n in range(longest + 3)]
     await asyncio.gather(*map(kept.put, rows))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from pellucid.storage import ConversationEntry, Store, StoredChat, StoredConversation, forgetting, open_store
+from pellucid.storage import ConversationEntry, Store, StoredChat, StoredConversation, open_store, sqlite
 from tests.storage.space_store_kit import OWNER, ROOM, append, room, said, who
 from tests.storage.storage_kit import Clock, response
 from tests.waiting import eventually
@@ -42,8 +42,8 @@ def _files(kept: Path) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forgetting, "EVERY", 0.05)
-    monkeypatch.setattr(forgetting, "OVERDUE", 0.1)
+    monkeypatch.setattr(sqlite, "EVERY", 0.05)
+    monkeypatch.setattr(sqlite, "OVERDUE", 0.1)
 
 
 async def _gone(kept: Path) -> None:
@@ -119,14 +119,14 @@ async def test_a_reader_in_the_way_is_waited_for_and_disturbs_nobody(
 ) -> None:
     kept = tmp_path / "kept.db"
     tries = 0
-    carry_over = forgetting.Forgetting.carry_over
+    carry_over = sqlite.Forgetting.carry_over
 
-    def counted(self: forgetting.Forgetting, connection: sqlite3.Connection, usual_seconds: float) -> None:
+    def counted(self: sqlite.Forgetting, connection: sqlite3.Connection, usual_seconds: float) -> None:
         nonlocal tries
         carry_over(self, connection, usual_seconds)
         tries += 1
 
-    monkeypatch.setattr(forgetting.Forgetting, "carry_over", counted)
+    monkeypatch.setattr(sqlite.Forgetting, "carry_over", counted)
     store = await open_store(f"sqlite:///{kept}", clock=clock)
     reader = sqlite3.connect(kept, isolation_level=None)
     try:

@@ -15,7 +15,6 @@ import pytest
 
 from pellucid.storage import (
     appends,
-    chains,
     chats,
     contents,
     conversations,
@@ -27,11 +26,10 @@ from pellucid.storage import (
     record_export,
     record_store,
     responses,
-    retention,
     rooms,
     search,
+    store,
     tables,
-    turns,
     walks,
 )
 from pellucid.storage.postgres import _DIALECT as POSTGRES
@@ -44,8 +42,8 @@ from tests.storage.storage_kit import opened
 pytestmark = pytest.mark.anyio
 
 MODULES = (
-    *(appends, chains, chats, conversations, envelopes, keys, links, portions),
-    *(responses, retention, rooms, search, turns, walks),
+    *(appends, chats, conversations, envelopes, keys, links, portions),
+    *(responses, rooms, search, store, walks),
 )
 RECORD = (contents, record, record_export, record_store)
 TABLES = set(tables.metadata.tables)
@@ -60,7 +58,7 @@ SKIPS = {
     "record_store._OWNERS",
 }
 """May walk along an index past more than they ask for."""
-READS_ALL_OF_ONE_OWNER = {"retention._OWNED", "rooms._LIST"}
+READS_ALL_OF_ONE_OWNER = {"store._OWNED", "rooms._LIST"}
 
 
 def statements(*modules: ModuleType) -> Iterator[tuple[str, Statement]]:

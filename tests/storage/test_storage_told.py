@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pellucid.storage import AlreadyStored, StoreError, causes, sqlite
-from pellucid.storage.causes import Telling
-from pellucid.storage.errors import Refused, Unanswered
+from pellucid.storage import AlreadyStored, StoreError, errors, sqlite
+from pellucid.storage.errors import OutageLog, Refused, Unanswered
 from tests.service_postgres import postgres
 from tests.storage.space_store_kit import OWNER, ROOM, a_room, append, said
 from tests.storage.storage_kit import Clock, opened, response
@@ -30,7 +29,7 @@ AGAIN = ("WARNING", "the store answers again: it can be written")
 async def test_a_full_store_is_told_once_and_so_is_that_it_is_not_full_any_more(
     caplog: pytest.LogCaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(causes, "SETTLED", 0.0)
+    monkeypatch.setattr(errors, "SETTLED", 0.0)
     async with a_room(f"sqlite:///{tmp_path}/store.db") as store:
         writer: sqlite3.Connection = store._database._writer  # type: ignore[attr-defined]
         (pages,) = writer.execute("PRAGMA page_count").fetchone()
@@ -52,7 +51,7 @@ async def test_a_full_store_is_told_once_and_so_is_that_it_is_not_full_any_more(
 async def test_a_locked_store_is_told(
     caplog: pytest.LogCaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(causes, "SETTLED", 0.0)
+    monkeypatch.setattr(errors, "SETTLED", 0.0)
     monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.1)
     async with opened(f"sqlite:///{tmp_path}/store.db") as store:
         other = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
@@ -71,7 +70,7 @@ async def test_a_locked_store_is_told(
 async def test_a_server_that_goes_and_comes_is_told(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(causes, "SETTLED", 0.0)
+    monkeypatch.setattr(errors, "SETTLED", 0.0)
     with postgres() as server:
         async with opened(server.database()) as store:
             await store.responses.put(response())
@@ -95,7 +94,7 @@ async def test_a_server_that_goes_and_comes_is_told(
 
 def test_one_that_answers_every_other_time_is_not_told_each_time(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
-    telling = Telling("written", clock)
+    telling = OutageLog("written", clock)
 
     def asked(error: Exception | None = None) -> None:
         with contextlib.suppress(StoreError), telling:
@@ -105,9 +104,9 @@ def test_one_that_answers_every_other_time_is_not_told_each_time(caplog: pytest.
     for _ in range(50):
         asked(Unanswered(cause="SQLITE_FULL"))
         asked()
-        clock.now += causes.SETTLED / 2
+        clock.now += errors.SETTLED / 2
     assert lines(caplog) == [STOPPED]
-    clock.now += causes.SETTLED
+    clock.now += errors.SETTLED
     asked()
     asked()
     assert lines(caplog) == [STOPPED, AGAIN]

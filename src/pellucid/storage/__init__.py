@@ -12,11 +12,12 @@ The rules:
 * What has expired is not there for readers, whether it has been swept away yet or not.
 * A store that does not answer is a `StoreError`, at once and for every caller, until it answers again.
 
-`tables` is what is kept, `migrations` how older databases become that. `responses`, `chains`, `conversations`, `chats`,
-`spaces` (with `rooms`, `appends`, `envelopes`, `walks`, `links`, `portions`), `keys` and `retention` are what can be
+`tables` is what is kept, `migrations` how older databases become that. `responses`, `conversations`, `chats`, `spaces`
+(with `rooms`, `appends`, `envelopes`, `walks`, `links`, `portions`), `keys`, `store` and the record are what can be
 asked of it: generators that yield statements and are sent rows, so that each is written once and knows no driver
-(`statement`).
-`commit` makes one transaction of many writes, in the same manner. `sqlite` and `postgres` are the two that do I/O.
+(`statement`, which also makes one transaction of many writes). Of the record, `record` writes and signs it,
+`record_export` reads it out, `record_store` erases from it, and `contents` is what it is of. `sqlite` and `postgres`
+are the two that do I/O.
 """
 
 from .appends import Append, Head

@@ -28,8 +28,7 @@ from msgspec.structs import replace
 
 from ..errors import RequestError
 from ..record import Recording
-from . import contents, record, search, tables, turns
-from .chains import branch
+from . import contents, record, search, tables
 from .contents import RESPONSE
 from .errors import ChatBusy, ChatGone, ChatMoved
 from .names import check_names, finds
@@ -40,9 +39,12 @@ from .responses import (
     New,
     ResponseStatus,
     StoredResponse,
+    branch,
+    has_turn,
     insert,
     new_one,
     read_response,
+    touch_chat,
 )
 from .statement import Ask, Database, Op, Params, Row, Statement, each, given
 
@@ -115,9 +117,7 @@ _SIBLINGS = Statement(
 
 _before = sa.tuple_(_H.c.updated_at, _H.c.id) < sa.tuple_(given("at", sa.Double), given("before"))
 _in_order = (_H.c.updated_at.desc(), _H.c.id.desc())
-_page = sa.select(*_COLUMNS).where(
-    _H.c.owner == _owner, _alive, _before, turns.has_turn(_H.c.owner, _H.c.id, _turn_alive)
-)
+_page = sa.select(*_COLUMNS).where(_H.c.owner == _owner, _alive, _before, has_turn(_H.c.owner, _H.c.id, _turn_alive))
 _most = given("most", sa.BigInteger)
 _LIST = Statement(_page.order_by(*_in_order).limit(_most))
 
@@ -172,7 +172,7 @@ def _begin_turn(begun: _Begun) -> Op[RequestError | None]:
         return ChatBusy()
     yield from insert([new])
     yield Ask(_UPDATE, {**named, "to_title": title, "to_head": row.id})
-    yield from turns.touch(row.owner, chat.id, at=row.updated_at, until=row.expires_at)
+    yield from touch_chat(row.owner, chat.id, at=row.updated_at, until=row.expires_at)
     return None
 
 
@@ -250,8 +250,7 @@ def _turns(params: Params) -> Op[list[StoredResponse] | None]:
     chat = yield from _get(params)
     if chat is None:
         return None
-    rows = yield from branch({**params, "for_id": params["head"] or chat.head}, log=params["log"])
-    found = [read_response(row) for row in rows]
+    found = yield from branch({**params, "for_id": params["head"] or chat.head}, log=params["log"])
     if not found or found[-1].conversation_id != chat.id:
         return None
     return found

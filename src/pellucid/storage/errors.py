@@ -1,12 +1,25 @@
-"""What a store says when it cannot do what it was asked.
+"""What a store says when it cannot do what it was asked: to callers, that it does not; in the log (`OutageLog`), why.
 
 No message holds SQL or a value that was to be kept: of what the database said, only the name of the error is known.
 """
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Literal
+
 from ..errors import CONVERSATION_BUSY, CONVERSATION_MOVED, ErrorInfo, ErrorKind, PellucidError, RequestError
+from ..telemetry import log
 from ..text import brief
+
+SETTLED = 1.0
+"""Seconds without a failure, after which an answer means that it answers again: a database that does every other thing
+is not told twice each time."""
+
+SECONDS = 10.0
+"""So long the same fault is not said again."""
 
 
 class StoreError(PellucidError):
@@ -118,3 +131,35 @@ class Overtaken(PellucidError):
         super().__init__(ErrorInfo(kind="unavailable", code="overtaken", message=message))
         self.head = head
         self.version = version
+
+
+class OutageLog:
+    """Why a database does not do what it is asked: `with` it, whatever is asked is carried out.
+
+    A database has two, one for what is read and one for what is written (a full disk can be read). One line says that
+    it stopped answering, one that it answers again, and none is there for each request in between."""
+
+    def __init__(self, what: Literal["read", "written"], clock: Callable[[], float] = time.monotonic) -> None:
+        self._what = what
+        self._clock = clock
+        self._failed: float | None = None
+        """When it did last, while it does not answer."""
+        self._faults: dict[str, float] = {}
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if error is None:
+            if self._failed is not None and self._clock() - self._failed >= SETTLED:
+                self._failed = None
+                log.warning("the store answers again: it can be %s", self._what)
+        elif isinstance(error, Unanswered):
+            if self._failed is None:
+                log.warning("the store does not answer: it cannot be %s (%s)", self._what, error.cause)
+            self._failed = self._clock()
+        elif isinstance(error, Refused) and not isinstance(error, AlreadyStored) and error.cause:
+            now = self._clock()
+            if now - self._faults.get(error.cause, -SECONDS) >= SECONDS:
+                self._faults[error.cause] = now
+                log.warning("the store failed: %s", error.cause)

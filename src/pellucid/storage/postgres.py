@@ -16,11 +16,9 @@ import asyncpg
 from sqlalchemy.dialects.postgresql.asyncpg import dialect as asyncpg_dialect
 from sqlalchemy.engine import URL
 
-from .causes import Telling
-from .commit import BATCH, Write, commit
-from .errors import AlreadyStored, Refused, StoreError, Unanswered
+from .errors import AlreadyStored, OutageLog, Refused, StoreError, Unanswered
 from .migrate import LOCK, migration
-from .statement import A, Ask, Bulk, Op, R, Row
+from .statement import BATCH, A, Ask, Bulk, Op, R, Row, Write, commit
 
 READERS = 4
 CONNECT_SECONDS = 5
@@ -52,7 +50,7 @@ class Postgres:
 
     def __init__(self, dsn: str, pool: asyncpg.Pool) -> None:
         self.transactions = 0
-        self._reading, self._writing = Telling("read"), Telling("written")
+        self._reading, self._writing = OutageLog("read"), OutageLog("written")
         self._dsn = dsn
         self._pool = pool
         self._closed = False

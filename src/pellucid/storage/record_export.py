@@ -19,11 +19,10 @@ from ..record import Begin, CheckpointLine, End, EntryLine, KeyLine, Line, Scope
 from ..record.keys import read_body
 from ..record.lines import content_of
 from . import contents, tables
-from .commit import COMMIT, SNAPSHOT
 from .contents import ENVELOPE, ITEM, RESPONSE, as_bytes
 from .record import read_more
 from .responses import UNFINISHED
-from .statement import Ask, Op, Params, Row, Statement, given
+from .statement import COMMIT, SNAPSHOT, Ask, Op, Params, Row, Statement, given
 
 PAGE = 200
 """So many entries are read at once, with their contents."""

@@ -7,8 +7,9 @@ The rules:
 * Whoever did not hear that it was done may ask the same again. It finds its own there, and that is as good as done.
 * Who may write that end is a matter of fences: whoever begins it or takes it over does so under a number, and an end
   under a lower number than the last comes too late.
-* What search is to find of a response is there when the response is, and goes with it. A chat's turn is news of its
-  chat, and its last one takes it along.
+* What search is to find of a response is there when the response is, and goes with it.
+* A response may be a turn of a chat. It is news of its chat when it begins and when it ends; the chat expires no sooner
+  than it; and the last one takes the chat along. That is done in the transaction in which the response is written.
 * A conversation that goes on keeps its beginning: all that a response builds on expires no sooner than it does. So
   that a turn does not touch all turns before it, they get a little more than they need (`GRACE`), though never more
   than what they build on has. So the first on the way up that has enough is where the walk may end.
@@ -24,12 +25,12 @@ import msgspec
 import sqlalchemy as sa
 from msgspec.structs import replace
 
+from ..errors import RequestError
 from ..record import Recording
-from . import contents, record, search, tables, turns
-from .chains import chain
+from . import contents, record, search, tables
 from .contents import RESPONSE
 from .conversations import ConversationEntry, add, appending
-from .errors import AlreadyStored
+from .errors import AlreadyStored, BrokenChain
 from .names import check_names, finds
 from .statement import Ask, Database, Op, Params, Row, Statement, each, given, written
 
@@ -39,6 +40,8 @@ UNFINISHED: tuple[ResponseStatus, ...] = ("queued", "in_progress")
 GRACE = 0.05
 GRACE_SECONDS = 86400.0
 """What a response builds on lives on by this share of the response's own time, and by this long at most."""
+LONGEST = 10_000
+"""Responses in a conversation."""
 
 
 class StoredResponse(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +80,7 @@ assert set(UNFINISHED) < set(get_args(ResponseStatus))
 
 # ---------------------------------------------------------------------------------------------- statements
 
-_R, _B, _I = tables.responses, tables.bodies, tables.items
+_R, _B, _I, _H, _T = tables.responses, tables.bodies, tables.items, tables.chats, tables.texts
 NARROW = [name for name in _R.c.keys() if name != "fence"]  # noqa: SIM118 (a collection of columns is no dict)
 _BODY = ["header", "input", "messages", "error"]
 
@@ -147,6 +150,26 @@ def _lengthening() -> Statement:
 
 _LENGTHEN = _lengthening()
 
+
+def _walk(*more: sa.ColumnElement[Any]) -> Statement:
+    first = sa.select(_R.c.owner, _R.c.id, _R.c.previous_id, sa.literal_column("0", sa.Integer).label("steps"))
+    up = first.where(_mine, _alive).cte("up", recursive=True)
+    # The owner is taken along, although it stays the same: so each row is looked up by its whole key, and no planner
+    # is led to read all that this owner has.
+    before = sa.and_(_R.c.owner == up.c.owner, _R.c.id == up.c.previous_id)
+    further = sa.select(_R.c.owner, _R.c.id, _R.c.previous_id, up.c.steps + 1).join(up, before)
+    up = up.union_all(further.where(_alive, up.c.steps < LONGEST))
+    way = (
+        sa.select(up.c.owner, up.c.id, sa.func.min(up.c.steps).label("steps")).group_by(up.c.owner, up.c.id).subquery()
+    )
+    with_bodies = way.join(_R, sa.and_(_R.c.owner == way.c.owner, _R.c.id == way.c.id)).join(
+        _B, sa.and_(_B.c.owner == way.c.owner, _B.c.response_id == way.c.id)
+    )
+    return Statement(sa.select(*_columns, *more).select_from(with_bodies).order_by(way.c.steps.desc()))
+
+
+_CHAIN, _CHAIN_WITH_LOGS = _walk(), _walk(_B.c.log)
+
 _DELETE = Statement(sa.delete(_R).where(_mine, _alive).returning(_R.c.conversation_id))
 _DELETE_BODY = Statement(sa.delete(_B).where(_B.c.owner == _owner, _B.c.response_id == _id))
 _listed_ids = "(SELECT item_ids FROM response_bodies WHERE owner = :for_owner AND response_id = :for_id)"
@@ -174,6 +197,30 @@ _DELETE_UNLISTED = Statement(
 _DELETE_TEXT = search.removal(search.CHATS)
 DELETE_WITH = (_DELETE_LISTED, _DELETE_UNLISTED, _DELETE_BODY, _DELETE_TEXT)
 """What goes with a response, `for_id` of `for_owner`: its items before its body, which lists them."""
+
+
+def has_turn(owner: Any, chat: Any, *more: Any) -> sa.ColumnElement[bool]:
+    """Whether a chat has one. The newest is asked for: without an order, SQLite looks through all that an owner has."""
+    one: sa.Select[Any] = sa.select(sa.literal_column("1"))
+    newest = one.where(_R.c.owner == owner, _R.c.conversation_id == chat, *more).order_by(_R.c.created_at.desc())
+    return newest.limit(sa.literal_column("1")).scalar_subquery().is_not(None)
+
+
+_its_chat = sa.and_(_H.c.owner == _owner, _H.c.id == _id)
+_at, _until = given("at", sa.Double), given("until", sa.Double)
+_TOUCH = Statement(
+    sa.update(_H)
+    .where(_its_chat)
+    .values(
+        updated_at=sa.case((_H.c.updated_at < _at, _at), else_=_H.c.updated_at),
+        expires_at=sa.case((_H.c.expires_at < given("least", sa.Double), _until), else_=_H.c.expires_at),
+    )
+)
+EMPTIED = (
+    Statement(sa.delete(_H).where(_its_chat, ~has_turn(_owner, _id))),
+    Statement(sa.delete(_T).where(search.one_of(search.CHATS), ~sa.exists().where(_its_chat))),
+)
+"""What goes with the last turn of a chat, `for_id` of `for_owner`: the chat, and its title. With another, nothing."""
 
 _FIND_ITEM = Statement(
     sa.select(_I.c.response_id)
@@ -266,7 +313,7 @@ def _end(new: New) -> Op[bool]:
     if (chat := ended[0][0]) is not None:
         if text := _searched_text(response, chat):
             yield from search.put(text)
-        yield from turns.touch(response.owner, chat, at=response.updated_at, until=response.expires_at)
+        yield from touch_chat(response.owner, chat, at=response.updated_at, until=response.expires_at)
     return True
 
 
@@ -309,11 +356,35 @@ def delete(params: Params) -> Op[bool]:
     for statement in DELETE_WITH:
         yield Ask(statement, params)
     if (chat := gone[0][0]) is not None:
-        for statement in turns.EMPTIED:
+        for statement in EMPTIED:
             yield Ask(statement, {**params, "for_id": chat})
     scope = contents.of_response(params["for_id"], chat)
     yield from record.end_of(params, [record.Gone(params["for_owner"], scope, RESPONSE, params["for_id"])])
     return True
+
+
+def touch_chat(owner: str, chat: str, *, at: float, until: float | None) -> Op[None]:
+    """A turn of a chat, which expires at `until`, was begun or has ended: Unix times in seconds."""
+    least = math.inf if until is None else until
+    yield Ask(_TOUCH, {"for_owner": owner, "for_id": chat, "at": at, "least": least, "until": until})
+
+
+def branch(params: Params, *, log: bool) -> Op[list[StoredResponse]]:
+    """A response and as much of what it builds on as is there, oldest first."""
+    return [read_response(row) for row in (yield Ask(_CHAIN_WITH_LOGS if log else _CHAIN, params))]
+
+
+def _chain(params: Params) -> Op[list[StoredResponse]]:
+    turns = yield from branch(params, log=False)
+    if turns and (missing := turns[0].previous_id) is not None:
+        if len(turns) > LONGEST or any(turn.id == missing for turn in turns):
+            raise RequestError(
+                f"this conversation is longer than {LONGEST} responses; begin a new one",
+                code="conversation_too_long",
+                param="previous_response_id",
+            )
+        raise BrokenChain(missing)
+    return turns
 
 
 def _find_item(params: Params) -> Op[str | None]:
@@ -392,8 +463,7 @@ class Responses:
 
         Raises `BrokenChain` if one that it builds on is gone, `RequestError` if there are more than anyone can want
         (10,000)."""
-        rows = await self._database.read(chain, self._asked(owner, id))
-        return [read_response(row) for row in rows] if rows else None
+        return await self._database.read(_chain, self._asked(owner, id)) or None
 
     @finds(False)
     async def delete(self, owner: str, id: str) -> bool:

@@ -3,7 +3,7 @@
 SQLite has one writer at a time anyway, and what a write costs is the wait for the disk. So all writes go through one
 thread, and what gathers while it waits becomes the next transaction (`commit`). Readers have connections of their own
 and wait for nobody (WAL). `synchronous=FULL`: what was acknowledged outlives a loss of power, not just of the process.
-What is deleted is overwritten, also in the log of changes (`forgetting`). Several processes may share a file.
+What is deleted is overwritten, also in the log of changes (`Forgetting`). Several processes may share a file.
 
 A store without a file has one connection, which all take turns at.
 """
@@ -24,12 +24,9 @@ from typing import Any, NamedTuple
 
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 
-from .causes import Telling
-from .commit import BATCH, Write, commit
-from .errors import AlreadyStored, Refused, StoreError, Unanswered
-from .forgetting import Forgetting
+from .errors import AlreadyStored, OutageLog, Refused, StoreError, Unanswered
 from .migrate import migration
-from .statement import A, Ask, Bulk, Op, R, Row
+from .statement import BATCH, A, Ask, Bulk, Op, R, Row, Write, commit
 
 READERS = 3
 CACHE_KIB = 8_192
@@ -39,6 +36,12 @@ LOG_PAGES = 4_000
 written once: 16 MB."""
 BUSY_SECONDS = 10
 """So long one process waits for another's transaction."""
+EVERY = 1.0
+"""Seconds between two times that the log of changes is emptied because something was erased."""
+OVERDUE = 5.0
+"""After so many more it is done although others wait to write."""
+PATIENCE_MS = 100
+"""So long it waits for readers, and writers wait for it."""
 
 _DIALECT = sqlite_dialect()
 
@@ -62,7 +65,7 @@ class Sqlite:
 
     def __init__(self, path: str | None) -> None:
         self.transactions = 0
-        self._reading, self._writing = Telling("read"), Telling("written")
+        self._reading, self._writing = OutageLog("read"), OutageLog("written")
         self._path = path
         self._closed = False
         self._waiting: SimpleQueue[_Waiting | None] = SimpleQueue()
@@ -203,6 +206,51 @@ class Sqlite:
             mine = [(one.done, outcome) for one, outcome in zip(batch, outcomes, strict=True) if one.loop is loop]
             with suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 loop.call_soon_threadsafe(_tell, mine)
+
+
+class Forgetting:
+    """What was erased goes from the log of changes too. `path` is None for a store in memory, which has none.
+
+    A page that was overwritten still stands in the log (`-wal`) as it was, until the log is begun anew. So after
+    something was erased, the log is carried over into the file and emptied: by the writer, when nobody waits for it,
+    and at most once a second. A reader who is in the middle of something, of this process or another, may be in the
+    way: then it is tried again. What an earlier process left in the log may hold what it erased, and is treated so."""
+
+    def __init__(self, path: str | None) -> None:
+        self._path = path
+        self._due: float | None = None
+        self._last = -EVERY
+        if path is not None:
+            with suppress(OSError):
+                if os.path.getsize(f"{path}-wal"):
+                    self.mark()
+
+    def mark(self) -> None:
+        """Something was erased."""
+        if self._path is not None and self._due is None:
+            self._due = max(time.monotonic(), self._last + EVERY)
+
+    def rest(self) -> float | None:
+        """How many seconds the writer may wait for something to write. None: for ever."""
+        return None if self._due is None else max(0.0, self._due - time.monotonic())
+
+    @property
+    def overdue(self) -> bool:
+        return self._due is not None and time.monotonic() > self._due + OVERDUE
+
+    def carry_over(self, connection: sqlite3.Connection, usual_seconds: float) -> None:
+        """Empty the log, if there is need. `usual_seconds`: how long the connection waits for others otherwise."""
+        if self._due is None:
+            return
+        done = False
+        with suppress(sqlite3.Error):
+            connection.execute(f"PRAGMA busy_timeout = {PATIENCE_MS}")
+            try:
+                done = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
+            finally:
+                connection.execute(f"PRAGMA busy_timeout = {round(usual_seconds * 1000)}")
+        self._last = time.monotonic()
+        self._due = None if done else self._last + EVERY
 
 
 def _tell(outcomes: list[tuple[asyncio.Future[Any], Any]]) -> None:

@@ -1,9 +1,14 @@
-"""A store, from its URL."""
+"""A store, from its URL; and what is not to be kept in it any longer: what is due, and what was one tenant's.
+
+Each goes with all that belongs to it. A chat's turns do not belong to it here: they are due by themselves, and the last
+of them takes the chat along, if that has not gone before. Both go in small steps, so that no transaction keeps the
+others waiting for long. The record says what went, and why.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, make_url
@@ -11,18 +16,80 @@ from sqlalchemy.exc import ArgumentError
 
 from ..errors import ConfigError
 from ..record import Recording
-from . import retention, search
+from . import contents, record, search, tables
 from .chats import Chats
+from .contents import ITEM, RESPONSE
 from .conversations import Conversations
 from .keys import Keys
 from .names import finds
 from .record_store import Record
-from .responses import Responses
+from .responses import DELETE_WITH, EMPTIED, Responses
 from .spaces import Spaces
 from .sqlite import Sqlite
-from .statement import Ask, Database, Op, Params, Statement, each
+from .statement import Ask, Database, Op, Params, Row, Statement, each, given
 
+STEP = 500
+"""So many rows go in one transaction."""
+
+_R, _C, _E, _H, _K = tables.responses, tables.conversations, tables.entries, tables.chats, tables.keys
 _ANYTHING = Statement(sa.select(sa.literal_column("1")))
+_owner, _id = given("for_owner"), given("for_id")
+_now, _most = given("now", sa.Double), given("most", sa.BigInteger)
+
+
+def _first(table: sa.Table, chosen: sa.ColumnElement[bool], *order: sa.ColumnElement[object]) -> Statement:
+    some = sa.select(table.c.owner, table.c.id).where(chosen).order_by(*order).limit(_most)
+    row = sa.tuple_(table.c.owner, table.c.id)
+    chat = _R.c.conversation_id if table is _R else sa.null()
+    return Statement(sa.delete(table).where(row.in_(some)).returning(table.c.owner, table.c.id, chat))
+
+
+_DUE = [(table, _first(table, table.c.expires_at <= _now, table.c.expires_at)) for table in (_H, _R, _C)]
+_OWNED = [(table, _first(table, table.c.owner == _owner, table.c.id)) for table in (_H, _R, _C, _K)]
+_WITH = {
+    _R: list(DELETE_WITH),
+    _C: [Statement(sa.delete(_E).where(_E.c.owner == _owner, _E.c.conversation_id == _id))],
+    _H: [search.removal(search.CHATS)],  # its title
+    _K: [],
+}
+
+
+def _delete(chosen: list[tuple[sa.Table, Statement]], params: Params) -> Op[int]:
+    gone = 0
+    for table, first in chosen:
+        rows = yield Ask(first, {**params, "most": params["most"] - gone})
+        if rows:
+            for statement in _WITH[table]:
+                yield Ask(statement, [{"for_owner": owner, "for_id": id} for owner, id, _ in rows])
+        if chats := {(owner, chat) for owner, _, chat in rows if chat is not None}:
+            for statement in EMPTIED:
+                yield Ask(statement, [{"for_owner": owner, "for_id": chat} for owner, chat in sorted(chats)])
+        yield from record.end_of(params, _recorded(table, rows))
+        gone += len(rows)
+    return gone
+
+
+def _recorded(table: sa.Table, rows: list[Row]) -> Iterator[record.Gone]:
+    for owner, id, chat in rows:
+        if table is _R:
+            yield record.Gone(owner, contents.of_response(id, chat), RESPONSE, id)
+        elif table is _C:
+            yield record.Gone(owner, contents.of_conversation(id), ITEM, None)
+
+
+def _expire(params: Params) -> Op[int]:
+    return (yield from _delete(_DUE, {**params, "why": "expired"}))
+
+
+def _erase(params: Params) -> Op[int]:
+    return (yield from _delete(_OWNED, {**params, "why": "erased"}))
+
+
+_EXPIRE_EACH, _ERASE_EACH, _MERGE_EACH = each(_expire), each(_erase), each(search.merge)
+
+
+def _check(params: Params) -> Op[None]:
+    yield Ask(_ANYTHING, params)
 
 
 class Store:
@@ -55,7 +122,7 @@ class Store:
         """Delete what is due, with all that belongs to it; at most `limit` responses, conversations and chats. How
         many. Spaces are never due; what a removal of one left that was broken off is taken away."""
         await self.spaces.sweep()
-        return await self._in_steps(retention.expire, {"now": now, "recording": self._recording}, limit)
+        return await self._in_steps(_EXPIRE_EACH, {"now": now, "recording": self._recording}, limit)
 
     @finds(0)
     async def erase(self, owner: str) -> int:
@@ -63,7 +130,7 @@ class Store:
 
         What it does at the same time is not prevented; let nobody in before."""
         asked = {"for_owner": owner, "now": self._clock(), "recording": self._recording}
-        gone = await self._in_steps(retention.erase, asked, None)
+        gone = await self._in_steps(_ERASE_EACH, asked, None)
         for space in await self.spaces.list(owner):
             gone += await self.spaces.remove(owner, space.name)
         await self.spaces.sweep()
@@ -79,19 +146,12 @@ class Store:
     async def _in_steps(self, op: Callable[[list[Params]], Op[list[int]]], params: Params, limit: int | None) -> int:
         gone = 0
         while limit is None or gone < limit:
-            step = retention.STEP if limit is None else min(retention.STEP, limit - gone)
+            step = STEP if limit is None else min(STEP, limit - gone)
             some = await self._database.write(op, {**params, "most": step})
             gone += some
             if some < step:
                 break
         return gone
-
-
-_MERGE_EACH = each(search.merge)
-
-
-def _check(params: Params) -> Op[None]:
-    yield Ask(_ANYTHING, params)
 
 
 async def open_store(url: str, *, clock: Callable[[], float] = time.time, recording: Recording | None = None) -> Store:
