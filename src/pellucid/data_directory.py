@@ -11,10 +11,13 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import mkstemp
+from typing import NamedTuple
+
+from .errors import ConfigError
 
 
 def data_directory(environ: Mapping[str, str] = os.environ) -> Path:
@@ -71,6 +74,37 @@ def replace_secret(path: Path, data: bytes) -> None:
     """Put a file that holds `data` in the place of the one that is there. Raises `OSError`."""
     with _temporary(path, data) as new:
         os.replace(new, path)
+
+
+class SecretFile(NamedTuple):
+    """Keys in a file, by what messages call them. Each method raises `ConfigError`, which names the file."""
+
+    name: str
+    missing: str
+    """What is said where there is no file."""
+    variable: str
+    """The environment variable that may hold them instead."""
+
+    def from_environment(self, environ: Mapping[str, str] | None = None) -> str | None:
+        value = (os.environ if environ is None else environ).get(self.variable, "")
+        return value if value.strip() else None
+
+    def read(self, path: Path) -> tuple[bytes, os.stat_result]:
+        try:
+            return read_secret(path)
+        except FileNotFoundError:
+            raise ConfigError([f"{path}: {self.missing}"]) from None
+        except OSError as error:
+            raise ConfigError([f"{path}: {self.name} cannot be read: {error.strerror}"]) from None
+
+    def ensure(self, path: Path, make: Callable[[], bytes]) -> None:
+        """The file, with what `make` gives if it is not there."""
+        try:
+            if not path.exists():
+                create_secret(path, make())
+        except OSError as error:
+            told = f"{path}: {self.name} cannot be made: {error.strerror}; or set {self.variable}"
+            raise ConfigError([told]) from None
 
 
 @contextmanager

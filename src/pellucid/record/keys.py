@@ -19,7 +19,6 @@ JSON and the signature.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
@@ -40,12 +39,15 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
-from ..data_directory import create_secret, read_secret
+from ..data_directory import SecretFile
 from ..errors import ConfigError
 from .chain import Head, canonical
 
-ENV = "PELLUCID_RECORD_KEY"
-"""The variable that may hold the key, as PEM."""
+_FILE = SecretFile(
+    "the record's key",
+    "there is no key to sign the record with; `pellucid serve` makes it once",
+    "PELLUCID_RECORD_KEY",
+)
 
 _SIGNED = b"pellucid/checkpoint/1\n"
 _SEAL = b"pellucid/record/seal/1\n"
@@ -198,25 +200,13 @@ def ensure_record_keys(path: Path) -> RecordKeys:
     `ConfigError`."""
     if (keys := _in_environment()) is not None:
         return keys
-    try:
-        if not path.exists():
-            create_secret(path, Signer.generate().pem())
-    except OSError as error:
-        raise ConfigError([f"{path}: the record's key cannot be made: {error.strerror}; or set {ENV}"]) from None
+    _FILE.ensure(path, lambda: Signer.generate().pem())
     return read_record_keys(path)
 
 
 def read_record_keys(path: str | Path) -> RecordKeys:
     """Those in the file. Raises `ConfigError` if it is not there, not right, or readable by others."""
-    try:
-        data, _ = read_secret(Path(path))
-    except FileNotFoundError:
-        raise ConfigError(
-            [f"{path}: there is no key to sign the record with; `pellucid serve` makes it once"]
-        ) from None
-    except OSError as error:
-        raise ConfigError([f"{path}: the record's key cannot be read: {error.strerror}"]) from None
-    return _private(data, str(path))
+    return _private(_FILE.read(Path(path))[0], str(path))
 
 
 def read_public_keys(path: Path) -> Trusted:
@@ -251,8 +241,8 @@ def read_signers(pem: bytes, where: str) -> tuple[list[Signer], list[bytes]]:
 
 
 def _in_environment() -> RecordKeys | None:
-    value = os.environ.get(ENV, "")
-    return _private(value.encode(), ENV) if value.strip() else None
+    value = _FILE.from_environment()
+    return _private(value.encode(), _FILE.variable) if value is not None else None
 
 
 def _private(pem: bytes, where: str) -> RecordKeys:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..data_directory import create_secret, read_secret, replace_secret
+from ..data_directory import SecretFile, replace_secret
 from ..errors import ConfigError
 from ..telemetry import log
 from .keys import Keys
@@ -16,13 +16,15 @@ from .keys import Keys
 ENV = "PELLUCID_SEAL_KEYS"
 """The variable that may hold the keys, as the JSON of `Keys`."""
 
+_FILE = SecretFile("the seal keys", "there are no seal keys; `pellucid serve` makes them once", ENV)
+
 _Stamp = tuple[int, int, int]
 
 
 def env_keys(environ: Mapping[str, str] | None = None) -> Keys | None:
     """The keys that the environment holds, or None. Raises `ConfigError`."""
-    value = (os.environ if environ is None else environ).get(ENV, "")
-    return Keys.from_json(value, ENV) if value.strip() else None
+    value = _FILE.from_environment(environ)
+    return Keys.from_json(value, ENV) if value is not None else None
 
 
 def read_keys(path: str | Path) -> Keys:
@@ -32,12 +34,7 @@ def read_keys(path: str | Path) -> Keys:
 
 def ensure_keys(path: str | Path) -> Keys:
     """The keys in the file, which is made with one new key if it is not there. Raises `ConfigError`."""
-    path = Path(path)
-    try:
-        if not path.exists():
-            create_secret(path, Keys.generate().to_json())
-    except OSError as error:
-        raise ConfigError([f"{path}: the seal keys cannot be made: {error.strerror}; or set {ENV}"]) from None
+    _FILE.ensure(Path(path), lambda: Keys.generate().to_json())
     return read_keys(path)
 
 
@@ -80,12 +77,7 @@ class KeyFile:
 
 
 def _read(path: Path) -> tuple[Keys, _Stamp]:
-    try:
-        data, status = read_secret(path)
-    except FileNotFoundError:
-        raise ConfigError([f"{path}: there are no seal keys; `pellucid serve` makes them once"]) from None
-    except OSError as error:
-        raise ConfigError([f"{path}: the seal keys cannot be read: {error.strerror}"]) from None
+    data, status = _FILE.read(path)
     return Keys.from_json(data, str(path)), _stamp(status)
 
 
