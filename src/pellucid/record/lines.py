@@ -76,14 +76,7 @@ class EntryLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
 
     @property
     def entry(self) -> Entry:
-        return Entry(
-            number=self.number,
-            at=self.at,
-            kind=self.kind,
-            subject=self.subject,
-            digest=self.digest,
-            more=self.more,
-        )
+        return Entry(**{name: getattr(self, name) for name in Entry.__struct_fields__})
 
     @property
     def kept(self) -> bytes | None:

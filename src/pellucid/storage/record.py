@@ -241,14 +241,14 @@ _SIGNED = Statement(
 )
 
 
-class Step(NamedTuple):
-    """What came of the next chains, in their order."""
+class Signatures(NamedTuple):
+    """What came of signing, or accepting, the next chains in their order."""
 
-    done: int
-    """So many are in a checkpoint now, or were accepted."""
+    signed: int
+    """So many chains are in a new checkpoint, or were accepted."""
     refused: int
-    """So many are not what this gateway left there."""
-    after: Params | None
+    """So many have an end that was written without the key, and were not signed."""
+    after: Params | None = None
     """Where to go on; None: all were looked at."""
 
 
@@ -257,23 +257,23 @@ def some(_: None) -> Op[bool]:
     return bool((yield Ask(_SOME, {})))
 
 
-def sign(params: Params) -> Op[Step]:
+def sign(params: Params) -> Op[Signatures]:
     """The next of those that went on since the last checkpoint: `recording`, `signer`, `at`, and `after_owner` and
     `after_scope` of the step before."""
     rows = yield Ask(_UNSIGNED, params)
     right = [row for row in rows if _sealed(params["recording"], row)]
     if right:
         yield from _checkpoints(params["recording"], params["signer"], params["at"], right)
-    return Step(len(right), len(rows) - len(right), _after(rows))
+    return Signatures(len(right), len(rows) - len(right), _after(rows))
 
 
-def accept(params: Params) -> Op[Step]:
+def accept(params: Params) -> Op[Signatures]:
     """Take the next of the ends that were written without the key as they are, and say so in their chains. As `sign`,
     without a signer; `only_owner` and `only_scope`, or None, choose."""
     rows = yield Ask(_ENDS, params)
     noted = [Noted(row[0], row[1], "accepted", "") for row in rows if not _sealed(params["recording"], row)]
     yield from append(params["recording"], params["at"], noted, accept=True)
-    return Step(len(noted), 0, _after(rows))
+    return Signatures(len(noted), 0, _after(rows))
 
 
 def _after(rows: list[Row]) -> Params | None:

@@ -9,7 +9,6 @@ space, what was said goes and its place stays; of a conversation or a chat, all 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import sqlalchemy as sa
 
@@ -19,7 +18,7 @@ from . import chats, conversations, envelopes, record, record_export, responses,
 from .contents import ENVELOPE, ITEM, RESPONSE
 from .errors import StoreError
 from .names import finds, storable
-from .record import Step, milliseconds
+from .record import Signatures, milliseconds
 from .statement import Ask, Bulk, Database, Op, Params, Statement, each, given, listed
 
 STEP = 200
@@ -79,15 +78,6 @@ _SIGN_EACH, _ACCEPT_EACH = each(record.sign), each(record.accept)
 _ERASE_EACH, _ERASE_PLACE_EACH = each(_erase), each(_erase_place)
 
 
-class Signatures(NamedTuple):
-    """What came of signing."""
-
-    signed: int
-    """So many chains are in a new checkpoint."""
-    refused: int
-    """So many have an end that was written without the key, and were not signed."""
-
-
 class _Stopped(Exception):
     """Whoever is told does not want more."""
 
@@ -118,15 +108,15 @@ class Record:
         many there were. Of everything, one owner's, or one scope."""
         return (await self._through(_ACCEPT_EACH, {"only_owner": owner, "only_scope": scope})).signed
 
-    async def _through(self, op: Bulk[Params, Step], params: Params) -> Signatures:
+    async def _through(self, op: Bulk[Params, Signatures], params: Params) -> Signatures:
         """All chains, step by step."""
-        done = refused = 0
+        signed = refused = 0
         after: Params | None = {"after_owner": "", "after_scope": ""}
         while after is not None:
             now = {"recording": self.recording, "at": milliseconds(self._clock())}
             step = await self._database.write(op, {**params, **now, **after})
-            done, refused, after = done + step.done, refused + step.refused, step.after
-        return Signatures(done, refused)
+            signed, refused, after = signed + step.signed, refused + step.refused, step.after
+        return Signatures(signed, refused)
 
     async def tell(
         self,
