@@ -182,10 +182,10 @@ def test_a_replay_is_what_was_said_flagged(told: Served) -> None:
 
 def test_a_replaying_socket_takes_nothing_and_nobody_sees_it(told: Served) -> None:
     said = read(told, "envelopes?limit=500")
-    url = f"ws://127.0.0.1:{told.port}/spaces/past/ws?replay=original&speed=0.5&view=full"
+    url = f"ws://127.0.0.1:{told.port}/spaces/past/ws?replay=original&speed=0.01&view=full"
     with connect(url, additional_headers={"Authorization": f"Bearer {token('past', 'human')}"}, proxy=None) as made:
         client = Client(made)
-        assert client.until("system/welcome")["payload"]["replay"]["speed"] == 0.5
+        assert client.until("system/welcome")["payload"]["replay"]["speed"] == 0.01
         client.send(kind="chat", payload={"text": "Hello?"})
         assert client.until("system/error")["payload"]["code"] == "read_only"
     with connect(
