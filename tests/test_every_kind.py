@@ -7,8 +7,7 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from pellucid.emit import whole_part
-from pellucid.errors import ErrorInfo, RequestError
+from pellucid.errors import RequestError
 from pellucid.events import (
     DELTA_OF,
     ITEM_OF,
@@ -16,9 +15,6 @@ from pellucid.events import (
     Event,
     FinalResultEvent,
     FunctionToolCallEvent,
-    FunctionToolResultEvent,
-    ItemEndEvent,
-    ItemStartEvent,
     PartDelta,
     PartDeltaEvent,
     ResponseEndEvent,
@@ -62,6 +58,7 @@ from pellucid.providers.profiles import builtin_profiles
 from pellucid.providers.wires import WIRES
 from pellucid.settings import ModelCall
 from tests.cases import Cases
+from tests.every_event import a_turn, every_event
 
 PARTS: list[ModelResponsePart] = [
     ThinkingPart("thought", signature="s", provider_name="p"),
@@ -128,25 +125,6 @@ def test_a_protocol_names_every_kind_of_event_as_shown_or_not(protocol: str) -> 
     assert set(get_args(Event)) - {PartDeltaEvent} - set(HANDLERS[protocol]) == NOT_SHOWN[protocol]
 
 
-def a_turn(part: ModelResponsePart) -> list[Event]:
-    kind = ITEM_OF[type(part)]
-    return [
-        ResponseStartEvent(Origin("p", "w", "m")),
-        ItemStartEvent(0, kind, id="x_1"),
-        *whole_part(0, part, None),
-        ItemEndEvent(0),
-        ResponseEndEvent("stop"),
-    ]
-
-
-def sealed_turn(part: ModelResponsePart) -> list[Event]:
-    """The same, with a seal on its item."""
-    return [
-        msgspec.structs.replace(event, seal="seal") if isinstance(event, ItemEndEvent) else event
-        for event in a_turn(part)
-    ]
-
-
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.part_kind)
 def test_a_turn_of_every_kind_is_legal_and_can_be_spoken(part: ModelResponsePart) -> None:
     events = [*a_turn(part), RunEndEvent("completed")]
@@ -158,25 +136,8 @@ def test_a_turn_of_every_kind_is_legal_and_can_be_spoken(part: ModelResponsePart
 
 
 def test_every_event_has_a_place_in_the_protocol() -> None:
-    call = ToolCallPart("f", "{}", "c1")
-    between: list[Event] = [
-        SideEvent("a", "b", 1),
-        FunctionToolCallEvent(call),
-        FunctionToolResultEvent(ToolReturnPart("f", "1", "c1"), "fco_1"),
-        FinalResultEvent(),
-        ResponseStartEvent(Origin("p", "w", "m")),
-        ItemStartEvent(0, "reasoning", id="rs_1"),
-        SummaryEvent(0, "in short"),
-        ItemEndEvent(0),
-        ErrorEvent(ErrorInfo("model_error", "broke")),
-        ResponseEndEvent("error"),
-        RunEndEvent("failed", error=ErrorInfo("model_error", "broke")),
-    ]
-    events = [*a_turn(call), *between]
-    fold(events)
-    assert {type(event) for event in events} | {PartDeltaEvent} == set(get_args(Event))
     encoder = Encoder(parse_request(b'{"input":"x"}').response("resp_1", "m", 0))
-    assert verify(encoder.start() + encoder.feed(events, 0)) == []
+    assert verify(encoder.start() + encoder.feed(every_event(), 0)) == []
 
 
 AGUI = {
@@ -193,7 +154,7 @@ def test_every_part_has_a_place_in_ag_ui(dialect: agui.DialectName) -> None:
     with Cases() as case:
         for part in PARTS:
             encoder = agui.Encoder("t", "r", dialect)
-            stream = encoder.start() + encoder.feed([*sealed_turn(part), RunEndEvent("completed")], 0)
+            stream = encoder.start() + encoder.feed([*a_turn(part, "seal"), RunEndEvent("completed")], 0)
             events = [msgspec.json.decode(line.removeprefix(b"data: ")) for line in stream.split(b"\n\n")[:-1]]
             types = [event["type"] for event in events]
             content = AGUI.get(part.part_kind)
@@ -210,17 +171,7 @@ def test_every_part_has_a_place_in_ag_ui(dialect: agui.DialectName) -> None:
 
 @pytest.mark.parametrize("dialect", agui.DIALECTS)
 def test_every_event_has_a_place_in_ag_ui(dialect: agui.DialectName) -> None:
-    call = ToolCallPart("f", "{}", "c1")
-    events: list[Event] = [
-        *a_turn(call),
-        *(agui.CustomEvent(name="n", value=1).as_side_event(), SideEvent("a", "b", 1)),
-        *(FunctionToolCallEvent(call), FunctionToolResultEvent(ToolReturnPart("f", "1", "c1"), "fco_1")),
-        *(FinalResultEvent(), ResponseStartEvent(Origin("p", "w", "m"))),
-        *(ItemStartEvent(0, "reasoning", id="rs_1"), SummaryEvent(0, "in short"), ItemEndEvent(0)),
-        *(ErrorEvent(ErrorInfo("model_error", "broke")), ResponseEndEvent("error")),
-        RunEndEvent("failed", error=ErrorInfo("model_error", "broke")),
-    ]
-    assert {type(event) for event in events} == set(get_args(Event))
+    events: list[Event] = [agui.CustomEvent(name="n", value=1).as_side_event(), *every_event()]
     encoder = agui.Encoder("t", "r", dialect)
     stream = encoder.start() + encoder.feed(events, 0)
     said = [msgspec.json.decode(line.removeprefix(b"data: ")) for line in stream.split(b"\n\n")[:-1]]
@@ -260,17 +211,7 @@ def test_every_part_has_a_place_in_the_chat(part: ModelResponsePart) -> None:
 
 
 def test_every_event_has_a_place_in_the_chat() -> None:
-    call = ToolCallPart("f", "{}", "c1")
-    events: list[Event] = [
-        *a_turn(call),
-        *(SideEvent("a", "b", 1), FunctionToolCallEvent(call)),
-        *(FunctionToolResultEvent(ToolReturnPart("f", "1", "c1"), "fco_1"), FinalResultEvent()),
-        *(ResponseStartEvent(Origin("p", "w", "m")), ItemStartEvent(0, "reasoning", id="rs_1")),
-        *(SummaryEvent(0, "in short"), ItemEndEvent(0), ErrorEvent(ErrorInfo("model_error", "broke"))),
-        *(ResponseEndEvent("error"), RunEndEvent("failed", error=ErrorInfo("model_error", "broke"))),
-    ]
-    assert {type(event) for event in events} == set(get_args(Event))
-    types = [frame["type"] for frame in told_in_chat(events)]
+    types = [frame["type"] for frame in told_in_chat(every_event())]
     assert types[-2:] == ["message_error", "message_final"]
     assert "tool_result" in types
 
@@ -299,22 +240,12 @@ def told_to_the_ai_sdk(events: list[Event]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.part_kind)
 def test_every_part_has_a_place_in_the_ai_sdk_s_stream(part: ModelResponsePart) -> None:
-    chunks = told_to_the_ai_sdk([*sealed_turn(part), RunEndEvent("completed")])
+    chunks = told_to_the_ai_sdk([*a_turn(part, "seal"), RunEndEvent("completed")])
     [sealed] = [chunk for chunk in chunks if "seal" in msgspec.json.encode(chunk).decode().split('"')]
     assert sealed["type"] == AI_SDK[part.part_kind]
 
 
 def test_every_event_has_a_place_in_the_ai_sdk_s_stream() -> None:
-    call = ToolCallPart("f", "{}", "c1")
-    events: list[Event] = [
-        *a_turn(call),
-        *(SideEvent("a", "b", 1), FunctionToolCallEvent(call)),
-        *(FunctionToolResultEvent(ToolReturnPart("f", "1", "c1"), "fco_1"), FinalResultEvent()),
-        *(ResponseStartEvent(Origin("p", "w", "m")), ItemStartEvent(0, "reasoning", id="rs_1")),
-        *(SummaryEvent(0, "in short"), ItemEndEvent(0), ErrorEvent(ErrorInfo("model_error", "broke"))),
-        *(ResponseEndEvent("error"), RunEndEvent("failed", error=ErrorInfo("model_error", "broke"))),
-    ]
-    assert {type(event) for event in events} | {PartDeltaEvent} == set(get_args(Event))
-    types = [chunk["type"] for chunk in told_to_the_ai_sdk(events)]
+    types = [chunk["type"] for chunk in told_to_the_ai_sdk(every_event())]
     assert types[-3:] == ["error", "finish-step", "finish"]
     assert "tool-output-available" in types

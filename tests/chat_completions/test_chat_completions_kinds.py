@@ -4,23 +4,10 @@ from typing import get_args
 
 import msgspec
 
-from pellucid.emit import whole_part
 from pellucid.errors import ERROR_KINDS, ErrorInfo
 from pellucid.events import (
-    ITEM_OF,
-    ErrorEvent,
     Event,
-    FinalResultEvent,
-    FunctionToolCallEvent,
-    FunctionToolResultEvent,
-    ItemEndEvent,
-    ItemStartEvent,
-    PartDeltaEvent,
-    ResponseEndEvent,
-    ResponseStartEvent,
     RunEndEvent,
-    SideEvent,
-    SummaryEvent,
 )
 from pellucid.fold import fold
 from pellucid.parts import (
@@ -30,18 +17,17 @@ from pellucid.parts import (
     FilePart,
     ModelResponsePart,
     OpaquePart,
-    Origin,
     RefusalPart,
     SealedPart,
     TextPart,
     ThinkingPart,
     ToolCallPart,
-    ToolReturnPart,
 )
 from pellucid.protocols.chat_completions import error_body, status_of
 from pellucid.protocols.chat_completions.verify import verify
 from tests.cases import Cases
 from tests.chat_completions.chat_completions_kit import NOW, an_encoder, check_chunks, chunks_of
+from tests.every_event import a_turn, every_event
 
 SHOWN: dict[type[ModelResponsePart], tuple[ModelResponsePart, set[str]]] = {
     ThinkingPart: (ThinkingPart("thought", signature="s", provider_name="p"), {"reasoning_content", "reasoning"}),
@@ -55,16 +41,6 @@ SHOWN: dict[type[ModelResponsePart], tuple[ModelResponsePart, set[str]]] = {
     OpaquePart: (OpaquePart("new", {"type": "new", "x": 1}, provider_name="p"), set()),
     SealedPart: (SealedPart("token"), set()),
 }
-
-
-def a_turn(part: ModelResponsePart, seal: str | None = None) -> list[Event]:
-    return [
-        ResponseStartEvent(Origin("p", "w", "m")),
-        ItemStartEvent(0, ITEM_OF[type(part)], id="x_1"),
-        *whole_part(0, part, None),
-        ItemEndEvent(0, seal=seal),
-        ResponseEndEvent("stop"),
-    ]
 
 
 def shown_of(events: list[Event]) -> set[str]:
@@ -92,24 +68,7 @@ def test_every_part_is_shown_in_its_fields_and_its_seal_in_the_details() -> None
 
 
 def test_every_event_has_a_place() -> None:
-    call = ToolCallPart("f", "{}", "c1")
-    between: list[Event] = [
-        SideEvent("a", "b", 1),
-        FunctionToolCallEvent(call),
-        FunctionToolResultEvent(ToolReturnPart("f", "1", "c1"), "fco_1"),
-        FinalResultEvent(),
-        ResponseStartEvent(Origin("p", "w", "m")),
-        ItemStartEvent(0, "reasoning", id="rs_1"),
-        SummaryEvent(0, "in short"),
-        ItemEndEvent(0),
-        ErrorEvent(ErrorInfo("model_error", "broke")),
-        ResponseEndEvent("error"),
-        RunEndEvent("failed", error=ErrorInfo("model_error", "broke")),
-    ]
-    events = [*a_turn(call), *between]
-    fold(events)
-    assert {type(event) for event in events} | {PartDeltaEvent} == set(get_args(Event))
-    assert shown_of(events) == {"tool_calls"}
+    assert shown_of(every_event()) == {"tool_calls"}
 
 
 def test_every_kind_of_error_has_a_status_and_a_body() -> None:
