@@ -204,8 +204,8 @@ FAULTS = [
     Fault(
         "events that wait for the next read",
         "protocols/agui/encode.py",
-        "                _STEPS[type(event)](self, event, place)\n        out = self._out\n        if not out:\n",
-        "                _STEPS[type(event)](self, event, place)\n        out = self._out\n"
+        "                    handler(self, event, place)\n        out = self._out\n        if not out:\n",
+        "                    handler(self, event, place)\n        out = self._out\n"
         "        if not out or (not self.ended and len(events) < 2):\n",
         ("pace/fixture:deepseek*",),
     ),

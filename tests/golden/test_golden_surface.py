@@ -7,7 +7,6 @@ import os
 import time
 from pathlib import Path
 
-import pytest
 from click.testing import CliRunner
 
 from pellucid.cli.main import main
@@ -123,7 +122,6 @@ def test_a_fault_that_does_not_fit_is_not_put_in(tmp_path: Path) -> None:
         assert path.read_text() == (fault.after if fits else text)
 
 
-@pytest.mark.needs("long")
 def test_every_fault_fits_the_source() -> None:
     source = Path(__file__).parents[2] / "src" / "pellucid"
     with Cases() as case:
