@@ -7,15 +7,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from pellucid.events import (
-    Event,
-    ModelEvent,
-    PartDelta,
-    PartDeltaEvent,
-    RefusalPartDelta,
-    TextPartDelta,
-    ThinkingPartDelta,
-)
+from pellucid.events import Event, ModelEvent, PartDeltaEvent
+from pellucid.parts import PartDelta, RefusalPartDelta, TextPartDelta, ThinkingPartDelta
 from tests.examples import by_circle
 
 

@@ -9,13 +9,11 @@ import pytest
 
 from pellucid.errors import RequestError
 from pellucid.events import (
-    DELTA_OF,
     ITEM_OF,
     ErrorEvent,
     Event,
     FinalResultEvent,
     FunctionToolCallEvent,
-    PartDelta,
     PartDeltaEvent,
     ResponseEndEvent,
     ResponseStartEvent,
@@ -25,6 +23,7 @@ from pellucid.events import (
 )
 from pellucid.fold import fold
 from pellucid.parts import (
+    DELTA_OF,
     BuiltinToolCallPart,
     BuiltinToolReturnPart,
     CompactionPart,
@@ -35,6 +34,7 @@ from pellucid.parts import (
     ModelResponsePart,
     OpaquePart,
     Origin,
+    PartDelta,
     RefusalPart,
     SealedPart,
     TextPart,

@@ -25,32 +25,28 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from .errors import ErrorInfo
 from .events import (
     ITEM_OF,
-    BuiltinToolCallPartDelta,
     Cause,
     ErrorEvent,
     ItemEndEvent,
     ItemKind,
     ItemStartEvent,
     ModelEvent,
-    PartDelta,
     PartDeltaEvent,
     PartEndEvent,
     PartStartEvent,
-    RefusalPartDelta,
     ResponseEndEvent,
     ResponseStartEvent,
-    TextPartDelta,
-    ThinkingPartDelta,
-    ToolCallPartDelta,
 )
-from .growing import GrowingPart
+from .growing import GrowingPart, is_text_alone, split_part
 from .parts import (
+    DELTA_OF,
+    OPAQUE_FIELDS,
     BuiltinToolCallPart,
+    BuiltinToolCallPartDelta,
     BuiltinToolReturnPart,
     CompactionPart,
     FilePart,
@@ -60,12 +56,16 @@ from .parts import (
     ModelResponsePart,
     OpaquePart,
     Origin,
+    PartDelta,
     RefusalPart,
     SealedPart,
     TextPart,
+    TextPartDelta,
     ThinkingPart,
+    ThinkingPartDelta,
     ToolCallPart,
     Usage,
+    has_opaque,
     json_text,
 )
 from .text import GrowingText
@@ -259,21 +259,14 @@ class Emitter:
         `close` the block itself.
         """
         open_ = self._open
-        if open_ is None or open_.key != key or open_.kind is not ThinkingPart:
-            if not (text or signature or details):
-                return
-            part = ThinkingPart("", id=id, provider_name=self.origin.provider, form=form)
-            again = partial(
-                self.thinking, key, text, item=item, form=form, id=id, signature=signature, details=details, ends=ends
-            )
-            open_ = self._admit(key, item, part, ends, again)
-            if open_ is None:
-                return
-        if text:
+        if open_ is None or open_.key != key or open_.kind is not ThinkingPart or signature or details:
+            if text or signature or details:
+                part = ThinkingPart("", id=id, provider_name=self.origin.provider, form=form)
+                self._stream(key, item, part, text, None, signature, details, ends)
+        elif text:
+            # Nearly every call is this one, so it is not left to `_stream`.
             open_.text.add(text)
             self.events.append(PartDeltaEvent(self._parts, ThinkingPartDelta(text)))
-        if signature or details:
-            self._seal(open_, ThinkingPartDelta(None, signature or None, self.origin.provider, details or None))
 
     def more(self, text: str) -> None:
         """One more delta like the last, which was text of the open part and nothing else."""
@@ -303,54 +296,20 @@ class Emitter:
     ) -> None:
         """More answer. Text parts of one `item` make one message; `logprobs` and `annotations` append."""
         open_ = self._open
-        if open_ is None or open_.key != key or open_.kind is not TextPart:
-            if not (text or signature or details or annotations or logprobs):
-                return
-            part = TextPart("", id=id, provider_name=self.origin.provider if id else None)
-            again = partial(
-                self.text,
-                key,
-                text,
-                item=item,
-                id=id,
-                signature=signature,
-                details=details,
-                logprobs=logprobs,
-                annotations=annotations,
-                ends=ends,
-            )
-            open_ = self._admit(key, item, part, ends, again)
-            if open_ is None:
-                return
-        if text or annotations or logprobs:
-            delta = TextPartDelta(text, logprobs or None, annotations or None)
+        beside = signature or details or annotations or logprobs
+        if open_ is None or open_.key != key or open_.kind is not TextPart or beside:
+            if text or beside:
+                part = TextPart("", id=id, provider_name=self.origin.provider if id else None)
+                more = TextPartDelta(text, logprobs=logprobs or None, annotations=annotations or None)
+                self._stream(key, item, part, text, more, signature, details, ends)
+        elif text:
             open_.text.add(text)
-            if logprobs or annotations:
-                open_.add_rest(delta)
-            self.events.append(PartDeltaEvent(self._parts, delta))
-        if signature or details:
-            self._seal(
-                open_,
-                TextPartDelta(
-                    signature_delta=signature or None,
-                    provider_name=self.origin.provider,
-                    provider_details=details or None,
-                ),
-            )
+            self.events.append(PartDeltaEvent(self._parts, TextPartDelta(text)))
 
     def refusal(self, key: Key, text: str, *, item: Key = "message", ends: bool = False) -> None:
         """More of the model's refusal."""
-        open_ = self._open
-        if open_ is None or open_.key != key or open_.kind is not RefusalPart:
-            if not text:
-                return
-            again = partial(self.refusal, key, text, item=item, ends=ends)
-            open_ = self._admit(key, item, RefusalPart(""), ends, again)
-            if open_ is None:
-                return
         if text:
-            open_.text.add(text)
-            self.events.append(PartDeltaEvent(self._parts, RefusalPartDelta(text)))
+            self._stream(key, item, RefusalPart(""), text, None, None, None, ends)
 
     def tool_call(
         self,
@@ -365,35 +324,10 @@ class Emitter:
         ends: bool = False,
     ) -> None:
         """More of a function call. Opens when `name` is given; `args` is JSON text, or the whole object."""
-        open_ = self._open
-        if open_ is None or open_.key != key or open_.kind is not ToolCallPart:
-            if name is None and key not in self._held_keys:
-                self._late_arguments(key, args)
-                return
-            part = ToolCallPart(
-                name or "", "", call_id or "", id=id, provider_name=self.origin.provider if id else None
-            )
-            again = partial(
-                self.tool_call,
-                key,
-                args,
-                name=name,
-                call_id=call_id,
-                id=id,
-                signature=signature,
-                details=details,
-                ends=ends,
-            )
-            open_ = self._admit(key, None, part, ends, again)
-            if open_ is None:
-                return
-            self._calls[key] = call_id or ""
-        text = self._arguments(open_, args)
-        if text:
-            open_.text.add(text)
-            self.events.append(PartDeltaEvent(self._parts, ToolCallPartDelta(text)))
-        if signature or details:
-            self._seal(open_, ToolCallPartDelta("", signature or None, self.origin.provider, details or None))
+        part = None
+        if name is not None:
+            part = ToolCallPart(name, "", call_id or "", id=id, provider_name=self.origin.provider if id else None)
+        self._stream(key, None, part, args, None, signature, details, ends)
 
     def builtin_call(
         self,
@@ -409,32 +343,12 @@ class Emitter:
         ends: bool = False,
     ) -> None:
         """More of a call that the provider runs itself. `status` is how far it is, in the provider's word."""
-        open_ = self._open
-        if open_ is None or open_.key != key or open_.kind is not BuiltinToolCallPart:
-            part = BuiltinToolCallPart(name, "", call_id, id=id, provider_name=self.origin.provider)
-            again = partial(
-                self.builtin_call,
-                key,
-                args,
-                name=name,
-                call_id=call_id,
-                item=item,
-                id=id,
-                status=status,
-                details=details,
-                ends=ends,
-            )
-            open_ = self._admit(key, item, part, ends, again)
-            if open_ is None:
-                return
-        text = self._arguments(open_, args)
-        if text or status is not None or details:
-            delta = BuiltinToolCallPartDelta(text, status, provider_details=details or None)
-            open_.text.add(text)
-            if details:
-                self._mark_opaque()
-                open_.add_rest(delta)
-            self.events.append(PartDeltaEvent(self._parts, delta))
+        part = BuiltinToolCallPart(name, "", call_id, id=id, provider_name=self.origin.provider)
+        more = None
+        if status is not None or details:
+            text = args if isinstance(args, str) else json_text(args)
+            more = BuiltinToolCallPartDelta(text, status, provider_details=details or None)
+        self._stream(key, item, part, args, more, None, None, ends)
 
     def close(self, key: Key, *, at_once: bool = False) -> None:
         """The wire said that block or item `key` is over (if it was never opened, this is nothing).
@@ -508,6 +422,58 @@ class Emitter:
 
     # --- the machinery -------------------------------------------------------------------------------------
 
+    def _stream(
+        self,
+        key: Key,
+        item: Key,
+        part: ModelResponsePart | None,
+        text: str | dict[str, Any],
+        more: PartDelta | None,
+        signature: str | None,
+        details: dict[str, Any] | None,
+        ends: bool,
+    ) -> None:
+        """More of block `key`. Opens it as `part` (None: a call that was named before), or holds all of this back.
+
+        `text` is a call's arguments as well, as text or object. `more` is the delta of it, where that brings more
+        than text. `signature` and `details` come in a delta of their own.
+        """
+        open_ = self._open
+        kind = ToolCallPart if part is None else type(part)
+        if open_ is None or open_.key != key or open_.kind is not kind:
+            if part is None and key not in self._held_keys:
+                self._late_arguments(key, text)
+                return
+            again = partial(self._stream, key, item, part, text, more, signature, details, ends)
+            open_ = self._admit(key, item, part or ToolCallPart(""), ends, again)
+            if open_ is None:
+                return
+        if not isinstance(text, str):
+            open_.object = None if open_.text.length else text
+            text = json_text(text)
+        elif text:
+            open_.object = None  # text after an object: then it is text
+        if more is not None and not is_text_alone(more):
+            open_.text.add(text)
+            self._add(open_, more)
+        elif text:
+            open_.text.add(text)
+            self.events.append(PartDeltaEvent(self._parts, DELTA_OF[kind](text)))
+        if signature or details:
+            opaque = DELTA_OF[kind](
+                signature_delta=signature or None,
+                provider_name=self.origin.provider,
+                provider_details=details or None,
+            )
+            self._add(open_, opaque)
+
+    def _add(self, open_: _Open, delta: PartDelta) -> None:
+        """Write a delta that brings more than text."""
+        open_.add_rest(delta)
+        if any(getattr(delta, name) for name in OPAQUE_FIELDS.values()):
+            self._mark_opaque()
+        self.events.append(PartDeltaEvent(self._parts, delta))
+
     def _admit(
         self,
         key: Key,
@@ -528,6 +494,8 @@ class Emitter:
         self._item_parts += 1
         self.events.append(PartStartEvent(self._parts, part, self._last_kind))
         self._open = _Open(key, part, ends)
+        if isinstance(part, ToolCallPart):
+            self._calls[key] = part.tool_call_id
         return self._open
 
     def _make_room(
@@ -665,23 +633,9 @@ class Emitter:
         self._close_part(complete=complete)
         self._close_item()
 
-    def _seal(self, open_: _Open, delta: ThinkingPartDelta | TextPartDelta | ToolCallPartDelta) -> None:
-        open_.add_rest(delta)
-        self._mark_opaque()
-        self.events.append(PartDeltaEvent(self._parts, delta))
-
     def _mark_opaque(self) -> None:
         if self._item is not None:
             self._item.opaque = True
-
-    @staticmethod
-    def _arguments(open_: _Open, args: str | dict[str, Any]) -> str:
-        if isinstance(args, str):
-            if args:
-                open_.object = None  # text after an object: then it is text
-            return args
-        open_.object = None if open_.text.length else args
-        return json_text(args)
 
     def _late_arguments(self, key: Key, args: str | dict[str, Any]) -> None:
         """Arguments for a call that was whole already, or was never named: kept, but not part of any call."""
@@ -692,46 +646,17 @@ class Emitter:
 
 def whole_part(index: int, part: ModelResponsePart, last_kind: str | None) -> list[ModelEvent]:
     """The events of a part that is already whole."""
-    text = ""
-    start: ModelResponsePart = part
-    if isinstance(part, ThinkingPart):
-        start = replace(part, content="", signature=None, provider_details=None, complete=True)
-        rest: PartDelta | None = ThinkingPartDelta(
-            part.content or None, part.signature, provider_details=part.provider_details
-        )
-    elif isinstance(part, TextPart):
-        start = replace(
-            part, content="", signature=None, provider_details=None, annotations=None, logprobs=None, complete=True
-        )
-        rest = TextPartDelta(
-            part.content,
-            part.logprobs,
-            part.annotations,
-            signature_delta=part.signature,
-            provider_details=part.provider_details,
-        )
-    elif isinstance(part, RefusalPart):
-        start = replace(part, content="", complete=True)
-        rest = RefusalPartDelta(part.content)
-    elif isinstance(part, ToolCallPart | BuiltinToolCallPart):
-        start = replace(part, args="", signature=None, provider_details=None, complete=True)
-        text = part.args_as_text()
-        kind = ToolCallPartDelta if isinstance(part, ToolCallPart) else BuiltinToolCallPartDelta
-        rest = kind(text, signature_delta=part.signature, provider_details=part.provider_details)
-    else:
-        rest = None
+    start, rest = split_part(part)
     out: list[ModelEvent] = [PartStartEvent(index, start, last_kind)]
-    if rest is not None and rest != type(rest)():
+    if rest is not None:
         out.append(PartDeltaEvent(index, rest))
     out.append(PartEndEvent(index, part))
     return out
 
 
-def _is_opaque(part: WholePart) -> bool:
+def _is_opaque(part: ModelResponsePart) -> bool:
     """Whether the part holds something that only its maker understands."""
-    return isinstance(part, OpaquePart | SealedPart) or bool(
-        getattr(part, "signature", None) or getattr(part, "provider_details", None)
-    )
+    return isinstance(part, OpaquePart | SealedPart) or has_opaque(part)
 
 
 def replay(response: ModelResponse) -> list[ModelEvent]:
@@ -744,14 +669,11 @@ def replay(response: ModelResponse) -> list[ModelEvent]:
         out.append(ItemStartEvent(item_index, ITEM_OF[type(first)], first.item_id, getattr(first, "id", None)))
         for part in parts:
             # A thought of which only the fact (or its signature on the item) is known has no part events.
-            if not isinstance(part, ThinkingPart) or part.content or part.signature or part.provider_details:
+            if not isinstance(part, ThinkingPart) or part.content or has_opaque(part):
                 out += whole_part(index, part, last_kind)
                 index, last_kind = index + 1, part.part_kind
         whole = all(getattr(part, "complete", True) for part in parts)
-        opaque = any(
-            getattr(part, "signature", None) or getattr(part, "provider_details", None) or isinstance(part, OpaquePart)
-            for part in parts
-        )
+        opaque = any(has_opaque(part) or isinstance(part, OpaquePart) for part in parts)
         out.append(ItemEndEvent(item_index, "completed" if whole else "incomplete", origin=origin if opaque else None))
     out.append(
         ResponseEndEvent(

@@ -28,6 +28,7 @@ from .parts import (
     ModelResponsePart,
     OpaquePart,
     Origin,
+    PartDelta,
     RefusalPart,
     RetryPromptPart,
     SealedPart,
@@ -46,83 +47,6 @@ ItemStatus = Literal["completed", "incomplete"]
 RunStatus = Literal["completed", "incomplete", "failed", "cancelled"]
 IncompleteReason = Literal["max_output_tokens", "max_tool_calls", "content_filter"]
 
-
-# --- deltas ----------------------------------------------------------------------------------------------
-
-
-class _Delta(
-    msgspec.Struct,
-    frozen=True,
-    tag_field="part_delta_kind",
-    omit_defaults=True,
-    repr_omit_defaults=True,
-    gc=False,
-):
-    part_delta_kind: ClassVar[str]
-
-
-class ThinkingPartDelta(_Delta, tag="thinking", frozen=True):
-    """More reasoning: content appends, a signature replaces, details merge."""
-
-    part_delta_kind: ClassVar[Literal["thinking"]] = "thinking"
-    content_delta: str | None = None
-    signature_delta: str | None = None
-    provider_name: str | None = None
-    provider_details: dict[str, Any] | None = None
-
-
-class TextPartDelta(_Delta, tag="text", frozen=True):
-    """More answer: content, log-probabilities and annotations append, a signature replaces, details merge."""
-
-    part_delta_kind: ClassVar[Literal["text"]] = "text"
-    content_delta: str = ""
-    logprobs: list[dict[str, Any]] | None = None
-    annotations: list[dict[str, Any]] | None = None
-    signature_delta: str | None = None
-    provider_name: str | None = None
-    provider_details: dict[str, Any] | None = None
-
-
-class RefusalPartDelta(_Delta, tag="refusal", frozen=True):
-    """More words of refusal."""
-
-    part_delta_kind: ClassVar[Literal["refusal"]] = "refusal"
-    content_delta: str = ""
-
-
-class ToolCallPartDelta(_Delta, tag="tool_call", frozen=True):
-    """More of a call's arguments, as JSON text; a signature replaces, details merge."""
-
-    part_delta_kind: ClassVar[Literal["tool_call"]] = "tool_call"
-    args_delta: str = ""
-    signature_delta: str | None = None
-    provider_name: str | None = None
-    provider_details: dict[str, Any] | None = None
-
-
-class BuiltinToolCallPartDelta(_Delta, tag="builtin_tool_call", frozen=True):
-    """More of what the provider's own tool was asked; `status` is how far it is, in the provider's word."""
-
-    part_delta_kind: ClassVar[Literal["builtin_tool_call"]] = "builtin_tool_call"
-    args_delta: str = ""
-    status: str | None = None
-    signature_delta: str | None = None
-    provider_name: str | None = None
-    provider_details: dict[str, Any] | None = None
-
-
-PartDelta: TypeAlias = (
-    ThinkingPartDelta | TextPartDelta | RefusalPartDelta | ToolCallPartDelta | BuiltinToolCallPartDelta
-)
-
-DELTA_OF: dict[type[ModelResponsePart], type[PartDelta]] = {
-    ThinkingPart: ThinkingPartDelta,
-    TextPart: TextPartDelta,
-    RefusalPart: RefusalPartDelta,
-    ToolCallPart: ToolCallPartDelta,
-    BuiltinToolCallPart: BuiltinToolCallPartDelta,
-}
-"""Parts that stream, and the delta each takes."""
 
 ITEM_OF: dict[type[ModelResponsePart], ItemKind] = {
     ThinkingPart: "reasoning",

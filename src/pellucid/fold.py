@@ -33,7 +33,6 @@ from msgspec.structs import replace
 
 from .errors import ErrorInfo, IllegalEvent
 from .events import (
-    DELTA_OF,
     ITEM_OF,
     ErrorEvent,
     Event,
@@ -43,7 +42,6 @@ from .events import (
     ItemEndEvent,
     ItemStartEvent,
     ModelEvent,
-    PartDelta,
     PartDeltaEvent,
     PartEndEvent,
     PartStartEvent,
@@ -52,22 +50,22 @@ from .events import (
     RunEndEvent,
     SideEvent,
     SummaryEvent,
-    ThinkingPartDelta,
 )
-from .growing import TEXT_FIELD, GrowingPart
+from .growing import TEXT_FIELD, GrowingPart, text_of
 from .parts import (
-    BuiltinToolCallPart,
+    DELTA_OF,
+    OPAQUE_FIELDS,
     ModelMessage,
     ModelRequest,
     ModelResponse,
     ModelResponsePart,
-    RefusalPart,
+    PartDelta,
     RetryPromptPart,
-    TextPart,
     ThinkingPart,
     ToolCallPart,
     ToolReturnPart,
     Usage,
+    has_opaque,
 )
 
 
@@ -221,7 +219,7 @@ class Fold:
         if kind != self._item.kind:
             _refuse("kind", f"a {event.part.part_kind} part in a {self._item.kind} item")
         self._delta = DELTA_OF.get(type(event.part))
-        if self._delta is not None and _text_of(event.part):
+        if self._delta is not None and text_of(event.part):
             _refuse("text", f"part {event.index} opens with text; text comes in deltas")
         self._open = event
         self._starts += 1
@@ -235,18 +233,19 @@ class Fold:
         if open_ is None or event.index != open_.index:
             _refuse("part", f"a delta for part {event.index}, which is not open")
         delta = event.delta
-        if type(delta) is not self._delta:
+        kind = self._delta
+        if kind is None or type(delta) is not kind:
             _refuse("kind", f"a {delta.part_delta_kind} delta for a {open_.part.part_kind} part")
         growing = self._growing
         assert growing is not None
         text = getattr(delta, self._text_field)
         if text:
             growing.text.add(text)
-        # Nearly every delta is text and nothing else.
-        if type(delta) is not ThinkingPartDelta or not text or delta.signature_delta is not None:
-            brought = growing.add_rest(delta)
-            if not (text or brought):
-                _refuse("empty", f"a delta for part {event.index} that says nothing")
+            # Nearly every delta is text and nothing else.
+            if delta != kind(text):
+                growing.add_rest(delta)
+        elif not growing.add_rest(delta):
+            _refuse("empty", f"a delta for part {event.index} that says nothing")
 
     def add_text(self, text: str) -> None:
         """Take more text of the open part, whose deltas are not fed."""
@@ -263,9 +262,9 @@ class Fold:
         if growing is None:
             if part != open_.part:
                 _refuse("text", f"part {event.index} came whole, and is another at its end")
-        elif _text_of(part) != growing.text.value() or getattr(part, "signature", None) != growing.signature:
+        elif text_of(part) != growing.text.value() or not _agree(part, growing):
             _refuse("text", f"the end of part {event.index} is not what its deltas added up to")
-        empty = isinstance(part, ThinkingPart) and not (part.content or part.signature or part.provider_details)
+        empty = isinstance(part, ThinkingPart) and not (part.content or has_opaque(part))
         if empty and getattr(part, "complete", True):
             _refuse("empty", f"thinking part {event.index} holds nothing")
         # Only now, so that after a refusal what is open can still be closed.
@@ -341,11 +340,13 @@ def fold(events: list[Event]) -> Fold:
     return folded
 
 
-def _text_of(part: ModelResponsePart) -> str:
-    if isinstance(part, (ToolCallPart, BuiltinToolCallPart)):
-        # Of an object, the same as JSON text.
-        return part.args_as_text()
-    return part.content if isinstance(part, (ThinkingPart, TextPart, RefusalPart)) else ""
+def _agree(part: ModelResponsePart, growing: GrowingPart) -> bool:
+    """Whether the end has the opaque strings that deltas brought. (Details may be told in one more form at the end.)"""
+    for name in OPAQUE_FIELDS:
+        value, brought = getattr(part, name), growing.beside.get(name)
+        if value != brought and not isinstance(brought or value, dict):
+            return False
+    return True
 
 
 def item_parts(parts: list[ModelResponsePart], start: ItemStartEvent, end: ItemEndEvent) -> list[ModelResponsePart]:

@@ -10,15 +10,22 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from .events import (
+from .parts import (
+    DELTA_OF,
+    OPAQUE_FIELDS,
+    BuiltinToolCallPart,
     BuiltinToolCallPartDelta,
+    ModelResponsePart,
     PartDelta,
+    RefusalPart,
     RefusalPartDelta,
+    TextPart,
     TextPartDelta,
+    ThinkingPart,
     ThinkingPartDelta,
+    ToolCallPart,
     ToolCallPartDelta,
 )
-from .parts import BuiltinToolCallPart, ModelResponsePart, ToolCallPart
 from .text import GrowingText
 
 TEXT_FIELD: dict[type[PartDelta], str] = {
@@ -30,60 +37,80 @@ TEXT_FIELD: dict[type[PartDelta], str] = {
 }
 """Where each delta has its text."""
 
+FIELDS_BESIDE_TEXT: dict[type[PartDelta], dict[str, str]] = {
+    delta: OPAQUE_FIELDS | ({name: name for name in ("logprobs", "annotations")} if delta is TextPartDelta else {})
+    for delta in TEXT_FIELD
+}
+"""What else each delta adds to: the part's field, and the delta's own."""
+
+
+def is_text_alone(delta: PartDelta) -> bool:
+    """Whether a delta brings text at most."""
+    kind = type(delta)
+    return delta == kind(getattr(delta, TEXT_FIELD[kind]))
+
+
+def text_of(part: ModelResponsePart) -> str:
+    """The text that deltas of the part add up to; nothing, where it is not of a kind that streams."""
+    if isinstance(part, ToolCallPart | BuiltinToolCallPart):
+        # Of an object, the same as JSON text.
+        return part.args_as_text()
+    return part.content if isinstance(part, ThinkingPart | TextPart | RefusalPart) else ""
+
+
+def split_part(part: ModelResponsePart) -> tuple[ModelResponsePart, PartDelta | None]:
+    """A part that streams as it opens, and all that its deltas bring as one; None if there is nothing to bring."""
+    kind = DELTA_OF.get(type(part))
+    if kind is None:
+        return part, None
+    fields = FIELDS_BESIDE_TEXT[kind]
+    brought: dict[str, Any] = {name: getattr(part, field) for field, name in fields.items()}
+    if text := text_of(part):
+        brought[TEXT_FIELD[kind]] = text
+    blank: dict[str, Any] = {**dict.fromkeys(fields), _text_field(part): "", "complete": True}
+    delta = kind(**brought)
+    return replace(part, **blank), delta if delta != kind() else None
+
+
+def _text_field(part: ModelResponsePart) -> str:
+    return "args" if isinstance(part, ToolCallPart | BuiltinToolCallPart) else "content"
+
 
 class GrowingPart:
     """`add` deltas; `whole()` is the part they make of the one that was opened."""
 
-    __slots__ = ("annotations", "details", "logprobs", "object", "part", "provider_name", "signature", "text")
+    __slots__ = ("beside", "object", "part", "text")
 
     def __init__(self, part: ModelResponsePart) -> None:
         self.part = part
         self.text = GrowingText()
         self.object: dict[str, Any] | None = None
         """A call's arguments, where the wire has them as an object; the text is then how they are told."""
-        self.signature: str | None = None
-        self.provider_name: str | None = None
-        self.details: dict[str, Any] | None = None
-        self.logprobs: list[dict[str, Any]] | None = None
-        self.annotations: list[dict[str, Any]] | None = None
+        self.beside: dict[str, Any] = {}
+        """What deltas brought beside text, by the part's fields."""
 
     def add_rest(self, delta: PartDelta) -> bool:
         """Take what a delta brings beside its text. False if that is nothing."""
-        if isinstance(delta, RefusalPartDelta):
+        if is_text_alone(delta):
             return False
-        brought = False
-        if delta.signature_delta is not None:
-            self.signature = delta.signature_delta
-            brought = True
-        if delta.provider_details:
-            self.details = {**(self.details or {}), **delta.provider_details}
+        brought = isinstance(delta, BuiltinToolCallPartDelta) and delta.status is not None
+        for field, name in FIELDS_BESIDE_TEXT[type(delta)].items():
+            value = getattr(delta, name)
+            if isinstance(value, str):
+                self.beside[field] = value
+            elif not value:
+                continue
+            elif isinstance(value, list):
+                self.beside.setdefault(field, []).extend(value)
+            else:
+                self.beside[field] = {**self.beside.get(field, {}), **value}
             brought = True
         if delta.provider_name is not None:
-            self.provider_name = delta.provider_name
-        if isinstance(delta, TextPartDelta):
-            if delta.logprobs:
-                self.logprobs = self.logprobs or []
-                self.logprobs += delta.logprobs
-                brought = True
-            if delta.annotations:
-                self.annotations = self.annotations or []
-                self.annotations += delta.annotations
-                brought = True
-        return brought or (isinstance(delta, BuiltinToolCallPartDelta) and delta.status is not None)
+            self.beside["provider_name"] = delta.provider_name
+        return brought
 
     def whole(self, complete: bool = True) -> ModelResponsePart:
         """The part as it stands."""
-        part, text = self.part, self.text.value()
-        changes: dict[str, Any] = {
-            "signature": self.signature,
-            "provider_details": self.details,
-            "logprobs": self.logprobs,
-            "annotations": self.annotations,
-            "provider_name": self.provider_name,
-        }
-        changes = {name: value for name, value in changes.items() if value is not None}
-        if isinstance(part, (ToolCallPart, BuiltinToolCallPart)):
-            changes["args"] = text if self.object is None else self.object
-        else:
-            changes["content"] = text
-        return replace(part, complete=complete, **changes)
+        text = self.text.value() if self.object is None else self.object
+        changes: dict[str, Any] = {**self.beside, _text_field(self.part): text, "complete": complete}
+        return replace(self.part, **changes)

@@ -1,4 +1,4 @@
-"""What a model and its user say to each other: parts, and the two messages that hold them.
+"""What a model and its user say to each other: parts, their deltas, and the two messages that hold them.
 
 The names are Pydantic AI's (its guide is one of the documents this package was built from), so that code
 written against it reads the same here. Parts are immutable and flat; parts of one *item* (an OpenAI
@@ -60,11 +60,9 @@ class _Part(msgspec.Struct, frozen=True, tag_field="part_kind", omit_defaults=Tr
 # --- what a model says -----------------------------------------------------------------------------------
 
 
-class ThinkingPart(_Part, tag="thinking", frozen=True):
-    """A piece of reasoning. `content` may be empty when there is a `signature`."""
+class _ModelPart(_Part, frozen=True, kw_only=True):
+    """A part that a model or its provider makes: what stands beside its content, and goes back to nobody else."""
 
-    part_kind: ClassVar[Literal["thinking"]] = "thinking"
-    content: str
     id: str | None = None
     """The provider's id of the item (never shown to clients, used only towards that provider)."""
     signature: str | None = None
@@ -72,63 +70,56 @@ class ThinkingPart(_Part, tag="thinking", frozen=True):
     provider_name: str | None = None
     """Signatures are only sent back to the same provider."""
     provider_details: dict[str, Any] | None = None
-    form: Form = "raw"
-    complete: bool = True
-    """False when the model was cut off in it."""
     item_id: str | None = None
     """Our own public id of the item, the same on every protocol."""
     origin: Origin | None = None
     """Set where the part has travelled alone; otherwise its response's origin holds."""
 
 
-class TextPart(_Part, tag="text", frozen=True):
+class _StreamedPart(_ModelPart, frozen=True, kw_only=True):
+    """A part that arrives in deltas."""
+
+    complete: bool = True
+    """False when the model was cut off in it."""
+
+
+OPAQUE_FIELDS: dict[str, str] = {"signature": "signature_delta", "provider_details": "provider_details"}
+"""Opaque data: the fields of a part that only its provider understands, and the field of a delta that brings each. Who
+carries, withholds or compares such data reads this table. (`id` and `provider_name` name things, and do not stream.)"""
+
+
+class _TextualPart(_StreamedPart, frozen=True):
+    content: str
+
+
+class ThinkingPart(_TextualPart, tag="thinking", frozen=True, kw_only=True):
+    """A piece of reasoning. `content` may be empty when there is a `signature`."""
+
+    part_kind: ClassVar[Literal["thinking"]] = "thinking"
+    form: Form = "raw"
+
+
+class TextPart(_TextualPart, tag="text", frozen=True, kw_only=True):
     """A piece of the answer."""
 
     part_kind: ClassVar[Literal["text"]] = "text"
-    content: str
-    id: str | None = None
-    signature: str | None = None
-    provider_name: str | None = None
-    provider_details: dict[str, Any] | None = None
     annotations: list[dict[str, Any]] | None = None
     """Citations, in OpenAI's shape (`{"type": "url_citation", "start_index": 0, …}`)."""
     logprobs: list[dict[str, Any]] | None = None
-    complete: bool = True
-    item_id: str | None = None
-    origin: Origin | None = None
 
 
-class RefusalPart(_Part, tag="refusal", frozen=True):
+class RefusalPart(_TextualPart, tag="refusal", frozen=True):
     """The model declined, in words."""
 
     part_kind: ClassVar[Literal["refusal"]] = "refusal"
-    content: str
-    id: str | None = None
-    provider_name: str | None = None
-    provider_details: dict[str, Any] | None = None
-    complete: bool = True
-    item_id: str | None = None
-    origin: Origin | None = None
 
 
-class ToolCallPart(_Part, tag="tool-call", frozen=True):
-    """The model asks for a function to be called.
-
-    `args` is JSON text as the model wrote it, or an object where the wire carries one. It may be invalid
-    JSON: models make mistakes, and an incomplete call is kept as it was cut.
-    """
-
-    part_kind: ClassVar[Literal["tool-call"]] = "tool-call"
+class _CallPart(_StreamedPart, frozen=True):
     tool_name: str
     args: str | dict[str, Any] | None = None
+    """JSON text as the model wrote it, or an object where the wire carries one. It may be invalid JSON: models make
+    mistakes, and an incomplete call is kept as it was cut."""
     tool_call_id: str = ""
-    id: str | None = None
-    signature: str | None = None
-    provider_name: str | None = None
-    provider_details: dict[str, Any] | None = None
-    complete: bool = True
-    item_id: str | None = None
-    origin: Origin | None = None
 
     def args_as_json(self) -> str:
         """The arguments as JSON text; `{}` when there are none."""
@@ -137,6 +128,12 @@ class ToolCallPart(_Part, tag="tool-call", frozen=True):
     def args_as_text(self) -> str:
         """The arguments as JSON text, as far as the model wrote them; empty when it wrote none."""
         return json_text(self.args) if self.args not in (None, "") else ""
+
+
+class ToolCallPart(_CallPart, tag="tool-call", frozen=True):
+    """The model asks for a function to be called."""
+
+    part_kind: ClassVar[Literal["tool-call"]] = "tool-call"
 
     def args_as_dict(self) -> dict[str, Any]:
         """The arguments as an object. Raises `msgspec.DecodeError` when the model wrote something else."""
@@ -145,45 +142,22 @@ class ToolCallPart(_Part, tag="tool-call", frozen=True):
         return msgspec.json.decode(self.args, type=dict[str, Any]) if self.args else {}
 
 
-class BuiltinToolCallPart(_Part, tag="builtin-tool-call", frozen=True):
+class BuiltinToolCallPart(_CallPart, tag="builtin-tool-call", frozen=True):
     """The provider itself runs a tool (web search, code interpreter, …)."""
 
     part_kind: ClassVar[Literal["builtin-tool-call"]] = "builtin-tool-call"
-    tool_name: str
-    args: str | dict[str, Any] | None = None
-    tool_call_id: str = ""
-    id: str | None = None
-    signature: str | None = None
-    provider_name: str | None = None
-    provider_details: dict[str, Any] | None = None
-    complete: bool = True
-    item_id: str | None = None
-    origin: Origin | None = None
-
-    def args_as_json(self) -> str:
-        """The arguments as JSON text; `{}` when there are none."""
-        return json_text(self.args)
-
-    def args_as_text(self) -> str:
-        """The arguments as JSON text, as far as the model wrote them; empty when it wrote none."""
-        return json_text(self.args) if self.args not in (None, "") else ""
 
 
-class BuiltinToolReturnPart(_Part, tag="builtin-tool-return", frozen=True):
+class BuiltinToolReturnPart(_ModelPart, tag="builtin-tool-return", frozen=True):
     """What the provider's own tool returned."""
 
     part_kind: ClassVar[Literal["builtin-tool-return"]] = "builtin-tool-return"
     tool_name: str
     content: Any = None
     tool_call_id: str = ""
-    id: str | None = None
-    provider_name: str | None = None
-    provider_details: dict[str, Any] | None = None
-    item_id: str | None = None
-    origin: Origin | None = None
 
 
-class FilePart(_Part, tag="file", frozen=True):
+class FilePart(_ModelPart, tag="file", frozen=True):
     """A file the model made (an image, say). `data` is base64, as on every wire that carries files."""
 
     part_kind: ClassVar[Literal["file"]] = "file"
@@ -191,38 +165,22 @@ class FilePart(_Part, tag="file", frozen=True):
     media_type: str
     thought: bool = False
     """Made while thinking (Gemini marks such images)."""
-    id: str | None = None
-    signature: str | None = None
-    provider_name: str | None = None
-    provider_details: dict[str, Any] | None = None
-    item_id: str | None = None
-    origin: Origin | None = None
 
 
-class CompactionPart(_Part, tag="compaction", frozen=True):
+class CompactionPart(_ModelPart, tag="compaction", frozen=True):
     """A provider's compressed stand-in for earlier turns: readable, opaque, or both."""
 
     part_kind: ClassVar[Literal["compaction"]] = "compaction"
     content: str | None = None
-    signature: str | None = None
-    id: str | None = None
-    provider_name: str | None = None
-    provider_details: dict[str, Any] | None = None
-    item_id: str | None = None
-    origin: Origin | None = None
 
 
-class OpaquePart(_Part, tag="opaque", frozen=True):
+class OpaquePart(_ModelPart, tag="opaque", frozen=True):
     """A block this version does not know: kept whole, sent back verbatim to who made it, shown to nobody."""
 
     part_kind: ClassVar[Literal["opaque"]] = "opaque"
     type: str
     """The block's own type name, for diagnostics."""
     native: Any
-    id: str | None = None
-    provider_name: str | None = None
-    item_id: str | None = None
-    origin: Origin | None = None
 
 
 # --- what goes to a model --------------------------------------------------------------------------------
@@ -368,6 +326,83 @@ ModelResponsePart: TypeAlias = (
     | SealedPart
 )
 ModelRequestPart: TypeAlias = SystemPromptPart | UserPromptPart | ToolReturnPart | RetryPromptPart
+
+
+def has_opaque(part: ModelResponsePart) -> bool:
+    """Whether any of the part's opaque fields holds something."""
+    return any(getattr(part, name, None) for name in OPAQUE_FIELDS)
+
+
+# --- deltas of what a model says -------------------------------------------------------------------------
+
+
+class _Delta(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    tag_field="part_delta_kind",
+    omit_defaults=True,
+    repr_omit_defaults=True,
+    gc=False,
+):
+    """More of a part: text and lists append, a signature replaces, details merge."""
+
+    part_delta_kind: ClassVar[str]
+    signature_delta: str | None = None
+    provider_name: str | None = None
+    provider_details: dict[str, Any] | None = None
+
+
+class ThinkingPartDelta(_Delta, tag="thinking", frozen=True):
+    """More reasoning."""
+
+    part_delta_kind: ClassVar[Literal["thinking"]] = "thinking"
+    content_delta: str | None = None
+
+
+class TextPartDelta(_Delta, tag="text", frozen=True):
+    """More answer."""
+
+    part_delta_kind: ClassVar[Literal["text"]] = "text"
+    content_delta: str = ""
+    logprobs: list[dict[str, Any]] | None = None
+    annotations: list[dict[str, Any]] | None = None
+
+
+class RefusalPartDelta(_Delta, tag="refusal", frozen=True):
+    """More words of refusal."""
+
+    part_delta_kind: ClassVar[Literal["refusal"]] = "refusal"
+    content_delta: str = ""
+
+
+class ToolCallPartDelta(_Delta, tag="tool_call", frozen=True):
+    """More of a call's arguments, as JSON text."""
+
+    part_delta_kind: ClassVar[Literal["tool_call"]] = "tool_call"
+    args_delta: str = ""
+
+
+class BuiltinToolCallPartDelta(_Delta, tag="builtin_tool_call", frozen=True):
+    """More of what the provider's own tool was asked; `status` is how far it is, in the provider's word."""
+
+    part_delta_kind: ClassVar[Literal["builtin_tool_call"]] = "builtin_tool_call"
+    args_delta: str = ""
+    status: str | None = None
+
+
+PartDelta: TypeAlias = (
+    ThinkingPartDelta | TextPartDelta | RefusalPartDelta | ToolCallPartDelta | BuiltinToolCallPartDelta
+)
+
+DELTA_OF: dict[type[ModelResponsePart], type[PartDelta]] = {
+    ThinkingPart: ThinkingPartDelta,
+    TextPart: TextPartDelta,
+    RefusalPart: RefusalPartDelta,
+    ToolCallPart: ToolCallPartDelta,
+    BuiltinToolCallPart: BuiltinToolCallPartDelta,
+}
+"""Parts that stream, and the delta each takes."""
 
 
 # --- messages --------------------------------------------------------------------------------------------

@@ -12,15 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.errors import ErrorInfo
-from pellucid.events import (
-    Event,
-    ItemStartEvent,
-    PartDeltaEvent,
-    PartEndEvent,
-    RunEndEvent,
-    ThinkingPartDelta,
-)
-from pellucid.parts import ModelResponse, SealedPart, ThinkingPart, Usage
+from pellucid.events import Event, ItemStartEvent, PartDeltaEvent, PartEndEvent, RunEndEvent
+from pellucid.parts import ModelResponse, SealedPart, ThinkingPart, ThinkingPartDelta, Usage
 from pellucid.protocols import agui
 from pellucid.protocols.agui import AGUIEvent, DialectName, Encoder, decode_event, encode_event, marks, proto
 from pellucid.protocols.agui.history import history_of

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from pellucid.asgi import http
 from pellucid.asgi.streaming import MAX_BUFFERED, ASGIWriter, BodyWriter, EncodedStream, serve_stream
-from pellucid.events import Event, PartDeltaEvent, RunEndEvent, SideEvent, TextPartDelta
+from pellucid.events import Event, PartDeltaEvent, RunEndEvent, SideEvent
 from pellucid.models import ModelEventReceiver
+from pellucid.parts import TextPartDelta
 from pellucid.run import Minter
 from pellucid.runs import Batch, LiveRun, Stage
 from pellucid.server.websocket import MessageWriter, WebSocket

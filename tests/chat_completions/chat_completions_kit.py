@@ -117,7 +117,7 @@ def say(emitter: Emitter, what: str, key: int, text: str) -> None:
         case "opaque":
             emitter.whole(OpaquePart("x", {"secret": text}))
         case "compaction":
-            emitter.whole(CompactionPart(text, "sig"))
+            emitter.whole(CompactionPart(text, signature="sig"))
         case "fail" if key == 2:
             emitter.fail(ErrorInfo("model_error", f"broke: {text}", code="c" if text else None, param=text))
 

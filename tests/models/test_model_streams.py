@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 
 from pellucid.errors import ErrorInfo, RequestError
-from pellucid.events import ErrorEvent, ModelEvent, PartDeltaEvent, PartEndEvent, ResponseEndEvent, ThinkingPartDelta
+from pellucid.events import ErrorEvent, ModelEvent, PartDeltaEvent, PartEndEvent, ResponseEndEvent
 from pellucid.models import Model, ModelRead, StreamReader, TextWriter
-from pellucid.parts import ModelRequest, UserPromptPart
+from pellucid.parts import ModelRequest, ThinkingPartDelta, UserPromptPart
 from pellucid.providers.profiles import load_profiles
 from pellucid.settings import ModelCall
 from tests.models.stream_kit import PushedResponse, stream_of

@@ -487,7 +487,7 @@ def test_a_compaction() -> None:
     )
     assert response_of(stream).parts == [
         CompactionPart(
-            "So far.", "enc", provider_name="anthropic", provider_details={"encrypted_content": "enc"}
+            "So far.", signature="enc", provider_name="anthropic", provider_details={"encrypted_content": "enc"}
         )
     ]  # fmt: skip
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pellucid.errors import ErrorInfo
-from pellucid.events import ErrorEvent, ItemStartEvent, PartDeltaEvent, ThinkingPartDelta
+from pellucid.events import ErrorEvent, ItemStartEvent, PartDeltaEvent
 from pellucid.framing import eventstream_message
 from pellucid.parts import (
     BuiltinToolCallPart,
@@ -21,6 +21,7 @@ from pellucid.parts import (
     OpaquePart,
     TextPart,
     ThinkingPart,
+    ThinkingPartDelta,
     ToolCallPart,
     Usage,
 )

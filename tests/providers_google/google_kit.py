@@ -9,7 +9,7 @@ from typing import Any
 from pellucid.errors import ErrorInfo
 from pellucid.events import Cause, ModelEvent
 from pellucid.fold import Fold, fold
-from pellucid.parts import ModelResponse, Origin
+from pellucid.parts import BuiltinToolReturnPart, ModelResponse, OpaquePart, Origin, RefusalPart
 from pellucid.providers.google import decoder
 from pellucid.providers.profile import Profile
 from pellucid.providers.profiles import builtin_profiles
@@ -115,10 +115,10 @@ def said(response: ModelResponse) -> list[tuple[Any, ...]]:
 
 
 def signature_in(part: Any) -> str | None:
-    """The signature of a part, which stands in both places: wherever the kind of part has a field for it."""
+    """The signature of a part, which stands in both places: but for kinds of which the wire keeps it in the details."""
     own, told = (
         getattr(part, "signature", None),
         (getattr(part, "provider_details", None) or {}).get("thought_signature"),
     )
-    assert own == told or not hasattr(part, "signature")
+    assert own == told or isinstance(part, RefusalPart | BuiltinToolReturnPart | OpaquePart)
     return told

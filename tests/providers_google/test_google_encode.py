@@ -440,8 +440,8 @@ foreign_parts = st.one_of(
     st.builds(TextPart, st.sampled_from(["", "text"]), **opaque),
     st.builds(ToolCallPart, st.just("f"), st.just("{}"), st.just("call_1"), **opaque),
     st.builds(FilePart, st.just("AA=="), st.just("image/png"), **opaque),
-    st.builds(OpaquePart, st.just("x"), st.builds(lambda s: {"text": s}, secrets), secrets),
-    st.builds(CompactionPart, st.none(), secrets),
+    st.builds(OpaquePart, st.just("x"), st.builds(lambda s: {"text": s}, secrets), id=secrets),
+    st.builds(CompactionPart, st.none(), signature=secrets),
     st.builds(BuiltinToolCallPart, st.just("code_execution"), st.just({"code": "SECRET"}), **opaque),
     st.builds(BuiltinToolReturnPart, st.just("code_execution"), st.just({"output": "SECRET"}), **unsigned),
 )

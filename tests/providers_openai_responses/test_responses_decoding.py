@@ -8,17 +8,10 @@ from typing import Any
 import pytest
 
 from pellucid.errors import ErrorInfo
-from pellucid.events import (
-    BuiltinToolCallPartDelta,
-    ItemEndEvent,
-    ItemStartEvent,
-    PartDeltaEvent,
-    PartEndEvent,
-    PartStartEvent,
-    ThinkingPartDelta,
-)
+from pellucid.events import ItemEndEvent, ItemStartEvent, PartDeltaEvent, PartEndEvent, PartStartEvent
 from pellucid.parts import (
     BuiltinToolCallPart,
+    BuiltinToolCallPartDelta,
     BuiltinToolReturnPart,
     CompactionPart,
     FilePart,
@@ -26,6 +19,7 @@ from pellucid.parts import (
     RefusalPart,
     TextPart,
     ThinkingPart,
+    ThinkingPartDelta,
     ToolCallPart,
 )
 from pellucid.providers.openai_responses import decoder

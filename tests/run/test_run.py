@@ -23,7 +23,6 @@ from pellucid.events import (
     ResponseStartEvent,
     RunEndEvent,
     SideEvent,
-    ThinkingPartDelta,
 )
 from pellucid.fold import fold
 from pellucid.parts import (
@@ -35,6 +34,7 @@ from pellucid.parts import (
     RetryPromptPart,
     TextPart,
     ThinkingPart,
+    ThinkingPartDelta,
     ToolCallPart,
     ToolReturnPart,
     Usage,

@@ -23,10 +23,9 @@ from pellucid.events import (
     ResponseStartEvent,
     RunEndEvent,
     SideEvent,
-    TextPartDelta,
 )
 from pellucid.models import ModelEventReceiver, ModelStream
-from pellucid.parts import Origin, TextPart
+from pellucid.parts import Origin, TextPart, TextPartDelta
 from pellucid.relay import MemoryRelay
 from pellucid.run import Minter
 from pellucid.runs import Batch, LiveRun, Stage

@@ -20,10 +20,9 @@ from pellucid.events import (
     PartStartEvent,
     RunEndEvent,
     SummaryEvent,
-    ThinkingPartDelta,
 )
 from pellucid.fold import fold
-from pellucid.parts import ThinkingPart, Usage
+from pellucid.parts import ThinkingPart, ThinkingPartDelta, Usage
 from pellucid.runs import Batch, summaries
 from pellucid.runs.later import settled
 from pellucid.runs.summaries import SummaryStage, Written

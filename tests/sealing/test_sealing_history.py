@@ -272,11 +272,19 @@ def test_what_the_items_end_tells_is_sealed_with_its_parts() -> None:
     assert sealed is not None
     assert sealed.made_for == ELSEWHERE
     assert sealed.parts[0] == ThinkingPart(
-        "a", None, "enc", "elsewhere", {"native": {"n": 1}}, "summary", item_id="rs_1", origin=ELSEWHERE
+        "a",
+        signature="enc",
+        provider_name="elsewhere",
+        provider_details={"native": {"n": 1}},
+        form="summary",
+        item_id="rs_1",
+        origin=ELSEWHERE,
     )
     empty = seal_item([], start, replace(end, native=None), origin, 0)
     assert empty is not None
-    assert empty.parts == [ThinkingPart("", "native", "enc", "elsewhere", item_id="rs_1", origin=ELSEWHERE)]
+    assert empty.parts == [
+        ThinkingPart("", id="native", signature="enc", provider_name="elsewhere", item_id="rs_1", origin=ELSEWHERE)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from pellucid import errors, events, parts
-from pellucid.events import Event, PartDelta
-from pellucid.parts import ModelRequestPart, ModelResponsePart
+from pellucid.events import Event
+from pellucid.parts import ModelRequestPart, ModelResponsePart, PartDelta
 from pellucid.view.fields import RULES, TABLE, Fields, Rule
 from tests.cases import Cases
 

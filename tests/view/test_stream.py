@@ -25,7 +25,6 @@ from pellucid.events import (
     RunEndEvent,
     SideEvent,
     SummaryEvent,
-    ThinkingPartDelta,
 )
 from pellucid.fold import fold
 from pellucid.parts import (
@@ -39,6 +38,7 @@ from pellucid.parts import (
     Text,
     TextPart,
     ThinkingPart,
+    ThinkingPartDelta,
     Usage,
     UserPromptPart,
 )

@@ -104,9 +104,9 @@ def say(emitter: Emitter, call: Call) -> None:
             data = SECRET if choice else "aGk="
             emitter.whole(FilePart(data, "image/png", choice, signature=SECRET, **more), item=("p", key))
         case "compaction":
-            emitter.whole(CompactionPart(SECRET, SECRET, **more), item=together)
+            emitter.whole(CompactionPart(SECRET, signature=SECRET, **more), item=together)
         case "opaque":
-            emitter.whole(OpaquePart(SECRET, DETAILS, SECRET, SECRET), item=together)
+            emitter.whole(OpaquePart(SECRET, DETAILS, id=SECRET, provider_name=SECRET), item=together)
         case "sealed":
             emitter.whole(SealedPart(f"{SEAL}-{key}"))
         case "item":

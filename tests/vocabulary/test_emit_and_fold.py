@@ -25,8 +25,6 @@ from pellucid.events import (
     ResponseStartEvent,
     RunEndEvent,
     SideEvent,
-    TextPartDelta,
-    ThinkingPartDelta,
 )
 from pellucid.fold import Fold, fold
 from pellucid.parts import (
@@ -36,7 +34,9 @@ from pellucid.parts import (
     Origin,
     RefusalPart,
     TextPart,
+    TextPartDelta,
     ThinkingPart,
+    ThinkingPartDelta,
     ToolCallPart,
     ToolReturnPart,
     Usage,

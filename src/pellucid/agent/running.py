@@ -20,15 +20,7 @@ import msgspec
 
 from ..conversation import joined
 from ..errors import ErrorInfo, ModelError, PellucidError
-from ..events import (
-    Event,
-    FinalResultEvent,
-    PartDeltaEvent,
-    PartStartEvent,
-    ResponseStartEvent,
-    RunEndEvent,
-    TextPartDelta,
-)
+from ..events import Event, FinalResultEvent, PartDeltaEvent, PartStartEvent, ResponseStartEvent, RunEndEvent
 from ..models import Asked
 from ..parts import (
     ModelMessage,
@@ -38,6 +30,7 @@ from ..parts import (
     RefusalPart,
     RetryPromptPart,
     TextPart,
+    TextPartDelta,
     ToolCallPart,
     ToolReturnPart,
 )

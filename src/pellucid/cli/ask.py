@@ -14,18 +14,17 @@ import uvloop
 from rich.console import Console
 
 from ..errors import ModelError
-from ..events import (
-    Event,
-    PartDeltaEvent,
-    PartStartEvent,
-    RefusalPartDelta,
-    RunEndEvent,
-    SideEvent,
-    TextPartDelta,
-    ThinkingPartDelta,
-)
+from ..events import Event, PartDeltaEvent, PartStartEvent, RunEndEvent, SideEvent
 from ..models import Asked
-from ..parts import ModelRequest, ThinkingPart, ToolCallPart, UserPromptPart
+from ..parts import (
+    ModelRequest,
+    RefusalPartDelta,
+    TextPartDelta,
+    ThinkingPart,
+    ThinkingPartDelta,
+    ToolCallPart,
+    UserPromptPart,
+)
 from ..run import Minter
 from ..runs import LiveRun
 from ..server.catalog import Catalog

@@ -18,10 +18,10 @@ from typing import ClassVar, Protocol, TypeAlias
 
 from ..emit import Emitter
 from ..errors import ErrorInfo, FrameTooLarge
-from ..events import Cause, ModelEvent, PartDeltaEvent, TextPartDelta, ThinkingPartDelta
+from ..events import Cause, ModelEvent, PartDeltaEvent
 from ..framing import NDJSONDecoder, SSEDecoder
 from ..framing.sse import DEFAULT_LIMIT, SSE
-from ..parts import Origin
+from ..parts import Origin, TextPartDelta, ThinkingPartDelta
 from .faults import beginning, turn_failed
 from .fitting import loose_json
 from .frame_template import TRIES, FrameTemplate, SkipRule, Template, Unread

@@ -14,8 +14,9 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from ..errors import ErrorInfo
-from ..events import Event, PartDeltaEvent, RunEndEvent, TextPartDelta, ThinkingPartDelta
+from ..events import Event, PartDeltaEvent, RunEndEvent
 from ..models import TextWriter
+from ..parts import TextPartDelta, ThinkingPartDelta
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -15,18 +15,17 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, NamedTuple, Protocol
 
-from ..events import (
-    Event,
-    ItemEndEvent,
-    ItemStartEvent,
-    PartDeltaEvent,
-    PartStartEvent,
-    RunEndEvent,
-    SummaryEvent,
-    ThinkingPartDelta,
-)
+from ..events import Event, ItemEndEvent, ItemStartEvent, PartDeltaEvent, PartStartEvent, RunEndEvent, SummaryEvent
 from ..models import Asked
-from ..parts import ModelRequest, ModelResponse, SystemPromptPart, ThinkingPart, Usage, UserPromptPart
+from ..parts import (
+    ModelRequest,
+    ModelResponse,
+    SystemPromptPart,
+    ThinkingPart,
+    ThinkingPartDelta,
+    Usage,
+    UserPromptPart,
+)
 from ..run import Minter
 from ..settings import ModelCall
 from ..telemetry import log, place_of

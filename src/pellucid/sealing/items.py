@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from ..events import ItemEndEvent, ItemStartEvent
 from ..fold import item_parts
-from ..parts import ModelResponsePart, Origin, RefusalPart, SealedPart, TextPart, ThinkingPart, ToolCallPart
+from ..parts import ModelResponsePart, Origin, RefusalPart, SealedPart, TextPart, ThinkingPart, ToolCallPart, has_opaque
 from .seal import Sealed
 
 VisiblePart: TypeAlias = TextPart | RefusalPart | ToolCallPart
@@ -62,8 +62,7 @@ def seal_item(
 def is_opaque(part: ModelResponsePart) -> bool:
     """Whether the part holds what only its maker understands."""
     # An id of their maker's is nothing that text and calls need: no provider asks for it back.
-    names = ("signature", "provider_details", *(() if isinstance(part, VisiblePart) else ("id",)))
-    return any(getattr(part, name, None) for name in names)
+    return has_opaque(part) or (not isinstance(part, VisiblePart) and bool(getattr(part, "id", None)))
 
 
 def digest(part: VisiblePart) -> str:

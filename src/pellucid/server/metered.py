@@ -24,10 +24,8 @@ from ..events import (
     ResponseEndEvent,
     ResponseStartEvent,
     RunEndEvent,
-    TextPartDelta,
-    ThinkingPartDelta,
 )
-from ..parts import ModelResponsePart, TextPart, ThinkingPart, ToolCallPart, json_text
+from ..parts import ModelResponsePart, TextPart, TextPartDelta, ThinkingPart, ThinkingPartDelta, ToolCallPart, json_text
 from ..runs import Batch, Stage
 from ..runs.later import later
 from .access.guard import Guard

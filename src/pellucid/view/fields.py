@@ -33,22 +33,21 @@ class Fields(NamedTuple):
 
 # A provider's name for something (`id`, `native_id`, …) is withheld: some are made of the thought itself, and it is of
 # use to nobody but that provider. `provider_name` says that opaque data is there, and goes with it.
-_OURS = "id signature provider_name provider_details"
+_OURS = " ".join(("id", "provider_name", *pt.OPAQUE_FIELDS))
+_OURS_OF_DELTAS = " ".join(("provider_name", *pt.OPAQUE_FIELDS.values()))
 
 TABLE: dict[type[msgspec.Struct], Fields] = {
     # --- what a model says
     pt.ThinkingPart: Fields("content form complete item_id", "origin", withheld=_OURS),
     # Log-probabilities hold every token twice, and where reasoning comes in the same text as the answer, its too.
     pt.TextPart: Fields("content annotations complete item_id", "origin", withheld=f"{_OURS} logprobs"),
-    pt.RefusalPart: Fields("content complete item_id", "origin", withheld="id provider_name provider_details"),
+    pt.RefusalPart: Fields("content complete item_id", "origin", withheld=_OURS),
     pt.ToolCallPart: Fields("tool_name args tool_call_id complete item_id", "origin", withheld=_OURS),
     pt.BuiltinToolCallPart: Fields("tool_name args tool_call_id complete item_id", "origin", withheld=_OURS),
-    pt.BuiltinToolReturnPart: Fields(
-        "tool_name content tool_call_id item_id", "origin", withheld="id provider_name provider_details"
-    ),
+    pt.BuiltinToolReturnPart: Fields("tool_name content tool_call_id item_id", "origin", withheld=_OURS),
     pt.FilePart: Fields("data media_type thought item_id", "origin", withheld=_OURS),
     pt.CompactionPart: Fields(withheld=f"content item_id origin {_OURS}"),
-    pt.OpaquePart: Fields(withheld="type native id provider_name item_id origin"),
+    pt.OpaquePart: Fields(withheld=f"type native item_id origin {_OURS}"),
     pt.SealedPart: Fields("token item_id"),
     # --- what goes to a model: who may read a conversation may read what was asked
     pt.SystemPromptPart: Fields("content role"),
@@ -75,13 +74,11 @@ TABLE: dict[type[msgspec.Struct], Fields] = {
         "model_name provider_response_id native_finish_reason provider_details",
     ),
     # --- deltas
-    ev.ThinkingPartDelta: Fields("content_delta", withheld="signature_delta provider_name provider_details"),
-    ev.TextPartDelta: Fields(
-        "content_delta annotations", withheld="logprobs signature_delta provider_name provider_details"
-    ),
-    ev.RefusalPartDelta: Fields("content_delta"),
-    ev.ToolCallPartDelta: Fields("args_delta", withheld="signature_delta provider_name provider_details"),
-    ev.BuiltinToolCallPartDelta: Fields("args_delta status", withheld="signature_delta provider_name provider_details"),
+    pt.ThinkingPartDelta: Fields("content_delta", withheld=_OURS_OF_DELTAS),
+    pt.TextPartDelta: Fields("content_delta annotations", withheld=f"logprobs {_OURS_OF_DELTAS}"),
+    pt.RefusalPartDelta: Fields("content_delta", withheld=_OURS_OF_DELTAS),
+    pt.ToolCallPartDelta: Fields("args_delta", withheld=_OURS_OF_DELTAS),
+    pt.BuiltinToolCallPartDelta: Fields("args_delta status", withheld=_OURS_OF_DELTAS),
     # --- events
     ev.ResponseStartEvent: Fields("", "origin", withheld="provider_response_id model_name"),
     ev.ResponseEndEvent: Fields(

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from ... import parts as ours
 from ...events import (
-    BuiltinToolCallPartDelta,
     ErrorEvent,
     Event,
     FunctionToolCallEvent,
@@ -25,8 +24,8 @@ from ...events import (
     PartStartEvent,
     ResponseEndEvent,
     ResponseStartEvent,
-    ToolCallPartDelta,
 )
+from ...parts import BuiltinToolCallPartDelta, ToolCallPartDelta
 from ...run import Mint
 
 
@@ -115,7 +114,10 @@ class AsFunctions:
         delta: Any = event.delta
         if self._calling and isinstance(delta, BuiltinToolCallPartDelta):
             delta = ToolCallPartDelta(
-                delta.args_delta, delta.signature_delta, delta.provider_name, delta.provider_details
+                delta.args_delta,
+                signature_delta=delta.signature_delta,
+                provider_name=delta.provider_name,
+                provider_details=delta.provider_details,
             )
         return PartDeltaEvent(self._parts, delta)
 

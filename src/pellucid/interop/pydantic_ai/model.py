@@ -27,20 +27,10 @@ from pydantic_ai.settings import ModelSettings as TheirSettings
 
 from ... import parts as ours
 from ...errors import ErrorInfo, PellucidError
-from ...events import (
-    ErrorEvent,
-    ItemEndEvent,
-    ModelEvent,
-    PartDelta,
-    PartDeltaEvent,
-    PartStartEvent,
-    RefusalPartDelta,
-    ResponseEndEvent,
-    TextPartDelta,
-    ThinkingPartDelta,
-)
+from ...events import ErrorEvent, ItemEndEvent, ModelEvent, PartDeltaEvent, PartStartEvent, ResponseEndEvent
 from ...fold import Fold
 from ...models import Asked, StreamReader
+from ...parts import PartDelta, RefusalPartDelta, TextPartDelta, ThinkingPartDelta
 from ...settings import ModelCall
 from . import outward
 from . import settings as said

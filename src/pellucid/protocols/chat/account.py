@@ -28,30 +28,30 @@ from msgspec import UNSET, UnsetType
 
 from ...errors import NOT_KEPT, ErrorInfo
 from ...events import (
-    BuiltinToolCallPartDelta,
     Event,
     FunctionToolCallEvent,
     FunctionToolResultEvent,
     ItemEndEvent,
     ItemStartEvent,
-    PartDelta,
     PartDeltaEvent,
     PartEndEvent,
     PartStartEvent,
     ResponseEndEvent,
     ResponseStartEvent,
     RunEndEvent,
-    ToolCallPartDelta,
 )
 from ...parts import (
     BuiltinToolCallPart,
+    BuiltinToolCallPartDelta,
     BuiltinToolReturnPart,
     FilePart,
     ModelResponsePart,
+    PartDelta,
     RefusalPart,
     TextPart,
     ThinkingPart,
     ToolCallPart,
+    ToolCallPartDelta,
     Usage,
     View,
 )

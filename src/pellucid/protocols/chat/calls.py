@@ -21,8 +21,16 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import UNSET
 
-from ...events import BuiltinToolCallPartDelta, FunctionToolResultEvent, ToolCallPartDelta
-from ...parts import BuiltinToolCallPart, BuiltinToolReturnPart, RetryPromptPart, ToolCallPart, ToolReturnPart
+from ...events import FunctionToolResultEvent
+from ...parts import (
+    BuiltinToolCallPart,
+    BuiltinToolCallPartDelta,
+    BuiltinToolReturnPart,
+    RetryPromptPart,
+    ToolCallPart,
+    ToolCallPartDelta,
+    ToolReturnPart,
+)
 from ...text import shown
 from . import frames as f
 from . import types as t

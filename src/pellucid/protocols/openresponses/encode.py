@@ -32,7 +32,6 @@ from ...events import (
     PartStartEvent,
     ResponseStartEvent,
     RunEndEvent,
-    TextPartDelta,
 )
 from ...framing import sse_event
 from ...growing import TEXT_FIELD
@@ -42,6 +41,7 @@ from ...parts import (
     RefusalPart,
     Text,
     TextPart,
+    TextPartDelta,
     ThinkingPart,
     ToolCallPart,
     ToolReturnPart,

@@ -312,7 +312,7 @@ class Compaction(Whole):
         self.emit.whole(
             CompactionPart(
                 content if isinstance(content, str) else None,
-                signature or None,
+                signature=signature or None,
                 provider_name=self.emit.origin.provider,
                 provider_details=extras(native, frozenset({"type", "content"})) or None,
             )

@@ -58,10 +58,16 @@ from ...events import (
     PartEndEvent,
     PartStartEvent,
     ResponseStartEvent,
-    TextPartDelta,
-    ThinkingPartDelta,
 )
-from ...parts import ModelRequest, TextPart, ThinkingPart, ToolCallPart, ToolReturnPart
+from ...parts import (
+    ModelRequest,
+    TextPart,
+    TextPartDelta,
+    ThinkingPart,
+    ThinkingPartDelta,
+    ToolCallPart,
+    ToolReturnPart,
+)
 from ...settings import ToolDefinition
 from ...telemetry import log, place_of
 from ...tools import DeferredToolRequests, DeferredToolResults, ToolDenied
