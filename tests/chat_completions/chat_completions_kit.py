@@ -36,8 +36,10 @@ from pellucid.parts import (
     ToolReturnPart,
     Usage,
 )
-from pellucid.protocols.chat_completions import Encoder, openapi, parse_request
+from pellucid.protocols.chat_completions import Encoder, parse_request
 from pellucid.run import CallTools, Minter, Run
+from pellucid.server.openapi import components
+from pellucid.server.stateless import TABLES
 from pellucid.settings import ModelCall
 
 NOW = 1_700_000_000
@@ -258,7 +260,7 @@ def calls_of(messages: list[ModelMessage]) -> list[tuple[str, str, str]]:
 
 @cache
 def validator(name: str) -> Any:
-    schema = {"$ref": f"#/components/schemas/{name}", "components": {"schemas": openapi.schemas()}}
+    schema = {"$ref": f"#/components/schemas/{name}", "components": {"schemas": components(TABLES["chat_completions"])}}
     return jsonschema.Draft202012Validator(schema)
 
 

@@ -6,10 +6,13 @@ from typing import Any
 import jsonschema
 import msgspec
 
-from pellucid.protocols.chat_completions import openapi
 from pellucid.protocols.chat_completions import types as t
-from pellucid.protocols.openresponses import openapi as openresponses
-from pellucid.protocols.openresponses import openapi_paths
+from pellucid.server.openapi import components as schemas
+from pellucid.server.openapi import paths
+from pellucid.server.openresponses.routes import CONVERSATIONS, RESPONSES
+from pellucid.server.stateless import TABLES
+
+TABLE = TABLES["chat_completions"]
 
 
 def references(value: Any) -> list[str]:
@@ -20,8 +23,8 @@ def references(value: Any) -> list[str]:
 
 
 def test_every_reference_leads_somewhere_and_every_schema_is_one() -> None:
-    components = openapi.schemas()
-    for ref in references([openapi.paths(), components]):
+    components = schemas(TABLE)
+    for ref in references([paths(TABLE), components]):
         prefix, _, name = ref.rpartition("/")
         assert prefix == "#/components/schemas"
         assert name in components
@@ -31,14 +34,14 @@ def test_every_reference_leads_somewhere_and_every_schema_is_one() -> None:
 
 
 def test_what_two_protocols_name_alike_is_alike() -> None:
-    ours, theirs = openapi.schemas(), openresponses.schemas()
+    ours, theirs = schemas(TABLE), schemas(RESPONSES) | schemas(CONVERSATIONS)
     assert {name for name in ours.keys() & theirs.keys() if ours[name] != theirs[name]} == set()
     assert ours.keys() & theirs.keys() == {"ErrorBody", "ErrorPayload"}
-    assert not openapi.paths().keys() & openapi_paths.paths().keys()
+    assert not paths(TABLE).keys() & (paths(RESPONSES) | paths(CONVERSATIONS)).keys()
 
 
 def test_every_field_of_the_request_is_described() -> None:
     fields = {field.encode_name for field in msgspec.structs.fields(t.CreateChatCompletion)}
-    schema = openapi.schemas()["CreateChatCompletion"]
+    schema = schemas(TABLE)["CreateChatCompletion"]
     assert set(schema["properties"]) == fields
     assert schema["required"] == ["messages"]

@@ -20,6 +20,7 @@ from .agui.sequence import RULES
 from .agui.verify import Verifier
 from .ai_sdk.verify import verify as verify_ai_sdk
 from .chat.verify import verify as verify_chat
+from .chat_completions import types as chat_completions_types
 from .chat_completions.verify import verify as verify_chat_completions
 from .errors import ErrorForm
 from .openresponses.verify import verify as verify_openresponses
@@ -94,11 +95,25 @@ class StatelessRequest(ClientRequest, Protocol):
         ...
 
 
+class Served(NamedTuple):
+    """A path of a protocol's own, and what the OpenAPI document says of it. Requests are sent with POST."""
+
+    path: str
+    operation_id: str
+    summary: str
+    description: str
+    """Of the answer."""
+    request: type
+    whole: type
+    event: type
+    """What a stream is made of."""
+
+
 class Stateless(NamedTuple):
     """An endpoint whose answer depends on nothing but its request."""
 
-    path: str | None
-    """Where it is served with POST; None where another protocol's endpoint recognises its requests."""
+    served: Served | None
+    """Where it is served; None where another protocol's endpoint recognises its requests."""
     parse: Callable[[bytes | dict[str, Any]], StatelessRequest]
     """A body, or the JSON that was read of it. Raises `RequestError`."""
     id_prefix: str
@@ -172,6 +187,17 @@ def _whole_or_error(encoder: chat_completions.Encoder) -> Any:
     return encoder.whole if encoder.error is None else encoder.error
 
 
+_CHAT_COMPLETIONS = Served(
+    "/v1/chat/completions",
+    "createChatCompletion",
+    "Ask a model in OpenAI's older protocol; reasoning is in its relatives' fields",
+    "The completion, whole or as a stream of chunks that ends with `[DONE]`; a stream that fails has an error in the "
+    "place of its last chunk",
+    chat_completions_types.CreateChatCompletion,
+    chat_completions_types.ChatCompletion,
+    chat_completions_types.ChatCompletionChunk,
+)
+
 CLIENT_PROTOCOLS: dict[str, ClientProtocol] = {
     "agui": ClientProtocol(agui, _agui, _check_agui, get_args(agui.DialectName), chunks=True),
     ai_sdk.PROTOCOL: ClientProtocol(
@@ -186,7 +212,7 @@ CLIENT_PROTOCOLS: dict[str, ClientProtocol] = {
         _chat_completions,
         lambda stream, _: verify_chat_completions(stream),
         whole=_whole_or_error,
-        stateless=Stateless("/v1/chat/completions", chat_completions.parse_request, "chatcmpl"),
+        stateless=Stateless(_CHAT_COMPLETIONS, chat_completions.parse_request, "chatcmpl"),
     ),
     "openresponses": ClientProtocol(
         openresponses,

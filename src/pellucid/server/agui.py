@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import time
+from types import NoneType
+from typing import Literal, get_args
 
 import msgspec
 from starlette.routing import BaseRoute
@@ -20,13 +22,17 @@ from ..errors import PellucidError, RequestError
 from ..parts import ModelMessage, ModelResponse, messages_to_json
 from ..protocols import agui
 from ..protocols.agui import DialectName, Encoder, Message, Request, dialect_of, parse_input
+from ..protocols.agui.events import AGUIEvent
+from ..protocols.agui.messages import RunAgentInput
 from ..protocols.agui.proto import MEDIA_TYPE, accepted, delta_frames, encode_frame
+from ..protocols.agui.request import Options
 from ..protocols.agui.thread import without
 from ..runs import RunSource
 from ..storage import StoredResponse
 from ..view import Reader, Redactor, View, lesser
-from .exchange import Door, Endpoint, Exchange, new_minter, route
+from .exchange import Door, Exchange, new_minter
 from .prepare import Prepared, prepare
+from .routing import STRING, Operation, Schema, Table, event_stream, parameter
 from .services import Services, protocol_of
 
 
@@ -64,6 +70,22 @@ class Header(msgspec.Struct, frozen=True):
             frame=encode_frame if binary else None,
             deltas=delta_frames if binary else None,
         )
+
+
+class Status(msgspec.Struct, rename="camel"):
+    """How a stored run is, when it was to be cancelled."""
+
+    thread_id: str
+    run_id: str
+    status: str
+
+
+class Deleted(msgspec.Struct, rename="camel"):
+    """A stored run that is no more."""
+
+    thread_id: str
+    run_id: str
+    deleted: Literal[True] = True
 
 
 _header = msgspec.json.Decoder(Header)
@@ -122,7 +144,7 @@ class AGUI:
             await self._services.cancel(row)
             row = await self._row_of(exchange)
         header = _header.decode(row.header)
-        await exchange.answer({"threadId": header.thread_id, "runId": header.run_id, "status": row.status})
+        await exchange.answer(Status(header.thread_id, header.run_id, row.status))
 
     async def delete(self, exchange: Exchange) -> None:
         row = await self._row_of(exchange)
@@ -131,7 +153,7 @@ class AGUI:
         await self._services.store.responses.delete(row.owner, row.id)
         await self._services.detached.forget(row)
         header = _header.decode(row.header)
-        await exchange.answer({"threadId": header.thread_id, "runId": header.run_id, "deleted": True})
+        await exchange.answer(Deleted(header.thread_id, header.run_id))
 
     # --- what they share ---------------------------------------------------------------------------------------
 
@@ -217,13 +239,43 @@ def _row_id(thread: str, run: str) -> str:
 SPOKEN = ["POST /ag-ui"]
 
 
-def routes(services: Services) -> list[BaseRoute]:
-    endpoints = AGUI(services)
-
-    def door(endpoint: Endpoint) -> Door:
-        return Door(endpoint, agui, lambda: services.guard)
-
+def _options() -> list[Schema]:
+    """The options that a query may have, each as `forwardedProps` have it, but for null."""
     return [
-        route("/ag-ui", {"POST": door(endpoints.run), "GET": door(endpoints.read), "DELETE": door(endpoints.delete)}),
-        route("/ag-ui/cancel", {"POST": door(endpoints.cancel)}),
+        parameter(
+            *(field.encode_name, "query", f"As `forwardedProps.pellucid.{field.encode_name}`."),
+            next(one for one in get_args(field.type) if one is not NoneType),
+        )
+        for field in msgspec.structs.fields(Options)
     ]
+
+
+_EVENTS = tuple(one for one in get_args(AGUIEvent) if "THINKING" not in str(one.__struct_config__.tag))
+"""Those of 1.0."""
+_VIEW = parameter("Pellucid-View", "header", "In what form reasoning is wanted: no more than the key allows.", View)
+_DIALECT = parameter("AG-UI-Dialect", "header", "What the client speaks.", DialectName)
+_RUN = [{**parameter(f"{one}Id", "query", f"The {one}."), "required": True} for one in ("thread", "run")]
+_STREAM = event_stream("AGUIEvent") | {MEDIA_TYPE: {"schema": STRING}}
+_READ = "A stored run once more from its beginning, live or over"
+
+TABLE = Table(
+    [
+        Operation(
+            *("POST", "/ag-ui", AGUI.run, "runAgent", "Ask a model in AG-UI; its events are the stream"),
+            *(_STREAM, [*_options(), _DIALECT, _VIEW], RunAgentInput),
+        ),
+        Operation("GET", "/ag-ui", AGUI.read, "readRun", _READ, _STREAM, [*_RUN, _VIEW]),
+        Operation("DELETE", "/ag-ui", AGUI.delete, "deleteRun", "Take a stored run away", Deleted, _RUN),
+        Operation(
+            *("POST", "/ag-ui/cancel", AGUI.cancel, "cancelRun", "Cancel a stored run that is under way"),
+            *(Status, _RUN),
+        ),
+    ],
+    error="AGUIRunErrorEvent",
+    prefix="AGUI",
+    components={"Event": _EVENTS, "Options": Options},
+)
+
+
+def routes(services: Services) -> list[BaseRoute]:
+    return TABLE.routes([AGUI(services)], lambda _, one: Door(one, agui, lambda: services.guard))

@@ -21,6 +21,7 @@ from ..upstream import UpstreamClient
 from . import agui, chat, plain, sessions, stateless
 from .config import Config
 from .observe import RequestWatch
+from .openapi import document
 from .openresponses import routes as responses
 from .openresponses.routes import SPOKEN as RESPONSES
 from .services import LocalModelService, Services
@@ -62,7 +63,7 @@ class Gateway:
                 *chat.routes(services),
                 *spaces.routes(services),
                 *sessions.routes(services),
-                *plain.routes(services, SPOKEN),
+                *plain.routes(services, SPOKEN, document()),
             ],
             redirect_slashes=False,
             lifespan=lifespan,

@@ -14,10 +14,6 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import parse_qsl
 
-from starlette.exceptions import HTTPException
-from starlette.routing import Route
-from starlette.types import ASGIApp
-
 from ..asgi import http
 from ..asgi.streaming import FAULT, STOPPING, ASGIWriter, BodyWriter, is_client_error
 from ..errors import ErrorInfo, PellucidError, RequestError
@@ -205,30 +201,3 @@ class Door:
             info, more = FAULT, []
         if not exchange.started:
             await exchange.refuse(info, more)
-
-
-class _Methods:
-    """The doors of one path, by method."""
-
-    def __init__(self, path: str, doors: Mapping[str, ASGIApp], also: str) -> None:
-        self._path = path
-        self._doors = dict(doors)
-        if "GET" in doors:
-            self._doors.setdefault("HEAD", doors["GET"])
-        self._allowed = ", ".join(sorted(self._doors))
-        self._takes = self._allowed + also
-
-    async def __call__(self, scope: http.Scope, receive: http.Receive, send: http.Send) -> None:
-        if "watch" in scope:
-            scope["watch"].route = self._path
-        door = self._doors.get(scope["method"])
-        if door is None:
-            message = f"{scope['method']} is not allowed on {scope['path']}; it takes {self._takes}"
-            raise HTTPException(405, message, headers={"Allow": self._allowed})
-        await door(scope, receive, send)
-
-
-def route(path: str, doors: Mapping[str, ASGIApp], also: str = "") -> Route:
-    """All that is at one path, so that a request with another method is told every one there is. `also`: what is not
-    HTTP among them."""
-    return Route(path, _Methods(path, doors, also))

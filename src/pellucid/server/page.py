@@ -31,7 +31,8 @@ from ..asgi import http
 from ..errors import ErrorInfo, RequestError
 from ..protocols import chat
 from .access.errors import Header
-from .exchange import Door, Endpoint, Exchange, route
+from .exchange import Door, Endpoint, Exchange
+from .routing import route
 
 ENCODINGS = ("br", "gzip", "identity")
 """The smallest first, for clients that do not mind."""

@@ -1,4 +1,5 @@
-"""The endpoints of protocols whose answer depends on nothing but its request, made from `CLIENT_PROTOCOLS`.
+"""The endpoints of protocols whose answer depends on nothing but its request, made from `CLIENT_PROTOCOLS`, as the
+tables of their operations are.
 
 The whole conversation comes with each request, and nothing is kept: Chat Completions at a path of its own, and the AI
 SDK's `useChat`, whose requests the chat's endpoint recognises.
@@ -13,10 +14,11 @@ from starlette.routing import BaseRoute
 
 from ..asgi.streaming import serve_response, serve_stream
 from ..errors import ErrorInfo
-from ..protocols.client_protocols import CLIENT_PROTOCOLS
+from ..protocols.client_protocols import CLIENT_PROTOCOLS, Served
 from ..view import Redactor
-from .exchange import Door, Exchange, new_minter, protocol_name, route
+from .exchange import Door, Endpoint, Exchange, new_minter, protocol_name
 from .prepare import prepare
+from .routing import VIEW, ErrorBody, Operation, Table
 from .services import Services
 
 
@@ -62,13 +64,34 @@ class StatelessEndpoint:
             await exchange.answer(whole)
 
 
-_PATHS = {row.stateless.path: name for name, row in CLIENT_PROTOCOLS.items() if row.stateless and row.stateless.path}
+def _table(served: Served) -> Table:
+    by_media = {"application/json": served.whole, "text/event-stream": (served.event, ErrorBody)}
+    return Table(
+        [
+            Operation(
+                *("POST", served.path, StatelessEndpoint.__call__, served.operation_id, served.summary),
+                *(by_media, [VIEW], served.request),
+                description=served.description,
+            )
+        ]
+    )
 
-SPOKEN = [f"POST {path}" for path in _PATHS]
+
+TABLES = {
+    name: _table(row.stateless.served)
+    for name, row in CLIENT_PROTOCOLS.items()
+    if row.stateless is not None and row.stateless.served is not None
+}
+"""The operations of each protocol that has a path of its own."""
+
+SPOKEN = [f"{row.method} {row.path}" for table in TABLES.values() for row in table.operations]
 
 
 def routes(services: Services) -> list[BaseRoute]:
-    def door(name: str) -> Door:
-        return Door(StatelessEndpoint(services, name), CLIENT_PROTOCOLS[name].form, lambda: services.guard)
+    def of(name: str, table: Table) -> list[BaseRoute]:
+        def door(_: Operation, endpoint: Endpoint) -> Door:
+            return Door(endpoint, CLIENT_PROTOCOLS[name].form, lambda: services.guard)
 
-    return [route(path, {"POST": door(name)}) for path, name in _PATHS.items()]
+        return table.routes([StatelessEndpoint(services, name)], door)
+
+    return [route for name, table in TABLES.items() for route in of(name, table)]

@@ -365,7 +365,7 @@ class CreateChatCompletion(msgspec.Struct, kw_only=True):
     """The body of `POST /v1/chat/completions`."""
 
     model: str | None = None
-    messages: list[Message]
+    messages: Annotated[list[Message], Meta(extra_json_schema={"minItems": 1})]
     stream: bool | None = None
     stream_options: ChatStreamOptions | None = None
     reasoning_effort: Effort | None = None

@@ -1,4 +1,4 @@
-"""The OpenAPI schemas of OpenResponses, made from the types (what is at which path: `openapi_paths`).
+"""What OpenResponses has that no type says: its events, its socket, and what of requests is read by hand.
 
 The events are a table: name, fields. All 24 of the specification are in it, and OpenAI's two names for raw reasoning
 beside them, marked as the alias they are.
@@ -6,10 +6,11 @@ beside them, marked as the alias they are.
 
 from __future__ import annotations
 
-import msgspec
+from typing import Any
 
-from ..openapi import Schema
 from . import types as t
+
+Schema = dict[str, Any]
 
 _INTEGER: Schema = {"type": "integer"}
 _STRING: Schema = {"type": "string"}
@@ -63,12 +64,6 @@ EVENTS: dict[str, Schema] = {
 }
 """Every event of the specification, and its fields beside `type` and `sequence_number`."""
 
-_WRITTEN = (
-    *(t.MessageItem, t.ReasoningItem, t.FunctionCallItem, t.FunctionCallOutputItem),
-    *(t.OutputText, t.FunctionTool, t.ReasoningConfig),
-)
-"""What only responses hold, and never without its defaults."""
-
 ALIASES = {
     "response.reasoning_text.delta": "response.reasoning.delta",
     "response.reasoning_text.done": "response.reasoning.done",
@@ -111,69 +106,8 @@ _UNTYPED: dict[str, Schema] = {
 """What the types leave open, since it is read by hand."""
 
 
-def _object(properties: Schema, optional: tuple[str, ...] = ()) -> Schema:
-    required = [name for name in properties if name not in optional]
-    return {"type": "object", "properties": properties} | ({"required": required} if required else {})
-
-
-def _list(of: Schema) -> Schema:
-    ends = {"type": ["string", "null"]}
-    return _object(
-        {
-            "object": {"const": "list"},
-            "data": {"type": "array", "items": of},
-            "first_id": ends,
-            "last_id": ends,
-            "has_more": {"type": "boolean"},
-        }
-    )
-
-
-_METADATA = {
-    "type": "object",
-    "maxProperties": 16,
-    "propertyNames": {"maxLength": 64},
-    "additionalProperties": {"type": "string", "maxLength": 512},
-}
-_KEPT = ("MessageParam", "ReasoningParam", "FunctionCallParam", "FunctionCallOutputParam", "CompactionParam")
-_KEPT_PARAMS = _one_of(*_KEPT)
-_ITEM_PARAMS = _one_of(*_KEPT, "ItemReference")
 _TO_ANSWER = [{"required": [name]} for name in ("input", "previous_response_id", "conversation")]
 """One of them says what there is to answer."""
-_LISTS: dict[str, Schema] = {
-    "KeptItem": {
-        **_object({"id": _STRING, "type": _STRING}),
-        "description": "An item as it was received, or as the model made it, with an id.",
-    },
-    "ItemList": _list(_ref("KeptItem")),
-    "DeletedResponse": _object({"id": _STRING, "object": {"const": "response"}, "deleted": {"const": True}}),
-    "CompactRequest": {"anyOf": _TO_ANSWER[:2]}
-    | _object(
-        {
-            "model": _STRING,
-            "input": {"anyOf": [_STRING, {"type": "array", "items": _ITEM_PARAMS}, {"type": "null"}]},
-            "previous_response_id": {"type": ["string", "null"]},
-            "instructions": {"type": ["string", "null"]},
-            "prompt_cache_key": {"type": ["string", "null"], "maxLength": 64},
-        },
-        ("input", "previous_response_id", "instructions", "prompt_cache_key"),
-    ),
-    "Conversation": _object(
-        {"id": _STRING, "object": {"const": "conversation"}, "created_at": _INTEGER, "metadata": _METADATA}
-    ),
-    "DeletedConversation": _object(
-        {"id": _STRING, "object": {"const": "conversation.deleted"}, "deleted": {"const": True}}
-    ),
-    "CreateConversation": _object(
-        {
-            "metadata": {"anyOf": [_METADATA, {"type": "null"}]},
-            "items": {"anyOf": [{"type": "array", "items": _KEPT_PARAMS, "maxItems": 20}, {"type": "null"}]},
-        },
-        ("metadata", "items"),
-    ),
-    "UpdateConversation": _object({"metadata": {"anyOf": [_METADATA, {"type": "null"}]}}),
-    "AddItems": _object({"items": {"type": "array", "items": _KEPT_PARAMS, "minItems": 1, "maxItems": 20}}),
-}
 
 
 def _event(name: str, fields: Schema) -> Schema:
@@ -194,38 +128,32 @@ def event_name(name: str) -> str:
     return "".join(word.capitalize() for word in name.replace(".", "_").split("_")) + "Event"
 
 
-def schemas() -> dict[str, Schema]:
-    """The components: the request, the response, what is in them, and every event."""
-    _, components = msgspec.json.schema_components(
-        [t.CreateResponse, t.Response, t.CompactedResponse, t.SummaryText, t.LogProb, t.UrlCitation],
-        ref_template="#/components/schemas/{name}",
-    )
-    for written in (t.Response, t.CompactedResponse, *_WRITTEN):
-        # Whatever has a default is written nonetheless; only what is unset is absent.
-        fields = [field for field in msgspec.structs.fields(written) if field.default is not msgspec.UNSET]
-        tag = ["type"] if written.__struct_config__.tag else []
-        components[written.__name__]["required"] = tag + [field.encode_name for field in fields]
-    for name, schema in _UNTYPED.items():
-        components["CreateResponse"]["properties"][name] = schema
-    components["CreateResponse"]["anyOf"] = _TO_ANSWER
-    components |= _LISTS
-    components["ErrorPayload"] = {
-        "type": "object",
-        "properties": {
-            "message": _STRING,
-            "type": _STRING,
-            "param": {"type": ["string", "null"]},
-            "code": {"type": ["string", "null"]},
-        },
-        "required": ["message", "type", "param", "code"],
-    }
-    components["ErrorBody"] = {
-        "type": "object",
-        "properties": {"error": _ref("ErrorPayload")},
-        "required": ["error"],
-    }
-    components |= {event_name(name): _event(name, fields) for name, fields in EVENTS.items()}
-    for alias, name in ALIASES.items():
-        schema = _event(alias, EVENTS[name])
-        components[event_name(alias)] = {**schema, "x-alias-of": name}
-    return components
+def components() -> dict[str, Any]:
+    """Every event, and what is in them alone."""
+    made: dict[str, Any] = {event_name(name): _event(name, fields) for name, fields in EVENTS.items()}
+    made |= {event_name(alias): {**_event(alias, EVENTS[name]), "x-alias-of": name} for alias, name in ALIASES.items()}
+    return made | {one.__name__: one for one in (t.SummaryText, t.LogProb, t.UrlCitation)}
+
+
+def amend(found: dict[str, Schema]) -> None:
+    """What the types do not say of requests."""
+    found["CreateResponse"]["properties"] |= _UNTYPED
+    found["CreateResponse"]["anyOf"] = _TO_ANSWER
+    found["CompactRequest"]["anyOf"] = _TO_ANSWER[:2]
+
+
+def stream() -> Schema:
+    """One event of a stream, as the specification has it."""
+    events = {name: f"#/components/schemas/{event_name(name)}" for name in (*EVENTS, *ALIASES)}
+    mapped = {"propertyName": "type", "mapping": events}
+    return {"oneOf": [{"$ref": ref} for ref in events.values()], "discriminator": mapped}
+
+
+_CREATE = {"type": "object", "properties": {"type": {"const": "response.create"}}, "required": ["type"]}
+_ERROR = {"type": {"const": "error"}, "status": _INTEGER, "error": _ref("ErrorPayload")}
+SOCKET: Schema = {
+    "description": "GET as a WebSocket: each message asks for a response, whose events are messages",
+    "clientMessage": {"allOf": [_CREATE, _ref("CreateResponse")]},
+    "errorMessage": {"type": "object", "properties": _ERROR, "required": list(_ERROR)},
+}
+"""`x-openresponses-websocket`: so the specification tells of its own."""

@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ...parts import Usage
 from ...sealing import Keys
@@ -47,6 +47,9 @@ from .session import COOKIE, ByKey, ByProvider, Session, Sessions, cookie, over
 
 LOCAL = "local"
 """The owner of what is made where nobody needs a key."""
+
+Way = Literal["key", "oidc"]
+"""How a person can sign in."""
 
 
 class Guard:
@@ -150,12 +153,13 @@ class Guard:
 
     # --- browsers ----------------------------------------------------------------------------------------------
 
-    async def ways(self) -> list[str]:
+    async def ways(self) -> list[Way]:
         """How a person can sign in."""
         if self.sessions is None:
             return []
         keys = self._one is not None or (self._book is not None and (self._access.keys or await self._book.any()))
-        return [*(["key"] if keys else []), *(["oidc"] if self.oidc is not None else [])]
+        found: dict[Way, bool] = {"key": bool(keys), "oidc": self.oidc is not None}
+        return [way for way, there in found.items() if there]
 
     async def sign_in(self, text: str) -> tuple[Principal, str]:
         """Whose the key is, and the session's cookie. Raises `AccessError`, the same for every key that is not one."""

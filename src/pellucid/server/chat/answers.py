@@ -15,6 +15,7 @@ import msgspec
 
 from ...asgi.streaming import serve_stream
 from ...errors import RequestError
+from ...protocols import ai_sdk
 from ...protocols.chat import Answer, Encoder, answer
 from ...runs.log import unpack
 from ...runs.replay import FinishedLog, LiveLog
@@ -22,6 +23,7 @@ from ...storage import StoredResponse
 from ...view import Reader, Redactor, View, lesser
 from ..exchange import VIEW_HEADER, Exchange, whole_number
 from ..services import Services, protocol_of
+from .response_types import Status
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -148,7 +150,12 @@ class Answers:
         if not row.finished:
             await self._services.cancel(row)
             row = await self._row(exchange)
-        await exchange.answer({"id": row.id, "status": row.status})
+        await exchange.answer(Status(row.id, row.status))
+
+    async def no_stream(self, exchange: Exchange) -> None:
+        """`GET …/stream`, where the AI SDK looks for an answer that goes on without it: 204, there is none."""
+        exchange.form = ai_sdk
+        await exchange.answer_nothing()
 
     async def _row(self, exchange: Exchange, *, log: bool = False) -> StoredResponse:
         id = exchange.params["event_id"]

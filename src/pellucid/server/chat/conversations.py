@@ -21,6 +21,7 @@ from ...storage import ChatGone, StoredChat, StoredResponse
 from ...telemetry import log
 from ..exchange import Exchange
 from ..services import Services
+from . import response_types
 from .answers import Header, read_header, whole
 
 LONGEST = 80
@@ -71,8 +72,13 @@ class Conversations:
             limit=exchange.number("limit", 20, 1, 100),
             query=exchange.asked("q") or None,
         )
-        data = [_told(found.chat) | _found(found.snippet) for found in page.chats]
-        await exchange.answer({"data": data, "has_more": page.has_more, "last_id": page.last})
+        data = [
+            response_types.ConversationFound(
+                **_told(found.chat), snippet=UNSET if found.snippet is None else found.snippet
+            )
+            for found in page.chats
+        ]
+        await exchange.answer(response_types.Conversations(data, page.has_more, page.last))
 
     async def get(self, exchange: Exchange) -> None:
         """One, with the events of a branch: `head`'s, or the one that is shown."""
@@ -94,7 +100,7 @@ class Conversations:
             if not turn.finished:
                 active = turn.id
             await asyncio.sleep(0)
-        await exchange.answer({"conversation": _told(chat), "events": events, "active": active})
+        await exchange.answer(response_types.Opened(response_types.Conversation(**_told(chat)), events, active))
 
     async def change(self, exchange: Exchange) -> None:
         """Give it a title, or show another branch."""
@@ -112,7 +118,7 @@ class Conversations:
             raise
         if chat is None:
             raise ChatGone(id)
-        await exchange.answer(_told(chat))
+        await exchange.answer(response_types.Conversation(**_told(chat)))
 
     async def delete(self, exchange: Exchange) -> None:
         """With all its turns, also the one under way."""
@@ -122,7 +128,7 @@ class Conversations:
             raise ChatGone(id)
         # What is under way ends only now: nothing could begin in between, and its end is kept nowhere.
         await asyncio.gather(*(self._let_go(turn) for turn in turns))
-        await exchange.answer({"id": id, "deleted": True})
+        await exchange.answer(response_types.Deleted(id))
 
     async def _let_go(self, turn: StoredResponse) -> None:
         try:
@@ -159,10 +165,6 @@ def _told(chat: StoredChat) -> dict[str, Any]:
         "created_at": round(chat.created_at * 1000),
         "updated_at": round(chat.updated_at * 1000),
     }
-
-
-def _found(snippet: str | None) -> dict[str, Any]:
-    return {} if snippet is None else {"snippet": snippet}
 
 
 def _title(given: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -25,6 +25,7 @@ from ...events import (
 )
 from ...parts import ModelMessage, ModelRequest, ModelResponse, Origin, SealedPart, messages_from_json
 from ...protocols.openresponses import Called, Encoder, Known, item_messages, read_json, request_of
+from ...protocols.openresponses import types as t
 from ...run import Minter
 from ...sealing import Sealed, SealError
 from ...storage import AlreadyStored, ConversationEntry, StoredConversation
@@ -40,6 +41,35 @@ MAX_ITEMS = 20
 Metadata = Annotated[
     dict[Annotated[str, Meta(max_length=64)], Annotated[str, Meta(max_length=512)]], Meta(max_length=16)
 ]
+
+
+KeptParam = t.MessageParam | t.ReasoningParam | t.FunctionCallParam | t.FunctionCallOutputParam | t.CompactionParam
+
+
+class CreateConversation(msgspec.Struct):
+    metadata: Metadata | None = None
+    items: Annotated[list[KeptParam], Meta(max_length=MAX_ITEMS)] | None = None
+
+
+class UpdateConversation(msgspec.Struct):
+    metadata: Metadata | None
+
+
+class AddItems(msgspec.Struct):
+    items: Annotated[list[KeptParam], Meta(min_length=1, max_length=MAX_ITEMS)]
+
+
+class Conversation(msgspec.Struct, kw_only=True):
+    id: str
+    object: Literal["conversation"] = "conversation"
+    created_at: int
+    metadata: Metadata
+
+
+class DeletedConversation(msgspec.Struct):
+    id: str
+    object: Literal["conversation.deleted"] = "conversation.deleted"
+    deleted: Literal[True] = True
 
 
 class Conversations:
@@ -83,7 +113,7 @@ class Conversations:
         owner, id = exchange.principal.owner, exchange.params["id"]
         if not await self._services.store.conversations.delete(owner, id):
             raise _not_found(id)
-        await exchange.answer({"id": id, "object": "conversation.deleted", "deleted": True})
+        await exchange.answer(DeletedConversation(id))
 
     async def items(self, exchange: Exchange) -> None:
         limit, order = page_of(exchange)
@@ -256,13 +286,8 @@ def _metadata(body: dict[str, Any]) -> dict[str, str]:
         ) from None
 
 
-def _told(conversation: StoredConversation) -> dict[str, Any]:
-    return {
-        "id": conversation.id,
-        "object": "conversation",
-        "created_at": int(conversation.created_at),
-        "metadata": conversation.metadata,
-    }
+def _told(conversation: StoredConversation) -> Conversation:
+    return Conversation(id=conversation.id, created_at=int(conversation.created_at), metadata=conversation.metadata)
 
 
 def _no_place(id: str, after: str) -> RequestError:

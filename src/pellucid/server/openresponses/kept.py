@@ -6,7 +6,7 @@ What belongs to another tenant is not there.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 import msgspec
 
@@ -25,6 +25,27 @@ from .given import told_given
 from .header import EVENTS_HEADER, Header, dialect_of
 
 _header = msgspec.json.Decoder(Header)
+
+
+class KeptItem(TypedDict):
+    """An item as it was received, or as the model made it, with an id."""
+
+    id: str
+    type: str
+
+
+class ItemList(msgspec.Struct, kw_only=True):
+    object: Literal["list"] = "list"
+    data: list[KeptItem]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
+class DeletedResponse(msgspec.Struct):
+    id: str
+    object: Literal["response"] = "response"
+    deleted: Literal[True] = True
 
 
 class KeptResponses:
@@ -64,7 +85,7 @@ class KeptResponses:
             raise not_found(row.id)
         if row.background:
             await self._services.detached.forget(row)
-        await exchange.answer({"id": row.id, "object": "response", "deleted": True})
+        await exchange.answer(DeletedResponse(row.id))
 
     async def cancel(self, exchange: Exchange) -> None:
         row = await self._row(exchange)
@@ -128,7 +149,7 @@ def most_of(services: Services, row: StoredResponse) -> View:
     return lesser(_header.decode(row.header).most, services.catalog.most(row.model))
 
 
-def page(exchange: Exchange, items: list[dict[str, Any]]) -> dict[str, Any]:
+def page(exchange: Exchange, items: list[dict[str, Any]]) -> ItemList:
     """A page of a list that is here whole. Raises `RequestError`."""
     limit, order = page_of(exchange)
     items = items if order == "asc" else items[::-1]
@@ -150,15 +171,9 @@ def page_of(exchange: Exchange) -> tuple[int, str]:
     return exchange.number("limit", 20, 1, 100), order
 
 
-def listed(items: list[Any], *, more: bool) -> dict[str, Any]:
+def listed(items: list[Any], *, more: bool) -> ItemList:
     ids = [item["id"] for item in items]
-    return {
-        "object": "list",
-        "data": items,
-        "first_id": ids[0] if ids else None,
-        "last_id": ids[-1] if ids else None,
-        "has_more": more,
-    }
+    return ItemList(data=items, first_id=ids[0] if ids else None, last_id=ids[-1] if ids else None, has_more=more)
 
 
 def not_found(id: str) -> RequestError:

@@ -1,4 +1,4 @@
-"""The paths of OpenResponses; `POST /v1/responses`, live, whole or in the background; `POST /v1/responses/compact`.
+"""The operations of OpenResponses; `POST /v1/responses`, live, whole or in the background; and `…/compact`.
 
 A compaction is a conversation in fewer words, in an item that only this gateway can read: the model itself writes what
 must not be lost, and that is sealed. A client sends the item in place of what it stands for, to any replica, and any
@@ -8,7 +8,10 @@ model goes on from it. Nothing is stored here.
 from __future__ import annotations
 
 import time
+from typing import Annotated, Literal
 
+import msgspec
+from msgspec import Meta
 from msgspec.structs import replace
 from starlette.routing import BaseRoute, WebSocketRoute
 
@@ -18,19 +21,27 @@ from ...errors import ErrorInfo, PellucidError, RequestError
 from ...fold import Fold
 from ...parts import CompactionPart, ModelRequest, ModelResponse, Usage, UserPromptPart
 from ...protocols import openresponses
-from ...protocols.openresponses import parse_request, read_json, request_of
+from ...protocols.openresponses import Dialect, openapi, parse_request, read_json, request_of
 from ...protocols.openresponses import types as t
 from ...protocols.openresponses.encode import usage_of
 from ...runs import Batch, RunSource
 from ...sealing import Sealed
 from ...settings import ToolChoice
 from ...view import Redactor, redact_usage
-from ..exchange import Door, Endpoint, Exchange, new_minter, route
+from ..exchange import Door, Endpoint, Exchange, new_minter
+from ..routing import VIEW, Operation, Socket, Table, parameter
 from ..services import Services
 from .asking import Asking, asking_for
-from .conversations import Conversations
+from .conversations import (
+    AddItems,
+    Conversation,
+    Conversations,
+    CreateConversation,
+    DeletedConversation,
+    UpdateConversation,
+)
 from .header import Header
-from .kept import KeptResponses
+from .kept import DeletedResponse, ItemList, KeptItem, KeptResponses
 from .socket import ResponsesSocket
 
 EMPTY_COMPACTION = ErrorInfo(
@@ -48,6 +59,16 @@ COMPACTION_PROMPT = (
 )
 
 
+class CompactRequest(msgspec.Struct, kw_only=True):
+    """What of a request for a response has a meaning here."""
+
+    model: str
+    input: str | list[t.ItemParam] | None = None
+    previous_response_id: str | None = None
+    instructions: str | None = None
+    prompt_cache_key: Annotated[str, Meta(max_length=64)] | None = None
+
+
 class Compact:
     """The endpoint."""
 
@@ -59,8 +80,8 @@ class Compact:
         raw = read_json(await exchange.body(services.config.server))
         if not isinstance(raw.get("model"), str):
             raise RequestError("model: required: who is to tell it again", code="missing", param="model")
-        known = ("model", "input", "previous_response_id", "instructions", "prompt_cache_key")
-        request = request_of({**{name: raw[name] for name in known if raw.get(name) is not None}, "store": False})
+        known = {name: raw[name] for name in CompactRequest.__struct_fields__ if raw.get(name) is not None}
+        request = request_of({**known, "store": False})
         mint = new_minter()
         asking = await asking_for(services, exchange, request, mint)
         assert asking.call is not None
@@ -146,35 +167,109 @@ SPOKEN = [
     "POST /v1/responses/compact",
     "POST /v1/conversations",
 ]
-_ALSO = {"/v1/responses": ", and GET as a WebSocket (Upgrade: websocket)"}
+_CREATE, _ONE = "/v1/responses", "/v1/responses/{id}"
+_LIST, _CONVERSATION = "/v1/conversations", "/v1/conversations/{id}"
+_ITEMS, _ITEM = "/v1/conversations/{id}/items", "/v1/conversations/{id}/items/{item_id}"
+_EVENTS = parameter("OpenResponses-Reasoning-Events", "header", "Whose names raw reasoning events have.", Dialect)
+_PAGES = (
+    parameter("limit", "query", "How many at most.", Annotated[int, Meta(ge=1, le=100)], 20),
+    parameter("order", "query", "By time.", Literal["asc", "desc"], "desc"),
+    parameter("after", "query", "The item after which to go on."),
+    VIEW,
+)
+_RESUME = (
+    parameter("stream", "query", "As the stream of its events.", bool),
+    parameter(
+        *("starting_after", "query", "With `stream`: the `sequence_number` after which to go on."),
+        Annotated[int, Meta(ge=0, le=2**53)],
+    ),
+    parameter(
+        *("include[]", "query", "What else is wanted. `include` is the same."),
+        list[Literal["reasoning.encrypted_content"]],
+    ),
+)
+_WHOLE_OR_STREAM = {"application/json": t.Response, "text/event-stream": {"schema": openapi.stream()}}
+_CREATED = "The response, whole or as a stream of events that ends with `[DONE]`"
+
+
+RESPONSES = Table(
+    [
+        Operation(
+            *("POST", _CREATE, CreateResponse.__call__, "createResponse", "Ask a model; hear it think, then answer"),
+            *(_WHOLE_OR_STREAM, [_EVENTS, VIEW], t.CreateResponse),
+            description=_CREATED,
+        ),
+        Operation(
+            *("POST", "/v1/responses/compact", Compact.__call__, "compactResponse"),
+            "Compact a conversation into one item that stands for it",
+            t.CompactedResponse,
+            takes=CompactRequest,
+        ),
+        Operation(
+            *("GET", _ONE, KeptResponses.get, "getResponse", "A response that was kept, or that is under way"),
+            *(_WHOLE_OR_STREAM, [*_RESUME, _EVENTS, VIEW]),
+            description=_CREATED,
+        ),
+        Operation(
+            *("DELETE", _ONE, KeptResponses.delete),
+            *("deleteResponse", "Delete a response; one that runs is stopped first", DeletedResponse),
+        ),
+        Operation(
+            *("POST", "/v1/responses/{id}/cancel", KeptResponses.cancel),
+            "cancelResponse",
+            "Stop a response that runs in the background",
+            t.Response,
+            [VIEW],
+        ),
+        Operation(
+            *("GET", "/v1/responses/{id}/input_items", KeptResponses.input_items),
+            "listInputItems",
+            "What the response was asked with",
+            ItemList,
+            _PAGES,
+        ),
+    ],
+    names={"id": parameter("id", "path", "The response's id.")},
+    sockets=[Socket(_CREATE, "x-openresponses-websocket", openapi.SOCKET)],
+    components=openapi.components(),
+    amend=openapi.amend,
+)
+CONVERSATIONS = Table(
+    [
+        Operation(
+            *("POST", _LIST, Conversations.create, "createConversation", "Begin a conversation", Conversation),
+            takes=CreateConversation,
+            takes_nothing=True,
+        ),
+        Operation("GET", _CONVERSATION, Conversations.get, "getConversation", "One conversation", Conversation),
+        Operation(
+            *("POST", _CONVERSATION, Conversations.update, "updateConversation"),
+            *("Replace the metadata of a conversation", Conversation, (), UpdateConversation),
+        ),
+        Operation(
+            *("DELETE", _CONVERSATION, Conversations.delete),
+            *("deleteConversation", "Delete a conversation", DeletedConversation),
+        ),
+        Operation("GET", _ITEMS, Conversations.items, "listItems", "The items of a conversation", ItemList, _PAGES),
+        Operation(
+            *("POST", _ITEMS, Conversations.add, "addItems", "Add items to a conversation", ItemList, (), AddItems)
+        ),
+        Operation("GET", _ITEM, Conversations.item, "getItem", "One item", KeptItem, [VIEW]),
+        Operation("DELETE", _ITEM, Conversations.delete_item, "deleteItem", "Delete one item", Conversation),
+    ],
+    names={
+        "id": parameter("id", "path", "The conversation's id."),
+        "item_id": parameter("item_id", "path", "The item's id."),
+    },
+)
 
 
 def routes(services: Services) -> list[BaseRoute]:
-    create, compact = CreateResponse(services), Compact(services)
-    kept, conversations = KeptResponses(services), Conversations(services)
-    table: dict[str, dict[str, Endpoint]] = {
-        "/v1/responses": {"POST": create},
-        "/v1/responses/compact": {"POST": compact},
-        "/v1/responses/{id}": {"GET": kept.get, "DELETE": kept.delete},
-        "/v1/responses/{id}/cancel": {"POST": kept.cancel},
-        "/v1/responses/{id}/input_items": {"GET": kept.input_items},
-        "/v1/conversations": {"POST": conversations.create},
-        "/v1/conversations/{id}": {
-            "GET": conversations.get,
-            "POST": conversations.update,
-            "DELETE": conversations.delete,
-        },
-        "/v1/conversations/{id}/items": {"GET": conversations.items, "POST": conversations.add},
-        "/v1/conversations/{id}/items/{item_id}": {"GET": conversations.item, "DELETE": conversations.delete_item},
-    }
-
-    def door(endpoint: Endpoint) -> Door:
+    def door(_: Operation, endpoint: Endpoint) -> Door:
         return Door(endpoint, openresponses, lambda: services.guard)
 
     return [
-        WebSocketRoute("/v1/responses", ResponsesSocket(services)),
-        *(
-            route(path, {method: door(endpoint) for method, endpoint in endpoints.items()}, _ALSO.get(path, ""))
-            for path, endpoints in table.items()
-        ),
+        *(WebSocketRoute(socket.path, ResponsesSocket(services)) for socket in RESPONSES.sockets),
+        *RESPONSES.routes([CreateResponse(services), Compact(services), KeptResponses(services)], door),
+        *CONVERSATIONS.routes([Conversations(services)], door),
     ]

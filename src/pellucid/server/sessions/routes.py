@@ -7,9 +7,10 @@ out is for pages of ours: nobody else's page may sign a person in as somebody, o
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import UNSET, Meta, UnsetType
 from starlette.routing import BaseRoute
 
 from ...asgi import http
@@ -18,17 +19,30 @@ from ...protocols import chat
 from ...protocols.decoding import decode
 from ..access import oidc, same_origin, session
 from ..access.errors import AccessError, Header
+from ..access.guard import Way
 from ..access.policy import Principal
 from ..access.session import cookie, cookie_header, over_https
-from ..exchange import Door, Endpoint, Exchange, route
+from ..exchange import Door, Endpoint, Exchange
 from ..page import notice
+from ..routing import Operation, Schema, Table, parameter
 from ..services import Services
 
 _HOST = re.compile(r"[A-Za-z0-9._-]{1,253}(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](:[0-9]{1,5})?")
 _MAX_BODY = 16 * 1024
 
 
-class Session:
+class Session(msgspec.Struct):
+    signed_in: bool
+    needed: Annotated[bool, Meta(description="Whether anybody has to sign in.")]
+    ways: list[Way]
+    name: Annotated[str | UnsetType, Meta(description="The key's name, or the person's.")] = UNSET
+
+
+class SignIn(msgspec.Struct, forbid_unknown_fields=True):
+    key: Annotated[str, Meta(description="An API key.")]
+
+
+class Sessions:
     """The endpoints."""
 
     def __init__(self, services: Services) -> None:
@@ -62,7 +76,7 @@ class Session:
         guard, scope = self._services.guard, exchange.scope
         same_origin.check_not_foreign(scope)
         needed = await guard.check(scope)
-        key = decode(await http.read_body(scope, exchange.receive, _MAX_BODY, self._patience), _SignIn).key
+        key = decode(await http.read_body(scope, exchange.receive, _MAX_BODY, self._patience), SignIn).key
         if not needed:
             await self._told(exchange, needed=False)
             return
@@ -117,15 +131,10 @@ class Session:
     # --- what they share -----------------------------------------------------------------------------------------
 
     async def _told(self, exchange: Exchange, *, needed: bool, principal: Principal | None = None) -> None:
-        told: dict[str, Any] = {
-            "signed_in": principal is not None,
-            "needed": needed,
-            "ways": await self._services.guard.ways() if needed else [],
-        }
-        if principal is not None and principal.name:
-            told["name"] = principal.name
+        name = principal.name if principal is not None else None
+        ways = await self._services.guard.ways() if needed else []
         exchange.headers.append((b"cache-control", b"no-store"))
-        await exchange.answer(told)
+        await exchange.answer(Session(principal is not None, needed, ways, name or UNSET))
 
     def _session_cookie(self, value: str, *, secure: bool) -> Header:
         sessions = self._services.guard.sessions
@@ -152,10 +161,6 @@ class Session:
     def _based_on_https(self) -> bool:
         named = self._services.config.access.oidc
         return named is not None and (named.redirect_base or "").startswith("https://")
-
-
-class _SignIn(msgspec.Struct, forbid_unknown_fields=True):
-    key: str
 
 
 def _base(exchange: Exchange) -> str:
@@ -185,20 +190,42 @@ async def _told_to_person(exchange: Exchange, error: PellucidError, headers: lis
     await notice(exchange, error.info, [*(headers or []), *http.retry_after(error.info)])
 
 
-def routes(services: Services) -> list[BaseRoute]:
-    """No guard stands before them: whoever is here has yet to say who they are."""
-    endpoints = Session(services)
+_PATH = "/api/session"
+_NEXT = parameter("next", "query", "The path to go on with afterwards.")
+_SAID = [parameter(name, "query", "What the provider says.") for name in ("code", "state", "error")]
+_PAGES = (400, 401, 403, 404, 429, 503)
 
-    def door(endpoint: Endpoint) -> Door:
+
+def _way(path: str, endpoint: Any, id: str, summary: str, *parameters: Schema) -> Operation:
+    """For a browser that goes there, not for a script."""
+    what = Operation("GET", path, endpoint, id, summary, None, parameters, status=303, description="Go on there")
+    return what._replace(refuses=(*_PAGES, 500), pages=_PAGES)
+
+
+TABLE = Table(
+    [
+        Operation("GET", _PATH, Sessions.read, "session", "Whether somebody is signed in, and how to", Session),
+        Operation(
+            *("POST", _PATH, Sessions.sign_in, "signIn", "Sign in with an API key", Session, (), SignIn),
+            refuses=(400, 401, 403, 408, 413, 429, 500, 503),
+        ),
+        Operation("DELETE", _PATH, Sessions.sign_out, "signOut", "Sign out", Session),
+        _way(oidc.PATH, Sessions.begin, "beginSignIn", "To the provider with which people sign in", _NEXT),
+        _way(oidc.CALLBACK, Sessions.callback, "endSignIn", "Back from the provider", *_SAID),
+    ],
+    error="ChatErrorBody",
+    refuses=(400, 403, 500, 503),
+    security=(),
+)
+"""No guard stands before them: whoever is here has yet to say who they are."""
+
+
+def routes(services: Services) -> list[BaseRoute]:
+    def door(_: Operation, endpoint: Endpoint) -> Door:
         async def answering(exchange: Exchange) -> None:
             exchange.headers += services.guard.cors.headers(exchange.scope)
             await endpoint(exchange)
 
         return Door(answering, chat, protocol="session")
 
-    doors = {"GET": door(endpoints.read), "POST": door(endpoints.sign_in), "DELETE": door(endpoints.sign_out)}
-    return [
-        route("/api/session", doors),
-        route(oidc.PATH, {"GET": door(endpoints.begin)}),
-        route(oidc.CALLBACK, {"GET": door(endpoints.callback)}),
-    ]
+    return TABLE.routes([Sessions(services)], door)

@@ -6,6 +6,6 @@
 * `replaying`: the same socket, for who only looks at the history.
 * `door`: who asks over HTTP: a participant's token opens its space, and nothing else does.
 * `endpoints`: which spaces there are, who is in one, and saying something, also on the two paths of MEW's own;
-  `reading`: what was said.
-* `telling`, `openapi`: how answers are written, and described.
+  `reading`: what was said, and how answers are written.
+* `routes`: the table of operations.
 """

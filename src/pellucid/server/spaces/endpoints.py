@@ -7,13 +7,20 @@ Its clients read errors as `{"error": CODE, "message": …}`.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
 
 from ...envelopes import time_text, write
+from ...envelopes.envelope import Flag
+from ...envelopes.payloads import Present
 from ...errors import ErrorInfo, RequestError
 from ...protocols import errors
 from ...spaces.runtime.ids import PREFIX, digest_of
 from ...spaces.runtime.settings import SpaceSettings
+from ...spaces.runtime.space import Member
 from ...storage import StoredSpace
 from ..access.credentials import credential
 from ..access.errors import forbidden, unauthorized
@@ -25,11 +32,53 @@ from .door import Inside
 from .reading import tell, told
 
 
+class SpaceListed(msgspec.Struct):
+    name: str
+    head: int
+    created_at: str
+    participant: str | UnsetType = UNSET
+
+
+class SpaceList(msgspec.Struct):
+    spaces: list[SpaceListed]
+
+
+class Space(msgspec.Struct):
+    name: str
+    head: Annotated[int, Meta(description="The number of the newest envelope.")]
+    settings: dict[str, Any]
+    you: Present
+    participants: Sequence[Member]
+
+
+_Written = Annotated[dict[str, Any], Meta(extra_json_schema={"$ref": "#/components/schemas/SpaceEnvelope"})]
+"""An envelope in its reader's dialect."""
+
+
+class SpacePosted(msgspec.Struct):
+    id: str
+    seq: int
+    status: Literal["accepted"]
+    timestamp: str
+    flags: Sequence[Flag] | UnsetType = UNSET
+    answers: list[_Written] | UnsetType = UNSET
+
+
+class MewParticipants(msgspec.Struct):
+    space: str
+    participants: Sequence[Member]
+
+
+class MewError(msgspec.Struct):
+    error: str
+    message: str
+
+
 class MewForm:
     """How MEW says what was wrong."""
 
     def error_body(self, error: ErrorInfo) -> dict[str, Any]:
-        return {"error": error.code or error.kind, "message": error.message}
+        return msgspec.structs.asdict(MewError(error.code or error.kind, error.message))
 
     def status_of(self, error: ErrorInfo) -> int:
         return errors.status_of(error)
@@ -50,7 +99,7 @@ class Mew:
 
     async def participants(self, exchange: Exchange, inside: Inside) -> None:
         """Who may come in, and who is there."""
-        await exchange.answer({"space": inside.space.name, "participants": inside.space.members()})
+        await exchange.answer(MewParticipants(inside.space.name, inside.space.members()))
 
 
 _SECRET = ("redact", "always")
@@ -64,20 +113,19 @@ class Endpoints:
     async def spaces(self, exchange: Exchange) -> None:
         """Those that a token belongs to; or all of the owner's, to whom the gateway lets in."""
         text = credential(exchange.scope)
-        rows: list[dict[str, Any]] = []
         mine = await self._services.store.spaces.of_token(digest_of(text)) if text is not None else ()
         if mine:
             mine = tuple([(space, who) for space, who in mine if await self._opens(space.name, text)])
             if not mine:
                 raise RequestError("you are in no space any more", kind="forbidden", code="not_a_member")
             exchange.principal = exchange.watch.principal = Principal(mine[0][0].owner, None, mine[0][1].id)
-            rows = [{**_space(space), "participant": who.id} for space, who in mine]
+            rows = [_listed(space, who.id) for space, who in mine]
         else:
             if text is not None and text.startswith(PREFIX):
                 raise unauthorized("this token belongs to no space here", "invalid_token")
             exchange.principal = exchange.watch.principal = await self._services.guard.admit(exchange.scope)
-            rows = [_space(space) for space in await self._services.store.spaces.list(exchange.principal.owner)]
-        await tell(exchange, {"spaces": sorted(rows, key=lambda row: str(row["name"]))})
+            rows = [_listed(space) for space in await self._services.store.spaces.list(exchange.principal.owner)]
+        await tell(exchange, SpaceList(sorted(rows, key=lambda row: row.name)))
 
     async def _opens(self, name: str, token: str | None) -> bool:
         """Whether the token still does, or its participant was put out."""
@@ -90,16 +138,8 @@ class Endpoints:
     async def space(self, exchange: Exchange, inside: Inside) -> None:
         """One, as its participants see it."""
         space = inside.space
-        await tell(
-            exchange,
-            {
-                "name": space.name,
-                "head": space.head,
-                "settings": _settings(space.settings),
-                "you": space.you(inside.participant),
-                "participants": space.members(),
-            },
-        )
+        you, members = space.you(inside.participant), space.members()
+        await tell(exchange, Space(space.name, space.head, _settings(space.settings), you, members))
 
     async def post(self, exchange: Exchange, inside: Inside) -> None:
         """Say something. The answer comes when it is stored."""
@@ -107,23 +147,16 @@ class Endpoints:
         posted = await inside.space.post(
             inside.participant, body, asked.dialect(exchange), address=asked.address(exchange)
         )
-        envelope = posted.stored.envelope
-        answer: dict[str, Any] = {
-            "id": envelope.id,
-            "seq": envelope.seq,
-            "status": "accepted",
-            "timestamp": time_text(posted.stored.at),
-        }
-        if flags := posted.stored.told.flags:
-            answer["flags"] = told(list(flags))
+        envelope, flags = posted.stored.envelope, posted.stored.told.flags
+        answer = SpacePosted(envelope.id, envelope.seq, "accepted", time_text(posted.stored.at), flags or UNSET)
         if posted.answers:
             dialect = asked.dialect(exchange) or envelope.dialect
-            answer["answers"] = [write(one, dialect) for one in posted.answers]
+            answer.answers = [write(one, dialect) for one in posted.answers]
         await tell(exchange, answer)
 
 
-def _space(space: StoredSpace) -> dict[str, Any]:
-    return {"name": space.name, "head": space.head, "created_at": time_text(int(space.created_at * 1000))}
+def _listed(space: StoredSpace, participant: str | UnsetType = UNSET) -> SpaceListed:
+    return SpaceListed(space.name, space.head, time_text(int(space.created_at * 1000)), participant)
 
 
 def _settings(settings: SpaceSettings) -> dict[str, Any]:

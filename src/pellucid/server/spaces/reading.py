@@ -21,7 +21,7 @@ from ...envelopes.shown import SpaceView
 from ...errors import PellucidError, RequestError
 from ...spaces.past.exporting import export_format, reasoning_form
 from ...spaces.past.history import History
-from ...spaces.past.reading import Which
+from ...spaces.past.reading import Page, Which
 from ..access.credentials import credential
 from ..exchange import Exchange, whole_number
 from ..services import Services
@@ -79,6 +79,10 @@ MOST = 10_000
 NDJSON = "application/x-ndjson"
 
 
+class SpacePage(Page, frozen=True, kw_only=True):
+    head: int
+
+
 class Reading:
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -96,7 +100,8 @@ class Reading:
             newest=asked.yes(exchange, "newest"),
             **_filters(exchange),
         )
-        await tell(exchange, {**told(page, _dialect(exchange)), "head": inside.space.head})
+        answer = SpacePage(**msgspec.structs.asdict(page), head=inside.space.head)
+        await tell(exchange, told(answer, _dialect(exchange)))
 
     async def one(self, exchange: Exchange, inside: Inside) -> None:
         seq = _seq(exchange)

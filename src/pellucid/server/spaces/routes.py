@@ -1,48 +1,264 @@
-"""Which path is what."""
+"""The operations of spaces, and of MEW's own paths. Every component's name begins with `Space` or `Mew`."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from msgspec import Meta
 from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.types import ASGIApp
 
-from ..exchange import route
+from ...envelopes import DIALECTS, DialectName
+from ...envelopes.shown import SpaceView
+from ...spaces.past.exporting import ExportFormat
+from ...spaces.past.grown import Grown
+from ...spaces.past.history import Hits, References
+from ...spaces.past.shapes import Contexts, Patterns
+from ...spaces.past.training import ReasoningForm
 from ..page import Page, built
+from ..routing import STRING, Operation, Schema, Socket, Table, parameter
 from ..services import Services
+from .asked import MAX_PAUSE, MAX_SEQ, MAX_SPEED, Pace
 from .door import Answer, Doors
-from .endpoints import Endpoints, Mew, MewForm
-from .reading import Reading
+from .endpoints import Endpoints, Mew, MewError, MewForm, MewParticipants, Space, SpaceList, SpacePosted
+from .reading import MOST, NDJSON, USUALLY, Reading, SpacePage
 from .socket import SpaceSocket
 
 SPOKEN = ["GET /spaces/{name}/ws (WebSocket)", "GET /spaces"]
+SECURITY = {
+    "space-token": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "The token of a participant of the space: `pellucid space create` prints it.",
+    }
+}
+_TOKEN: list[Schema] = [{"space-token": []}]
+_REFUSED = (400, 401, 403, 404, 429, 500, 503)
+_REFUSED_POSTS = (*_REFUSED, 408, 413)
+
+# --- what may be asked for -------------------------------------------------------------------------------------------
+
+_Seq = Annotated[int, Meta(ge=0, le=MAX_SEQ)]
+_NAME = parameter("name", "path", "The space's name.")
+_SEQ = parameter("seq", "path", "The number of an envelope.", Annotated[int, Meta(ge=1, le=MAX_SEQ)])
+_PATH = parameter("path", "path", "The context's path, with its slashes.")
+_AFTER = parameter("after_seq", "query", "Those after this number.", _Seq)
+_BEFORE = parameter("before_seq", "query", "Those before this number.", _Seq)
+_DIALECT = parameter("dialect", "query", "In which dialect envelopes are read and written.", DialectName)
+_VIEW = parameter("view", "query", "How much of the reasoning.", SpaceView)
+_FILTERS = (
+    parameter("kind", "query", "Of these kinds: `chat`, `reasoning/*`; several with commas, or several times."),
+    parameter("from", "query", "Of this participant."),
+    parameter("context", "query", "In this context, and those inside it."),
+)
+_SPACE = {**parameter("space", "query", "The space's name."), "required": True}
+_TEXT = parameter("q", "query", "The text, in any script.", Annotated[str, Meta(min_length=1)])
+
+
+def _limit(usually: int) -> Schema:
+    return parameter("limit", "query", "How many at most.", Annotated[int, Meta(ge=1, le=MOST)], usually)
+
+
+_PAGES = (
+    parameter("newest", "query", "The last ones, instead of the first.", bool),
+    *(_AFTER, _BEFORE, _limit(USUALLY), *_FILTERS, _VIEW, _DIALECT),
+)
+_EXPORT = (
+    parameter("format", "query", "What for.", ExportFormat),
+    parameter("reasoning", "query", "Where reasoning stands.", ReasoningForm),
+    parameter("complete", "query", "chat-jsonl: only those with a question and an answer.", bool),
+    parameter("metadata", "query", "chat-jsonl: whether our own field is in it.", bool),
+    *(_AFTER, _BEFORE, _VIEW, _DIALECT),
+)
+_REPLAY = (
+    *(_AFTER, _BEFORE),
+    *(parameter(name, "query", "A time (RFC 3339).") for name in ("since", "until")),
+    parameter("replay", "query", "How fast.", Pace),
+    parameter(
+        *("speed", "query", "How many times as fast as it was said."), Annotated[float, Meta(gt=0, le=MAX_SPEED)]
+    ),
+    parameter(
+        *("longest_pause", "query", "The most seconds between two, at the original pace or times that."),
+        Annotated[float, Meta(gt=0, le=MAX_PAUSE)],
+    ),
+    *(_VIEW, _DIALECT),
+)
+
+# --- sockets ---------------------------------------------------------------------------------------------------------
+
+_OPENED_WITH = (
+    *(_DIALECT, _VIEW),
+    parameter("after_seq", "query", "First what was said after this number.", _Seq),
+    parameter("history", "query", "First so many of the newest, flagged `replayed`.", _Seq),
+    parameter("replay", "query", "Only what was said, told again.", Pace),
+)
+_ENVELOPE: Schema = {"$ref": "#/components/schemas/SpaceEnvelope"}
+
+
+def _socket(path: str, what: str, *parameters: Schema) -> Socket:
+    what = f"GET as a WebSocket, with the token of a participant in the upgrade or in the first frame: {what}"
+    about = {"description": what, "parameters": [*parameters, *_OPENED_WITH]}
+    return Socket(path, "x-pellucid-websocket", {**about, "clientMessage": _ENVELOPE, "serverMessage": _ENVELOPE})
+
+
+_SOCKETS = (
+    _socket("/spaces/{name}/ws", "say and hear envelopes"),
+    _socket("/ws", "the same, for MEW's clients", _SPACE),
+    _socket("/", "for MEW's clients, which know a host and name the space in their join"),
+)
+
+# --- operations ------------------------------------------------------------------------------------------------------
+
+
+def _envelope() -> Schema:
+    """As MEW has it. Other dialects write it otherwise, and everything can be left out that has a default."""
+    ids: Schema = {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 255}}
+    flag = {"type": "object", "properties": {"code": STRING, "message": STRING}, "required": ["code", "message"]}
+    seen = {"type": "array", "items": flag, "description": "What the gateway found to be seen about it. Its word."}
+    kind = "^[A-Za-z0-9_-][A-Za-z0-9_:-]*([/.][A-Za-z0-9_-][A-Za-z0-9_:-]*)*$"
+    return {
+        "type": "object",
+        "description": "One message of a space. The fields of other dialects, and unknown ones, stand beside these.",
+        "properties": {
+            "protocol": {"enum": [row.protocol for row in DIALECTS.values()], "description": "The dialect."},
+            "id": ids["items"],
+            "ts": {"type": "string", "format": "date-time"},
+            "from": {**STRING, "description": "Who said it. The gateway's word."},
+            "to": ids,
+            "kind": {
+                **STRING,
+                "pattern": kind,
+                "maxLength": 255,
+                "description": "`chat`, `reasoning/start`, `mcp/request` …; dots are slashes.",
+            },
+            "correlation_id": ids,
+            "context": {"description": "The path of the reasoning in which it stands: `msg-1/msg-2`."},
+            "payload": {"type": "object"},
+            "seq": {"type": "integer", "description": "The gateway's number in its space: the order."},
+            "replayed": {"type": "boolean"},
+            "flags": seen,
+        },
+        "required": ["kind"],
+    }
+
+
+def _amend(components: dict[str, Schema]) -> None:
+    components["SpacePresent"]["required"].remove("capabilities")
+    for component, name, what in (
+        ("SpacePage", "at", "When the gateway took each, in milliseconds since 1970."),
+        ("SpacePage", "first", "Older ones: `before_seq` of this."),
+        ("SpacePage", "last", "Newer ones: `after_seq` of this."),
+        ("SpaceContextLine", "started", "Milliseconds since 1970."),
+    ):
+        components[component]["properties"][name]["description"] = what
+
+
+_ALL, _ONE, _ENVELOPES = "/spaces", "/spaces/{name}", "/spaces/{name}/envelopes"
+TABLE = Table(
+    [
+        Operation(
+            *("GET", _ALL, Endpoints.spaces, "listSpaces", "The spaces of a token, or of a key's owner", SpaceList),
+            pages=(200, 503),
+            security=[*_TOKEN, {"bearer": []}, {"x-api-key": []}, {"api-key": []}, {}],
+        ),
+        Operation(
+            *("GET", _ONE, Endpoints.space, "getSpace", "A space, and who is in it; to a browser, its page", Space),
+            pages=(200, 503),
+        ),
+        Operation("GET", _ENVELOPES, Reading.page, "listEnvelopes", "What was said", SpacePage, _PAGES),
+        Operation(
+            *("POST", _ENVELOPES, Endpoints.post, "postEnvelope", "Say something; answered when it is stored"),
+            *(SpacePosted, [_DIALECT], "SpaceEnvelope"),
+            refuses=_REFUSED_POSTS,
+        ),
+        Operation(
+            *("GET", f"{_ONE}/history", Reading.page, "readHistory", "The same as `envelopes`", SpacePage, _PAGES)
+        ),
+        Operation(
+            *("GET", f"{_ENVELOPES}/{{seq}}", Reading.one, "getEnvelope", "One envelope"),
+            *("SpaceEnvelope", [_VIEW, _DIALECT]),
+        ),
+        Operation(
+            *("GET", f"{_ENVELOPES}/{{seq}}/references", Reading.references),
+            "getReferences",
+            "What it refers to, and what refers to it",
+            References,
+            [_DIALECT],
+        ),
+        Operation(
+            *("GET", f"{_ONE}/search", Reading.search, "searchSpace", "What holds some text, newest first", Hits),
+            [{**_TEXT, "required": True}, _BEFORE, _limit(50), *_FILTERS, _VIEW, _DIALECT],
+        ),
+        Operation(
+            *("GET", f"{_ONE}/contexts", Reading.contexts, "listContexts", "The reasonings, newest first"),
+            *(Contexts, [_BEFORE, _limit(20), _VIEW]),
+        ),
+        Operation(
+            *("GET", f"{_ONE}/contexts/{{path:path}}", Reading.tree, "getContext", "A reasoning, as a tree"),
+            *(Grown, [_VIEW, _DIALECT]),
+        ),
+        Operation(
+            *("GET", f"{_ONE}/patterns", Reading.patterns, "listPatterns", "How is reasoned here: shapes"),
+            *(Patterns, [_BEFORE, _limit(200), _VIEW]),
+        ),
+        Operation(
+            *("GET", f"{_ONE}/export", Reading.export, "exportSpace", "All that may be read, as lines of JSON"),
+            *({NDJSON: str}, _EXPORT),
+        ),
+        Operation(
+            *("GET", f"{_ONE}/replay", Reading.replay, "replaySpace", "What was said, told again and flagged as that"),
+            *({NDJSON: str, "text/event-stream": str}, _REPLAY),
+        ),
+    ],
+    error="ErrorBody",
+    refuses=_REFUSED,
+    names={"name": _NAME, "seq": _SEQ, "path": _PATH},
+    sockets=_SOCKETS,
+    prefix="Space",
+    renamed={"Grown": "SpaceTree", "Tree": "SpaceContext", "Said": "SpaceStep"},
+    components={"Envelope": _envelope()},
+    amend=_amend,
+    security=_TOKEN,
+)
+MEW = Table(
+    [
+        Operation(
+            *("POST", "/participants/{id}/messages", Mew.message),
+            "postMewMessage",
+            "Say something, as MEW's clients do",
+            "SpacePosted",
+            [_SPACE],
+            "SpaceEnvelope",
+            refuses=_REFUSED_POSTS,
+        ),
+        Operation(
+            *("GET", "/participants", Mew.participants),
+            "listMewParticipants",
+            "Who is in a space, as MEW's clients ask",
+            MewParticipants,
+            [_SPACE],
+        ),
+    ],
+    error=MewError,
+    refuses=_REFUSED,
+    names={"id": parameter("id", "path", "The sender.")},
+    prefix="Mew",
+    renamed={"Member": "SpaceMember"},
+    security=_TOKEN,
+)
 
 
 def routes(services: Services) -> list[BaseRoute]:
-    doors, endpoints, reading, mew = Doors(services), Endpoints(services), Reading(services), Mew(services)
+    doors, endpoints = Doors(services), Endpoints(services)
     page = Page(built()) if services.config.server.page else None
 
-    def beside(door: ASGIApp) -> ASGIApp:
-        """The page for browsers, at the same place."""
-        return page.beside(door) if page is not None else door
+    def door(row: Operation, answer: Answer) -> ASGIApp:
+        # Whose spaces are listed is found out by the endpoint itself.
+        made = doors.anybody(endpoints.spaces) if row.path == _ALL else doors.participant(answer)
+        return page.beside(made) if row.pages and page is not None else made
 
-    envelopes: dict[str, Answer] = {"GET": reading.page, "POST": endpoints.post}
-    table: dict[str, dict[str, Answer]] = {
-        "/spaces/{name}/envelopes": envelopes,
-        "/spaces/{name}/history": {"GET": reading.page},
-        "/spaces/{name}/envelopes/{seq}": {"GET": reading.one},
-        "/spaces/{name}/envelopes/{seq}/references": {"GET": reading.references},
-        "/spaces/{name}/search": {"GET": reading.search},
-        "/spaces/{name}/contexts": {"GET": reading.contexts},
-        "/spaces/{name}/contexts/{path:path}": {"GET": reading.tree},
-        "/spaces/{name}/patterns": {"GET": reading.patterns},
-        "/spaces/{name}/export": {"GET": reading.export},
-        "/spaces/{name}/replay": {"GET": reading.replay},
-    }
-    form = MewForm()
     return [
-        *(WebSocketRoute(path, SpaceSocket(services, path)) for path in ("/spaces/{name}/ws", "/ws", "/")),
-        route("/spaces", {"GET": beside(doors.anybody(endpoints.spaces))}),
-        route("/spaces/{name}", {"GET": beside(doors.participant(endpoints.space))}),
-        *(route(path, doors.table(answers)) for path, answers in table.items()),
-        route("/participants/{id}/messages", doors.table({"POST": mew.message}, form)),
-        route("/participants", doors.table({"GET": mew.participants}, form)),
+        *(WebSocketRoute(socket.path, SpaceSocket(services, socket.path)) for socket in _SOCKETS),
+        *TABLE.routes([endpoints, Reading(services)], door),
+        *MEW.routes([Mew(services)], lambda _, answer: doors.participant(answer, MewForm())),
     ]
