@@ -325,9 +325,11 @@ class Emitter:
     ) -> None:
         """More of a function call. Opens when `name` is given; `args` is JSON text, or the whole object."""
         part = None
-        if name is not None:
-            part = ToolCallPart(name, "", call_id or "", id=id, provider_name=self.origin.provider if id else None)
-        self._stream(key, None, part, args, None, signature, details, ends)
+        if name is not None or key in self._held_keys:
+            part = ToolCallPart(
+                name or "", "", call_id or "", id=id, provider_name=self.origin.provider if id else None
+            )
+        self._stream(key, None, part, args, None, signature, details, ends, name is not None)
 
     def builtin_call(
         self,
@@ -432,8 +434,10 @@ class Emitter:
         signature: str | None,
         details: dict[str, Any] | None,
         ends: bool,
+        named: bool = True,
     ) -> None:
-        """More of block `key`. Opens it as `part` (None: a call that was named before), or holds all of this back.
+        """More of block `key`. Opens it as `part`, or holds all of this back; what is not `named` does not open a call,
+        but waits with what does. (No `part`: a call that nothing waits for.)
 
         `text` is a call's arguments as well, as text or object. `more` is the delta of it, where that brings more
         than text. `signature` and `details` come in a delta of their own.
@@ -441,11 +445,11 @@ class Emitter:
         open_ = self._open
         kind = ToolCallPart if part is None else type(part)
         if open_ is None or open_.key != key or open_.kind is not kind:
-            if part is None and key not in self._held_keys:
+            if part is None or not (named or key in self._held_keys):
                 self._late_arguments(key, text)
                 return
-            again = partial(self._stream, key, item, part, text, more, signature, details, ends)
-            open_ = self._admit(key, item, part or ToolCallPart(""), ends, again)
+            again = partial(self._stream, key, item, part, text, more, signature, details, ends, named)
+            open_ = self._admit(key, item, part, ends, again)
             if open_ is None:
                 return
         if not isinstance(text, str):

@@ -341,7 +341,7 @@ def fold(events: list[Event]) -> Fold:
 
 
 def _agree(part: ModelResponsePart, growing: GrowingPart) -> bool:
-    """Whether the end has the opaque strings that deltas brought. (Details may be told in one more form at the end.)"""
+    """Whether the end has the opaque data that deltas brought; of details, which merge, this is not asked."""
     for name in OPAQUE_FIELDS:
         value, brought = getattr(part, name), growing.beside.get(name)
         if value != brought and not isinstance(brought or value, dict):
