@@ -56,7 +56,7 @@ class Worker:
         self._path = path
         self._minter = lambda: Minter(secrets.token_bytes(16))
         with contextlib.suppress(ImportError):  # an older checkout has none
-            from pellucid.server.minting import new_minter
+            from pellucid.server.exchange import new_minter
 
             self._minter = new_minter
         self._noise = random.Random(5)
