@@ -235,6 +235,18 @@ _COUNTED = frozenset({"texts.number"})
 """Columns with a number over all rows of a table: recorded by order of appearance."""
 
 
+_STRUCTS = frozenset({"response_bodies.messages", "response_bodies.log"})
+"""Columns that hold structs as JSON: the order of their members is that of declarations, and means nothing."""
+
+
+def _in_one_order(text: str) -> str:
+    """JSON with the members of its objects sorted; other text as it is."""
+    try:
+        return json.dumps(json.loads(text), sort_keys=True, separators=(",", ":"))
+    except ValueError:
+        return text
+
+
 def cell(case: Case, table: str, name: str, value: Any) -> str:
     """A cell as it is recorded."""
     column = f"{table}.{name}"
@@ -247,6 +259,8 @@ def cell(case: Case, table: str, name: str, value: Any) -> str:
     if column in _COUNTED:
         return case.number(column, str(value))
     text = as_text(value) if isinstance(value, bytes) else str(value)
+    if column in _STRUCTS:
+        text = _in_one_order(text)
     if column != "response_bodies.log":
         return text
     # How the events are divided among the entries of a log is a matter of when they were read.
