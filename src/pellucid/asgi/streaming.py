@@ -13,6 +13,7 @@ from typing import Protocol
 from ..errors import ErrorInfo, IllegalEvent, PellucidError
 from ..events import Event, PartDeltaEvent, RunEndEvent
 from ..models import TextWriter
+from ..protocols import Encoder
 from ..runs import Batch, RunSource, clock_ms
 from ..telemetry import log, place_of
 from . import http
@@ -34,19 +35,6 @@ class Redactor(Protocol):
         ...
 
     def feed(self, events: list[Event], /) -> list[Event]: ...
-
-
-class Encoder(Protocol):
-    """A protocol's encoder (see `protocols.openresponses.Encoder`)."""
-
-    def start(self, *, queued: bool = False) -> bytes: ...
-
-    def feed(self, events: list[Event], now: int) -> bytes: ...
-
-    def text_encoder(self) -> Callable[[str, int], bytes] | None:
-        """Encodes the text of one more delta like the last, of a text that UTF-8 can hold and its time; None where
-        that takes an event. It may be used until `feed` is called."""
-        ...
 
 
 class BodyWriter(Protocol):

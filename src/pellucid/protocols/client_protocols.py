@@ -11,11 +11,10 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, get_args
 
 import msgspec
 
-from ..events import Event
 from ..framing import SSEDecoder
 from ..parts import ModelMessage, SealedPart, View
 from ..settings import ModelCall, ToolDefinition
-from . import agui, ai_sdk, chat, chat_completions, openresponses
+from . import Encoder, agui, ai_sdk, chat, chat_completions, openresponses
 from .agui.sequence import RULES
 from .agui.verify import Verifier
 from .ai_sdk.verify import verify as verify_ai_sdk
@@ -27,23 +26,6 @@ from .openresponses.verify import verify as verify_openresponses
 
 Mint: TypeAlias = Callable[[str], str]
 """Gives a new id with this prefix (see `pellucid.run`)."""
-
-
-class Encoder(Protocol):
-    """A protocol's encoder: events in, bytes for the client out."""
-
-    def start(self, *, queued: bool = False) -> bytes:
-        """What opens the stream; `queued` when the model has yet to become free."""
-        ...
-
-    def feed(self, events: list[Event], now: int) -> bytes:
-        """What these events are on the wire (maybe nothing). `now` is in milliseconds."""
-        ...
-
-    def text_encoder(self) -> Callable[[str, int], bytes] | None:
-        """Encodes the text of one more delta like the last, of a text that UTF-8 can hold and its time; None where
-        that takes an event. It may be used until `feed` is called."""
-        ...
 
 
 class ClientRequest(Protocol):

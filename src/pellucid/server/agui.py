@@ -64,7 +64,7 @@ class Header(msgspec.Struct, frozen=True):
             reasoning=self.reasoning and reader.rule.items,
             chunks=self.chunks,
             model=self.model if reader.counts else None,
-            history=_told_to(reader, self.history),
+            history=_visible_history(reader, self.history),
             ahead=not self.stored,  # what is told again is told in the same bytes
             snapshot=self.snapshot,
             frame=encode_frame if binary else None,
@@ -223,7 +223,7 @@ class AGUI:
         return row
 
 
-def _told_to(reader: Reader, messages: list[Message]) -> list[Message]:
+def _visible_history(reader: Reader, messages: list[Message]) -> list[Message]:
     """What came before a run, as whoever reads the run may see it: that need not be whoever said it."""
     if reader.view == "raw":
         return messages

@@ -157,7 +157,7 @@ class Prepared:
     ) -> RunSource:
         """The call, to be driven by whoever serves it (see `Services.run`). `model` stands in for the one that was
         asked for."""
-        view = self.reader.view
+        reader = self.reader
         return self._services.run(
             model or self.model,
             call,
@@ -167,7 +167,7 @@ class Prepared:
             servers=servers,
             seals=seals,
             thread=thread,
-            summaries=view == "summary" or (self._request.wants_summaries and view == "raw"),
+            summaries=self._request.wants_summaries if reader.view == "raw" else "summary" in reader.rule.forms,
             max_tool_calls=self._request.max_tool_calls,
             stored_as=stored_as,
             watch=self._exchange.watch,

@@ -63,12 +63,12 @@ def compressor(writer: Writer | None) -> Compressor | None:
     if writer is None:
         return None
 
-    async def said_shorter(thoughts: Sequence[Envelope]) -> str:
+    async def compressed(thoughts: Sequence[Envelope]) -> str:
         each = LONGEST_COMPRESSED // max(1, len(thoughts))
         written = await writer.summary("\n\n".join(text_of(thought)[:each] for thought in thoughts))
         return written.text or ""
 
-    return said_shorter
+    return compressed
 
 
 SWEEP_SECONDS = 60.0

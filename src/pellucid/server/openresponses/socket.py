@@ -19,12 +19,12 @@ from typing import Any
 import msgspec
 
 from ...asgi import http
-from ...asgi.streaming import FAULT, STOPPING, BodyWriter, EncodedStream, Encoder, is_client_error, release
+from ...asgi.streaming import FAULT, STOPPING, BodyWriter, EncodedStream, is_client_error, release
 from ...conversation import joined
 from ...errors import ErrorInfo, PellucidError, RequestError
 from ...events import Event, RunEndEvent
 from ...fold import Fold
-from ...protocols import openresponses
+from ...protocols import Encoder, openresponses
 from ...protocols.openresponses import read_json, request_of
 from ...runs import Batch, RunSource, clock_ms
 from ...runs.replay import FinishedLog
