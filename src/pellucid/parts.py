@@ -87,6 +87,9 @@ OPAQUE_FIELDS: dict[str, str] = {"signature": "signature_delta", "provider_detai
 """Opaque data: the fields of a part that only its provider understands, and the field of a delta that brings each. Who
 carries, withholds or compares such data reads this table. (`id` and `provider_name` name things, and do not stream.)"""
 
+PROVIDER_FIELDS = ("id", "provider_name", *OPAQUE_FIELDS)
+"""The fields of a part that go back to its provider alone: opaque data, and the names that belong to it."""
+
 
 class _TextualPart(_StreamedPart, frozen=True):
     content: str

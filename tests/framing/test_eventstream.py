@@ -15,9 +15,10 @@ from botocore.eventstream import EventStreamBuffer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.framing import EventStreamDecoder, EventStreamMessage, eventstream_message
+from pellucid.framing import EventStreamDecoder, EventStreamMessage
 from pellucid.framing.eventstream import MAX_HEADERS, HeaderValue, Timestamp
 from tests.cutting import cut
+from tests.event_stream_messages import eventstream_message
 
 # Written by Amazon's tools, not by ours.
 KNOWN = bytes.fromhex(

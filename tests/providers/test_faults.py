@@ -65,7 +65,7 @@ OURS = {
 
 @pytest.mark.parametrize(("name", "status", "body", "kind", "said", "code"), BODIES, ids=[row[0] for row in BODIES])
 def test_a_body(name: str, status: int, body: Any, kind: str, said: str | None, code: str | None) -> None:
-    info = fault_of_response(status, {}, body if isinstance(body, bytes) else json.dumps(body).encode())
+    info = fault_of_response(status, body if isinstance(body, bytes) else json.dumps(body).encode())
     assert (info.kind, info.said, info.code, info.status) == (kind, said, code, status)
     assert info.message == f"{OURS[kind]} (status {status})"
     assert info.told == (f"{info.message}: {said}" if said else info.message)
@@ -104,24 +104,24 @@ UNKNOWN_MODEL = [
 
 @pytest.mark.parametrize("body", UNKNOWN_MODEL)
 def test_a_model_that_the_upstream_does_not_know_is_named(body: Any) -> None:
-    info = fault_of_response(404, {}, body if isinstance(body, bytes) else json.dumps(body).encode(), "gpt-99")
+    info = fault_of_response(404, body if isinstance(body, bytes) else json.dumps(body).encode(), "gpt-99")
     assert (info.kind, info.message) == ("not_found", "the upstream knows no model 'gpt-99' (status 404)")
     assert info.code
     assert info.said
 
 
 def test_it_is_also_known_by_its_code_alone() -> None:
-    info = fault_of_response(400, {}, json.dumps(UNKNOWN_MODEL[0]).encode(), "gpt-99")
+    info = fault_of_response(400, json.dumps(UNKNOWN_MODEL[0]).encode(), "gpt-99")
     assert (info.kind, info.code) == ("not_found", "model_not_found")
     assert info.message == "the upstream knows no model 'gpt-99' (status 400)"
 
 
 def test_what_else_may_not_be_found() -> None:
-    info = fault_of_response(404, {}, b'{"error": {"message": "No such file"}}', "gpt-99")
+    info = fault_of_response(404, b'{"error": {"message": "No such file"}}', "gpt-99")
     assert info.told == (
         "the upstream did not find something that was asked for, perhaps the model 'gpt-99' (status 404): No such file"
     )
-    info = fault_of_response(404, {}, b"<title>404</title>", "gpt-99")
+    info = fault_of_response(404, b"<title>404</title>", "gpt-99")
     assert info.told == (
         "the upstream has nothing at the address where the model 'gpt-99' was asked for; see its base_url (status 404)"
         ": 404"
@@ -129,27 +129,17 @@ def test_what_else_may_not_be_found() -> None:
 
 
 def test_the_parameter_and_the_providers_own_body_are_kept() -> None:
-    info = fault_of_response(400, {}, json.dumps(OPENAI).encode())
+    info = fault_of_response(400, json.dumps(OPENAI).encode())
     assert (info.param, info.native) == ("max_tokens", OPENAI)
 
 
 @pytest.mark.parametrize(("status", "words"), [(401, "credentials"), (402, "payment"), (403, "forbids")])
 def test_what_is_wrong_with_our_own_account_is_not_the_callers_fault(status: int, words: str) -> None:
-    info = fault_of_response(status, {}, b'{"error": {"message": "Incorrect API key"}}')
+    info = fault_of_response(status, b'{"error": {"message": "Incorrect API key"}}')
     assert info.kind == "model_error"
     assert words in info.message
     assert info.told == f"{info.message}: Incorrect API key"
     assert info.message.endswith(f" (status {status})")
-
-
-@pytest.mark.parametrize(
-    ("header", "seconds"),
-    [("3", 3), ("1.5", 1.5), ("0", 0), ("", None), ("-1", None), ("nan", None), ("inf", None),
-     ("Wed, 21 Oct 2026 07:28:00 GMT", None)],
-)  # fmt: skip
-def test_when_to_try_again(header: str, seconds: float | None) -> None:
-    assert fault_of_response(429, {"retry-after": header}, b"").retry_after == seconds
-    assert fault_of_response(429, {}, b"").retry_after is None
 
 
 WORDS = {
@@ -201,7 +191,7 @@ def test_any_value_means_something(value: Any) -> None:
 
 @given(st.integers(400, 599), st.binary(max_size=50) | values.map(lambda value: json.dumps(value).encode()))
 def test_any_body_means_something(status: int, body: bytes) -> None:
-    info = fault_of_response(status, {}, body)
+    info = fault_of_response(status, body)
     assert info.kind in ERROR_KINDS
     assert info.message
 

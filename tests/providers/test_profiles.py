@@ -13,6 +13,8 @@ from pellucid.errors import ConfigError
 from pellucid.providers.openai_chat.encode import _REPLAY, _THINKING
 from pellucid.providers.profile import Profile
 from pellucid.providers.profiles import builtin_profiles, load_profiles
+from pellucid.providers.wires import WIRES
+from pellucid.settings import ModelCall
 from tests.providers.wire_kit import ROWS
 
 
@@ -122,3 +124,31 @@ def test_all_mistakes_are_named_at_once() -> None:
     assert [line.partition(":")[0] for line in found.value.mistakes] == [
         "profiles.a.lost", "profiles.a.replay", "profiles.b.extends",
     ]  # fmt: skip
+
+
+# --- what a wire can do with a row ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("base", "value", "right"),
+    [
+        ("mistral", "template", "'effort', 'none', 'thinking_type'"),
+        ("bedrock", "enable_thinking", "'effort', 'none', 'reasoning_object', 'reasoning_switch'"),
+    ],
+)
+def test_a_way_to_request_thinking_that_the_wire_cannot_write(base: str, value: str, right: str) -> None:
+    expected = f"the wire {base!r} cannot send {value!r}; it must be one of {right}"
+    assert mistakes(wire=base, thinking=value) == [f"profiles.mine.thinking: {expected}"]
+    [mistake] = mistakes(wire=base, models=[{"match": "*", "thinking": value}])
+    assert mistake == f"profiles.mine.models[0].thinking: {expected}"
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_every_kind_of_credentials_and_a_model_in_the_path_work_on_every_wire(wire: str) -> None:
+    call = ModelCall("a model", [], stream=False)
+    for auth in ("api-key", "x-api-key", "x-goog-api-key"):
+        row = load(wire=wire, auth=auth, path="/x", path_whole="/y/{model}")
+        assert WIRES[wire].headers(row, "secret", call)[auth] == "secret"
+        assert "Authorization" not in WIRES[wire].headers(row, "secret", call)
+        assert WIRES[wire].path(call, row) == "/y/a%20model"
+    assert WIRES[wire].headers(load(wire=wire), "secret", call)["Authorization"] == "Bearer secret"

@@ -85,7 +85,7 @@ def test_a_limit_is_always_sent() -> None:
 def test_headers() -> None:
     assert headers(ROWS["anthropic"], "k") == {"x-api-key": "k", "anthropic-version": "2023-06-01"}
     assert headers(row_of("claude-sonnet-4-5"), "k")["anthropic-beta"] == "interleaved-thinking-2025-05-14"
-    assert headers(ROWS["anthropic-compat"], "k")["authorization"] == "Bearer k"
+    assert headers(ROWS["anthropic-compat"], "k")["Authorization"] == "Bearer k"
     assert "authorization" not in headers(ROWS["anthropic-compat"], None)
 
 
@@ -120,7 +120,7 @@ def test_where_the_url_names_the_model() -> None:
     assert body["anthropic_beta"] == ["interleaved-thinking-2025-05-14"]
     assert path(call, vertex) == "/claude-sonnet-4-5:streamRawPredict"
     assert path(ModelCall("m", [HI], stream=False), vertex) == "/m:rawPredict"
-    assert headers(vertex, "k") == {"authorization": "Bearer k"}
+    assert headers(vertex, "k") == {"Authorization": "Bearer k"}
     assert path(call, ROWS["anthropic"]) == "/messages"
 
 

@@ -10,13 +10,13 @@ from typing import Any
 from pellucid.errors import ErrorInfo
 from pellucid.events import Cause, ModelEvent
 from pellucid.fold import Fold, fold
-from pellucid.framing import eventstream_message
 from pellucid.parts import ModelResponse, Origin
 from pellucid.providers.bedrock import decoder
 from pellucid.providers.profile import Profile
 from pellucid.providers.profiles import builtin_profiles
 from tests.cutting import cut as cut
 from tests.cutting import merged as merged
+from tests.event_stream_messages import eventstream_message
 
 ROW = builtin_profiles()["bedrock"]
 CLAUDE = "us.anthropic.claude-sonnet-4-20250514-v1:0"

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from pellucid.errors import ErrorInfo
 from pellucid.events import ErrorEvent, ItemStartEvent, PartDeltaEvent
-from pellucid.framing import eventstream_message
 from pellucid.parts import (
     BuiltinToolCallPart,
     BuiltinToolReturnPart,
@@ -26,6 +25,7 @@ from pellucid.parts import (
     Usage,
 )
 from pellucid.providers.bedrock import decoder
+from tests.event_stream_messages import eventstream_message
 from tests.examples import many
 from tests.providers_bedrock.bedrock_kit import (
     CLAUDE,

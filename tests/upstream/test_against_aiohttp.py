@@ -15,9 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.errors import ModelError
-from pellucid.upstream import BodyReader, UpstreamClient, UpstreamResponse
+from pellucid.upstream import UpstreamClient, UpstreamResponse
 from tests.examples import many
 from tests.upstream.aiohttp_peer import PeerClient, PeerResponse
+from tests.upstream.body_reader import BodyReader
 from tests.upstream.conftest import LIMITS
 from tests.upstream.raw_server import RawServer
 from tests.waiting import loop_turns

@@ -10,7 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from pellucid.errors import ModelError
-from pellucid.upstream import BodyReader, UpstreamClient, UpstreamResponse
+from pellucid.upstream import UpstreamClient, UpstreamResponse
+from tests.upstream.body_reader import BodyReader
 from tests.upstream.conftest import LIMITS
 from tests.upstream.raw_server import CHUNKED, OK, Peer, RawServer, Received, chunk
 from tests.waiting import eventually, loop_turns

@@ -17,9 +17,10 @@ import pytest
 from msgspec.structs import replace
 
 from pellucid.errors import ModelError
-from pellucid.upstream import BodyReader, Limits, UpstreamClient, UpstreamResponse
+from pellucid.upstream import Limits, UpstreamClient, UpstreamResponse
 from tests.scripted import Call, Script, Upstream
 from tests.upstream.aiohttp_peer import PeerClient, PeerResponse
+from tests.upstream.body_reader import BodyReader
 from tests.waiting import LIMIT_SECONDS, eventually
 
 pytestmark = pytest.mark.anyio

@@ -6,7 +6,7 @@ import json
 from base64 import b64encode
 from typing import Any, NamedTuple
 
-from pellucid.framing import eventstream_message
+from tests.event_stream_messages import eventstream_message
 from tests.view.view_kit import SECRET, SUMMARY, sse
 
 ANSWER = "The answer."

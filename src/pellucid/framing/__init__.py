@@ -3,7 +3,7 @@
 Sans-IO, independent of how the bytes were cut, with a size limit.
 """
 
-from .eventstream import EventStreamDecoder, EventStreamMessage, eventstream_message
+from .eventstream import EventStreamDecoder, EventStreamMessage
 from .sse import NDJSONDecoder, SSEDecoder, sse_event
 
 __all__ = [
@@ -11,6 +11,5 @@ __all__ = [
     "EventStreamMessage",
     "NDJSONDecoder",
     "SSEDecoder",
-    "eventstream_message",
     "sse_event",
 ]

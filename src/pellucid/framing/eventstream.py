@@ -1,4 +1,4 @@
-"""Amazon's binary event stream (`application/vnd.amazon.eventstream`), both ways.
+"""Amazon's binary event stream (`application/vnd.amazon.eventstream`).
 
 A message, all numbers big-endian:
 
@@ -21,7 +21,7 @@ The rules:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from struct import Struct, pack
+from struct import Struct
 from struct import error as StructError
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
@@ -199,38 +199,3 @@ def _read_value(head: bytes, kind: int, at: int) -> tuple[HeaderValue, int]:
     elif kind == _UUID:
         value = UUID(bytes=value)
     return value, at + form.size
-
-
-def _value(value: HeaderValue) -> bytes:
-    """A header's value with its type; whole numbers in the shortest type that holds them."""
-    match value:
-        case bool():
-            return b"\x00" if value else b"\x01"
-        case Timestamp():
-            return pack(">Bq", _TIMESTAMP, value)
-        case int():
-            kind, form = next(((k, f) for k, f in ((2, "b"), (3, "h"), (4, "i")) if _fits(value, f)), (5, "q"))
-            return pack(">B" + form, kind, value)
-        case bytes():
-            return pack(">BH", _BYTES, len(value)) + value
-        case str():
-            raw = value.encode()
-            return pack(">BH", _TEXT, len(raw)) + raw
-        case UUID():
-            return bytes((_UUID,)) + value.bytes
-
-
-def _fits(value: int, form: str) -> bool:
-    bits = 8 * Struct(">" + form).size - 1
-    return -(1 << bits) <= value < 1 << bits
-
-
-# --- writing -------------------------------------------------------------------------------------------------------
-
-
-def eventstream_message(payload: bytes, headers: Mapping[str, HeaderValue]) -> bytes:
-    """One message as bytes. Raises `struct.error` for a name, value or message that is too long to be said."""
-    head = b"".join(pack(">B", len(name.encode())) + name.encode() + _value(value) for name, value in headers.items())
-    lengths = pack(">II", _OVERHEAD + len(head) + len(payload), len(head))
-    message = b"".join((lengths, _U32.pack(crc32(lengths)), head, payload))
-    return message + _U32.pack(crc32(message))

@@ -83,8 +83,8 @@ def infer_model(spec: str | Asked, **options: Any) -> Asked:
 
 
 def _class_for(row: str, rows: Mapping[str, Any]) -> type[ProviderModel]:
-    """The row's own class, or the first that speaks its wire."""
+    """The row's own class, or the first that speaks its wire, or the one for any row."""
     for model in _CLASSES:
         if row in model.profile_names:
             return model
-    return next(model for model in _CLASSES if rows[model.profile_names[0]].wire == rows[row].wire)
+    return next((model for model in _CLASSES if rows[model.profile_names[0]].wire == rows[row].wire), ProviderModel)

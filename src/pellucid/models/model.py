@@ -24,10 +24,11 @@ from msgspec.structs import replace
 from ..errors import ErrorInfo, ModelError, RequestError
 from ..events import ErrorEvent, ModelEvent, PartDeltaEvent, ResponseEndEvent
 from ..parts import Origin
+from ..providers.faults import fault_of_response
 from ..providers.frame_template import Template
 from ..providers.profile import Profile
 from ..providers.setting_warnings import setting_warnings
-from ..providers.wires import WIRES, Decoder, Wire
+from ..providers.wires import WIRES, Decoder
 from ..settings import ModelCall, ModelSettings, merge_settings
 from ..telemetry.names import UPSTREAM_ID_HEADERS
 from ..upstream import Limits, UpstreamClient, UpstreamResponse
@@ -188,7 +189,7 @@ class Model:
         transport = self._transport or await door()
         response = await transport.open(url, headers, data, self._limits, timeout)
         if not 200 <= response.status < 300 or response.status in _WITHOUT_CONTENT:
-            raise ModelError(await _fault(response, self._wire, self.name), _request_id(response))
+            raise ModelError(await _fault(response, self.name), _request_id(response))
         return HTTPModelStream(response, self._wire.decoder(self.profile, self.origin, response.content_type))
 
     @property
@@ -482,7 +483,7 @@ _WITHOUT_CONTENT = (204, 205)
 """Success, and that was all."""
 
 
-async def _fault(response: UpstreamResponse, wire: Wire, model: str) -> ErrorInfo:
+async def _fault(response: UpstreamResponse, model: str) -> ErrorInfo:
     status = response.status
     if status < 400:
         response.close()
@@ -493,6 +494,5 @@ async def _fault(response: UpstreamResponse, wire: Wire, model: str) -> ErrorInf
         why = "which says that there is no content" if status in _WITHOUT_CONTENT else "which is no answer to this"
         message = f"the upstream answered {status}, {why}; its base_url must be that of an API for models"
         return ErrorInfo("model_error", message, code="not_an_answer", status=status)
-    headers = {name.lower(): value for name, value in response.headers.items()}
-    fault = wire.error(status, headers, await response.read_all(MAX_ERROR_BODY), model)
+    fault = fault_of_response(status, await response.read_all(MAX_ERROR_BODY), model)
     return replace(fault, retry_after=response.retry_after)

@@ -22,8 +22,9 @@ from .model import Model
 class ProviderModel(Model):
     """A model of a provider that is known. Nothing is looked up or connected to before it is asked."""
 
-    profile_names: ClassVar[tuple[str, ...]]
-    """The rows it is made for. The first is the default; others must be of the wire of one of them."""
+    profile_names: ClassVar[tuple[str, ...]] = ()
+    """The rows that the class is made for. The first is the default; others must be of the wire of one of them. Where
+    there are none, the row must be given, and may be any."""
 
     def __init__(
         self,
@@ -92,12 +93,14 @@ def _from_environment(names: tuple[str, ...]) -> str | None:
 
 def _row(model: type[ProviderModel], given: Profile | str | None) -> Profile:
     rows = builtin_profiles()
-    name = model.profile_names[0] if given is None else given
+    name = next(iter(model.profile_names), None) if given is None else given
+    if name is None:
+        raise ConfigError([f"profile: it is missing; {model.__name__} needs a profile, or the name of one that ships"])
     row = rows.get(name) if isinstance(name, str) else name
     wires = list(dict.fromkeys(rows[own].wire for own in model.profile_names))
     if row is None:
         raise ConfigError([f"profile: there is no profile {name!r}; {meant(name, rows)}"])
-    if row.wire not in wires:
+    if wires and row.wire not in wires:
         raise ConfigError(
             [f"profile: {row.name!r} is of the wire {row.wire}, and {model.__name__} speaks {' or '.join(wires)}"]
         )

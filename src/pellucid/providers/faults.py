@@ -13,8 +13,6 @@ the kind of an error is follows from the status where there is one, else from th
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from math import inf
 from typing import Any
 
 import msgspec
@@ -126,7 +124,7 @@ def kind_of_status(status: int) -> ErrorKind:
 # --- their answers -----------------------------------------------------------------------------------------------
 
 
-def fault_of_response(status: int, headers: Mapping[str, str], body: bytes, model: str | None = None) -> ErrorInfo:
+def fault_of_response(status: int, body: bytes, model: str | None = None) -> ErrorInfo:
     """What an HTTP response that is not a success means. Bodies may be JSON in any of the known forms, or not JSON.
 
     `model` is what was asked for, to be named where the upstream does not find it.
@@ -138,7 +136,7 @@ def fault_of_response(status: int, headers: Mapping[str, str], body: bytes, mode
     info = fault_of_value(value, status)
     if info.kind == "not_found" and model is not None:
         info = _not_found(info, status, model)
-    return msgspec.structs.replace(info, retry_after=_retry_after(headers))
+    return info
 
 
 def _not_found(info: ErrorInfo, status: int, model: str) -> ErrorInfo:
@@ -250,12 +248,3 @@ def _first_text(fault: dict[str, Any], *names: str) -> str | None:
         if isinstance(value, str | int) and not isinstance(value, bool) and str(value).strip():
             return str(value)
     return None
-
-
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds, if they are said as a number; a date would need a clock."""
-    try:
-        seconds = float(headers.get("retry-after", ""))
-    except ValueError:
-        return None
-    return seconds if 0 <= seconds < inf else None

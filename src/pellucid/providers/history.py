@@ -24,6 +24,7 @@ from msgspec.structs import replace
 
 from ..errors import RequestError
 from ..parts import (
+    PROVIDER_FIELDS,
     CompactionPart,
     ModelMessage,
     ModelRequest,
@@ -45,7 +46,7 @@ from ..parts import (
 )
 from .profile import Profile
 
-_OPAQUE = ("id", "signature", "provider_name", "provider_details", "origin")
+_OPAQUE = (*PROVIDER_FIELDS, "origin")
 """What only the maker of a part understands, whatever kind of part it is."""
 
 

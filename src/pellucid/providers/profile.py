@@ -32,7 +32,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """`bearer`: `Authorization: Bearer KEY`; `optional`: the same, if there is a key; `aws`: the same, and without a
     key the request is signed; `…-key`: a header of that name."""
     path_whole: str = ""
-    """The path for an answer in one piece, where it is not `path`. Both may hold `{model}`."""
+    """The path for an answer in one piece, where it is not `path`. Both may hold `{model}` (see `path_of`)."""
     model_in: Literal["body", "path"] = "body"
     """What says which model is meant; with `path`, the body has the API's version and betas in the model's place."""
     stream_in: Literal["body", "path"] = "body"
@@ -149,6 +149,17 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
             if fnmatchcase(model.lower(), row["match"].lower()):
                 return self.derive({name: value for name, value in row.items() if name != "match"} | {"models": ()})
         return self
+
+    def credentials(self, api_key: str | None) -> dict[str, str]:
+        """The header that authenticates a request, as `auth` says; none without a key."""
+        if api_key is None or self.auth == "none":
+            return {}
+        return {self.auth: api_key} if self.auth.endswith("-key") else {"Authorization": f"Bearer {api_key}"}
+
+    def path_of(self, quoted_model: str, *, stream: bool) -> str:
+        """The path of a request below the base URL, with the model in its place, where the path holds it."""
+        pattern = self.path if stream or not self.path_whole else self.path_whole
+        return pattern.replace("{model}", quoted_model)
 
     def derive(self, changes: Mapping[str, Any]) -> Profile:
         """This profile with other values, which were checked."""

@@ -4,7 +4,7 @@ configuration, checked. Evidence for each row's values is beside the row.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal, get_args, get_origin
@@ -44,9 +44,10 @@ def load_profiles(rows: Mapping[str, Any], known: Mapping[str, Profile]) -> dict
         if not found:
             for number, model_row in enumerate(values.get("models", ())):
                 found += _mistakes(f"{where}.models[{number}]", model_row, _MODEL_FIELDS, needed="match")
-        mistakes += found
         if not found:
             loaded[name] = base.derive({"title": name, **values, "name": name})
+            found += _unwritable(where, loaded[name])
+        mistakes += found
     if mistakes:
         raise ConfigError(mistakes)
     return loaded
@@ -74,6 +75,21 @@ def _mistakes(where: str, values: Mapping[str, Any], known: Mapping[str, Any], n
         if name == "tags":
             found += [f"{where}.{name}: {mistake}" for mistake in tags_mistakes(value)]
     return found
+
+
+def _unwritable(where: str, profile: Profile) -> Iterator[str]:
+    """One line for each value of `thinking` that the profile's wire cannot write."""
+    writable = WIRES[profile.wire].thinking
+    if writable is None:
+        return
+    rows = enumerate(profile.models)
+    values = {where: profile.thinking} | {
+        f"{where}.models[{n}]": row["thinking"] for n, row in rows if "thinking" in row
+    }
+    for place, value in values.items():
+        if value not in writable:
+            right = ", ".join(repr(name) for name in sorted(writable))
+            yield f"{place}.thinking: the wire {profile.wire!r} cannot send {value!r}; it must be one of {right}"
 
 
 def tags_mistakes(value: str | Sequence[str] | None) -> list[str]:

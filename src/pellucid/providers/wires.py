@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
+from urllib.parse import quote
 
 from ..errors import ErrorInfo
 from ..events import Cause, ModelEvent
 from ..parts import Origin
 from ..settings import ModelCall
 from . import anthropic, bedrock, cohere, google, mistral, ollama, openai_chat, openai_responses
-from .faults import fault_of_response
 from .frame_template import Template
 from .profile import Profile
 from .setting_fields import SettingFields, Settings
@@ -54,15 +54,6 @@ class Decoder(Protocol):
     def end(self, cause: Cause = "eof", error: ErrorInfo | None = None) -> list[ModelEvent]: ...
 
 
-def bearer(row: Profile, api_key: str | None, call: ModelCall) -> dict[str, str]:
-    """Who we are, as most say it; a row's `auth` says otherwise."""
-    if api_key is None or row.auth == "none":
-        return {}
-    if row.auth in ("api-key", "x-api-key"):
-        return {row.auth: api_key}
-    return {"Authorization": f"Bearer {api_key}"}
-
-
 class Wire(NamedTuple):
     """One provider API: what is sent where, and what reads the answer."""
 
@@ -74,13 +65,14 @@ class Wire(NamedTuple):
     setting_fields: Callable[[Settings, Profile], SettingFields]
     """The fields of the body that come from settings, as `encode` writes them: what the model takes of them. Raises
     `RequestError` where `encode` would because of the settings."""
-    path: Callable[[ModelCall, Profile], str] = lambda call, row: row.path
+    path: Callable[[ModelCall, Profile], str] = lambda call, row: row.path_of(quote(call.model), stream=call.stream)
     """Where below the base address it goes."""
-    headers: Callable[[Profile, str | None, ModelCall], dict[str, str]] = bearer
-    """Who asks, and what else stands in the request's head."""
-    error: Callable[[int, Mapping[str, str], bytes, str], ErrorInfo] = fault_of_response
-    """What an HTTP response that is not a success means: of its status, its headers (in lower case), its body, and the
-    model that was asked for."""
+    headers: Callable[[Profile, str | None, ModelCall], dict[str, str]] = lambda row, api_key, call: row.credentials(
+        api_key
+    )
+    """The credentials, and the other headers that the API wants."""
+    thinking: frozenset[str] | None = None
+    """The values of a row's `thinking` that `encode` can write; None: all of them."""
 
 
 WIRES = {
@@ -97,9 +89,16 @@ WIRES = {
             anthropic.headers,
         ),
         Wire("google", google.encode, google.decoder, google.setting_fields, google.path, google.headers),
-        Wire("mistral", mistral.encode, mistral.decoder, mistral.setting_fields),
+        Wire("mistral", mistral.encode, mistral.decoder, mistral.setting_fields, thinking=mistral.THINKING),
         Wire("cohere", cohere.encode, cohere.decoder, cohere.setting_fields),
-        Wire("bedrock", bedrock.encode, bedrock.decoder, bedrock.setting_fields, bedrock.path),
+        Wire(
+            "bedrock",
+            bedrock.encode,
+            bedrock.decoder,
+            bedrock.setting_fields,
+            bedrock.path,
+            thinking=bedrock.THINKING,
+        ),
         Wire("ollama", ollama.encode, ollama.decoder, ollama.setting_fields),
     )
 }

@@ -19,7 +19,16 @@ from typing import NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
-from ..parts import ModelMessage, ModelResponse, ModelResponsePart, Origin, SealedPart, ThinkingPart, same_origin
+from ..parts import (
+    PROVIDER_FIELDS,
+    ModelMessage,
+    ModelResponse,
+    ModelResponsePart,
+    Origin,
+    SealedPart,
+    ThinkingPart,
+    same_origin,
+)
 from .items import VisiblePart, digest
 from .seal import Sealed
 from .token import SealError
@@ -166,6 +175,6 @@ class _Turn:
 
 def _merged(visible: ModelResponsePart, sealed: VisiblePart) -> ModelResponsePart:
     """The visible part with what its maker put on it. One that was cut off stays so, whatever its client says."""
-    names = ("id", "signature", "provider_name", "provider_details", "origin", "annotations")
+    names = (*PROVIDER_FIELDS, "origin", "annotations")
     given = {name: value for name in names if (value := getattr(sealed, name, None)) is not None}
     return replace(visible, **given) if sealed.complete else replace(visible, complete=False, **given)

@@ -7,11 +7,10 @@ receiver's side, pushed or pulled), `errors` (what can go wrong).
 
 from .client import RETRY_STATUSES, UpstreamClient
 from .limits import Limits, Seconds
-from .response import BodyReader, BodyReceiver, UpstreamResponse
+from .response import BodyReceiver, UpstreamResponse
 
 __all__ = [
     "RETRY_STATUSES",
-    "BodyReader",
     "BodyReceiver",
     "Limits",
     "Seconds",

@@ -5,11 +5,6 @@
 * The end is reported once and last, with what went wrong if anything did. Nothing is reported after `close`.
 * `close` gives the connection up at once if the body is not over: the model stops its work. `finish` gives
   the body a moment to end, so that the connection can be used again.
-
-The body of a response, read piece by piece: what pull code uses until it is pushed.
-
-The pace of the reader is the pace of the server: nothing is read that was not requested, but for one socket buffer.
-`wait` and `take` are two steps so that a coroutine that waits for one of several things wakes once.
 """
 
 from __future__ import annotations
@@ -21,7 +16,7 @@ from email.utils import parsedate_to_datetime
 from math import isfinite
 from typing import Protocol
 
-from ..errors import ErrorInfo, ModelError
+from ..errors import ErrorInfo
 from .connection import Connection
 from .decoding import DecodingReceiver, Flow, is_decodable
 from .errors import truncated
@@ -44,7 +39,7 @@ class BodyReceiver(Protocol):
 
 
 class UpstreamResponse:
-    """One response. Its body is read by `start`, or in pieces by a `BodyReader`."""
+    """One response. Its body is read by `start`, or whole by `read_all`."""
 
     __slots__ = (
         "_connection",
@@ -302,84 +297,3 @@ _NOTHING = _Nothing()
 
 def _ignore(data: bytes) -> None:
     pass
-
-
-_BUFFER_BYTES = 1 << 16
-
-
-class BodyReader:
-    """Receives the body of a response and keeps what has not been taken."""
-
-    __slots__ = ("_error", "_is_over", "_is_paused", "_pieces", "_response", "_size", "_waiter")
-
-    def __init__(self, response: UpstreamResponse) -> None:
-        """Start the response with this reader as its receiver."""
-        self._response = response
-        self._pieces: list[bytes] = []
-        self._size = 0
-        self._waiter: asyncio.Future[None] | None = None
-        self._error: ErrorInfo | None = None
-        self._is_over = False
-        self._is_paused = False
-        response.start(self)
-        response.set_awaited(False)
-
-    async def wait(self) -> None:
-        """Wait until there is something to take."""
-        if self._pieces or self._is_over:
-            return
-        self._response.set_awaited(True)
-        self._waiter = waiter = asyncio.get_running_loop().create_future()
-        try:
-            await waiter
-        finally:
-            self._waiter = None
-            self._response.set_awaited(False)
-
-    def take(self) -> bytes:
-        """Return what has arrived, at least a byte; `b""` when it is over. Raises `ModelError` if it broke off."""
-        pieces = self._pieces
-        if not pieces:
-            if self._error is not None:
-                raise ModelError(self._error)
-            return b""
-        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        pieces.clear()
-        self._size = 0
-        if self._is_paused:
-            self._is_paused = False
-            self._response.resume_reading()
-            self._response.set_awaited(False)
-        return data
-
-    async def read(self) -> bytes:
-        """Wait for data, then take it."""
-        await self.wait()
-        return self.take()
-
-    def close(self) -> None:
-        """Close the response. A `wait` that is pending returns, and `take` gives the end."""
-        self._response.close()
-        self.body_ended(None)
-
-    def finish(self) -> None:
-        """Finish the response (see `UpstreamResponse.finish`). A `wait` that is pending returns."""
-        self._response.finish()
-        self.body_ended(None)
-
-    def data_received(self, data: bytes) -> None:
-        self._pieces.append(data)
-        self._size += len(data)
-        if self._size >= _BUFFER_BYTES and not self._is_paused:
-            self._is_paused = True
-            self._response.pause_reading()
-        waiter = self._waiter
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
-
-    def body_ended(self, error: ErrorInfo | None) -> None:
-        if not self._is_over:
-            self._is_over, self._error = True, error
-        waiter = self._waiter
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)

@@ -33,7 +33,7 @@ class Fields(NamedTuple):
 
 # A provider's name for something (`id`, `native_id`, …) is withheld: some are made of the thought itself, and it is of
 # use to nobody but that provider. `provider_name` says that opaque data is there, and goes with it.
-_OURS = " ".join(("id", "provider_name", *pt.OPAQUE_FIELDS))
+_OURS = " ".join(pt.PROVIDER_FIELDS)
 _OURS_OF_DELTAS = " ".join(("provider_name", *pt.OPAQUE_FIELDS.values()))
 
 TABLE: dict[type[msgspec.Struct], Fields] = {

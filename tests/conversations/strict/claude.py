@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
-from pellucid.framing import eventstream_message
+from tests.event_stream_messages import eventstream_message
 
 from .core import Block, Body, Upstream, events, halves
 

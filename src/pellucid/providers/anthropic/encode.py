@@ -124,9 +124,7 @@ def _write_settings(fields: SettingFields, row: Profile, asked: Asked, beside: _
 
 def headers(row: Profile, api_key: str | None, call: ModelCall | None = None) -> dict[str, str]:
     """The headers of a request; with `call`, also the betas that its settings need."""
-    found: dict[str, str] = {}
-    if api_key is not None and row.auth != "none":
-        found = {row.auth: api_key} if row.auth.endswith("-key") else {"authorization": f"Bearer {api_key}"}
+    found = row.credentials(api_key)
     if row.model_in == "body":
         if row.api_version:
             found["anthropic-version"] = row.api_version
@@ -138,8 +136,7 @@ def headers(row: Profile, api_key: str | None, call: ModelCall | None = None) ->
 
 def path(call: ModelCall, row: Profile) -> str:
     """The URL's path below the base URL."""
-    pattern = row.path if call.stream or not row.path_whole else row.path_whole
-    return pattern.replace("{model}", quote(call.model, safe="@"))
+    return row.path_of(quote(call.model, safe="@"), stream=call.stream)
 
 
 def betas(row: Profile, call: ModelCall | None = None) -> list[str]:

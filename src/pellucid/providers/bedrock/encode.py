@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from hashlib import sha256
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -80,6 +81,12 @@ _OWN = {
     "bedrock_service_tier": "serviceTier",
 }
 _TIERS = ("default", "flex", "priority", "reserved")
+
+
+def path(call: ModelCall, row: Profile) -> str:
+    """The URL's path. A model may be an ARN: its slashes are quoted, or the request reaches another operation."""
+    model: str = call.settings.get("bedrock_inference_profile") or call.model  # type: ignore[assignment]
+    return row.path_of(quote(model, safe=""), stream=call.stream)
 
 
 def encode(call: ModelCall, row: Profile, target: Origin) -> Body:

@@ -27,7 +27,7 @@ def ask(settings: Settings, row: Profile, *, lost: bool = False) -> Body:
     `lost`: the reasoning that the call to be answered came of did not come back.
     """
     if row.thinking_mode == "none":
-        return _THINKING.get(row.thinking, _ask_nothing)(settings, row)
+        return _THINKING[row.thinking](settings, row)
     config, effort, budget = claude_thinking(settings, row, lost=lost)
     if config is None:
         return {}
@@ -91,13 +91,14 @@ _THINKING: dict[str, Callable[[Settings, Profile], Body]] = {
     "reasoning_object": _ask_reasoning_object,
     "reasoning_switch": _ask_switch,
 }
+THINKING = frozenset(_THINKING)
 
 _PATHS: dict[str, Callable[[Profile], tuple[str, ...]]] = {
     "effort": lambda row: levels_at(row, row.effort_field),
     "reasoning_object": lambda row: levels_at(row, "reasoning.effort"),
     "reasoning_switch": lambda row: ("reasoningConfig",),
 }
-"""Where these are told it."""
+"""Where these values are written."""
 
 
 def _nowhere(row: Profile) -> tuple[str, ...]:

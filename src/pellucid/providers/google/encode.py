@@ -123,8 +123,7 @@ def _output(output: OutputFormat) -> Body:
 
 def path(call: ModelCall, row: Profile) -> str:
     """The URL's path below `base_url`. A model may be given as Google lists it (`models/gemini-3-pro`)."""
-    pattern = row.path if call.stream else row.path_whole
-    return pattern.replace("{model}", quote(call.model.removeprefix("models/"), safe=""))
+    return row.path_of(quote(call.model.removeprefix("models/"), safe=""), stream=call.stream)
 
 
 _REQUEST, _SHARED = "X-Vertex-AI-LLM-Request-Type", "X-Vertex-AI-LLM-Shared-Request-Type"
@@ -148,6 +147,4 @@ def _cloud_tier(settings: Settings, row: Profile) -> dict[str, str]:
 def headers(row: Profile, api_key: str | None, call: ModelCall | None = None) -> dict[str, str]:
     """The credentials: the Gemini API has a header of its own, Vertex takes an access token; and Vertex's tier."""
     found = _cloud_tier(call.settings, row) if call is not None else {}
-    if api_key is None or row.auth == "none":
-        return dict(found)
-    return found | ({row.auth: api_key} if row.auth.endswith("-key") else {"Authorization": f"Bearer {api_key}"})
+    return found | row.credentials(api_key)

@@ -4,6 +4,6 @@ Older magistral models write thought between tags in the text; which do is in th
 """
 
 from .decode import decoder
-from .encode import encode, setting_fields
+from .encode import THINKING, encode, setting_fields
 
-__all__ = ["decoder", "encode", "setting_fields"]
+__all__ = ["THINKING", "decoder", "encode", "setting_fields"]

@@ -77,6 +77,7 @@ _THINKING: dict[str, Callable[[SettingFields, Profile], None]] = {
     "thinking_type": _write_mode,
     "none": lambda fields, row: None,
 }
+THINKING = frozenset(_THINKING)
 
 
 # --- tools and output --------------------------------------------------------------------------------------------
