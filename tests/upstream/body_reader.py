@@ -10,37 +10,33 @@ import asyncio
 from pellucid.errors import ErrorInfo, ModelError
 from pellucid.upstream import UpstreamResponse
 
-_BUFFER_BYTES = 1 << 16
-
 
 class BodyReader:
     """Receives the body of a response and keeps what has not been taken."""
 
-    __slots__ = ("_error", "_is_over", "_is_paused", "_pieces", "_response", "_size", "_waiter")
+    __slots__ = ("_error", "_is_over", "_pieces", "_response", "_waiter")
 
     def __init__(self, response: UpstreamResponse) -> None:
         """Start the response with this reader as its receiver."""
         self._response = response
         self._pieces: list[bytes] = []
-        self._size = 0
         self._waiter: asyncio.Future[None] | None = None
         self._error: ErrorInfo | None = None
         self._is_over = False
-        self._is_paused = False
         response.start(self)
-        response.set_awaited(False)
+        response.pause_reading()
 
     async def wait(self) -> None:
         """Wait until there is something to take."""
         if self._pieces or self._is_over:
             return
-        self._response.set_awaited(True)
+        self._response.resume_reading()
         self._waiter = waiter = asyncio.get_running_loop().create_future()
         try:
             await waiter
         finally:
             self._waiter = None
-            self._response.set_awaited(False)
+            self._response.pause_reading()
 
     def take(self) -> bytes:
         """Return what has arrived, at least a byte; `b""` when it is over. Raises `ModelError` if it broke off."""
@@ -51,11 +47,6 @@ class BodyReader:
             return b""
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         pieces.clear()
-        self._size = 0
-        if self._is_paused:
-            self._is_paused = False
-            self._response.resume_reading()
-            self._response.set_awaited(False)
         return data
 
     async def read(self) -> bytes:
@@ -75,10 +66,6 @@ class BodyReader:
 
     def data_received(self, data: bytes) -> None:
         self._pieces.append(data)
-        self._size += len(data)
-        if self._size >= _BUFFER_BYTES and not self._is_paused:
-            self._is_paused = True
-            self._response.pause_reading()
         waiter = self._waiter
         if waiter is not None and not waiter.done():
             waiter.set_result(None)

@@ -143,13 +143,6 @@ class UpstreamResponse:
             self._watch.is_awaited = True
             self._flow.resume_reading()
 
-    def set_awaited(self, is_awaited: bool) -> None:
-        """Say whether somebody waits for data, which may be so or not while the socket is read.
-
-        Only while somebody waits does the server's silence count. For receivers that keep data for others.
-        """
-        self._watch.is_awaited = is_awaited
-
     def end_by(self, deadline: float, total: float) -> None:
         """All of the body must have come by `deadline` (the loop's time), `total` seconds after the request began."""
         self._watch.end_by(deadline, total)
